@@ -1,0 +1,51 @@
+# Two commands set everything up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types check bench docs clean
+
+help:
+	@echo "make demo   install into .venv and run the demonstration on embedded data"
+	@echo "make test   install into .venv and run lint, types, import layers and all tests"
+	@echo "make bench  install the peers into .venv-peers and run the benchmarks (long)"
+	@echo "make docs   build the documentation"
+
+# The stamps are younger than what they were made from, so a second call installs nothing.
+$(VENV)/.run: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,arviz,control,data]"
+	@touch $@
+
+demo: $(VENV)/.run
+	$(BIN)/cavity demo
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+test: lint types
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov=cavity --cov-report=term:skip-covered --cov-fail-under=90
+
+.venv-peers/.run: benchmarks/peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/peers.txt
+	@touch $@
+
+bench: $(VENV)/.dev .venv-peers/.run
+	$(BIN)/python -m benchmarks all
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/python -m sphinx -W -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) .venv-peers docs/_build .mypy_cache .ruff_cache .pytest_cache

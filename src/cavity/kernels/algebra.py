@@ -1,0 +1,351 @@
+"""Kernels made of kernels: sums, products, scalar multiples, powers, and kernels on some columns.
+
+All are closed under positive semi-definiteness (book section 4.2.4). Pullbacks follow the product and chain rules on
+tiles; the children's blocks are evaluated again in a pull rather than kept for all n x n entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.hyper import LOG, Array, Param, Transform
+from cavity.kernels.base import Kernel, Rows
+
+
+def _is_scale(value: Any) -> bool:
+    return isinstance(value, Param) or (isinstance(value, Real) and not isinstance(value, bool))
+
+
+def add(left: Any, right: Any) -> Kernel:
+    """left + right; a number means a constant kernel."""
+    from cavity.kernels.simple import Constant
+
+    terms: list[Kernel] = []
+    for term in (left, right):
+        if _is_scale(term):
+            term = Constant(term)
+        if not isinstance(term, Kernel):
+            return NotImplemented
+        terms.extend(term.terms if isinstance(term, Sum) else [term])
+    return Sum(*terms)
+
+
+def multiply(left: Any, right: Any) -> Kernel:
+    """left * right; a number scales the variance."""
+    if _is_scale(left) and isinstance(right, Kernel):
+        return Scaled(left, right)
+    if _is_scale(right) and isinstance(left, Kernel):
+        return Scaled(right, left)
+    if not (isinstance(left, Kernel) and isinstance(right, Kernel)):
+        return NotImplemented
+    factors: list[Kernel] = []
+    for factor in (left, right):
+        factors.extend(factor.terms if isinstance(factor, Product) else [factor])
+    return Product(*factors)
+
+
+class _Composite(Kernel):
+    """A kernel made of several kernels on the same inputs."""
+
+    def __init__(self, *terms: Kernel) -> None:
+        if not terms or not all(isinstance(t, Kernel) for t in terms):
+            raise ValueError(f"{type(self).__name__} takes one or more kernels, got {terms!r}")
+        self._set_up({}, terms)
+
+    @property
+    def terms(self) -> tuple[Kernel, ...]:
+        """The kernels that are combined."""
+        return cast("tuple[Kernel, ...]", self._parts)
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        return tuple(t._prepare(X, ids) for t in self.terms)
+
+
+class Sum(_Composite):
+    """k = k_1 + k_2 + ...: the covariance of a sum of independent functions."""
+
+    def __repr__(self) -> str:
+        return " + ".join(repr(t) for t in self.terms)
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        K = self.terms[0]._block(a[0], b[0])
+        for t, ta, tb in zip(self.terms[1:], a[1:], b[1:]):
+            K += t._block(ta, tb)
+        return K
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        return np.concatenate([t._pull(ta, tb, G, t._block(ta, tb)) for t, ta, tb in zip(self.terms, a, b)])
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        pulls = [t._pull_inputs(ta, tb, G, t._block(ta, tb)) for t, ta, tb in zip(self.terms, a, b)]
+        return sum(p[0] for p in pulls), sum(p[1] for p in pulls)  # type: ignore[return-value]
+
+    def _diag(self, a: Rows) -> Array:
+        return cast(Array, sum(t._diag(ta) for t, ta in zip(self.terms, a)))
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.concatenate([t._pull_diag(ta, g) for t, ta in zip(self.terms, a)])
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return cast(Array, sum(t._pull_diag_inputs(ta, g) for t, ta in zip(self.terms, a)))
+
+
+def _others(values: Sequence[Array], skip: int) -> Array:
+    """Product of all arrays but one (no division, so zeros are safe)."""
+    rest = [v for i, v in enumerate(values) if i != skip]
+    out = rest[0]
+    for v in rest[1:]:
+        out = out * v
+    return out
+
+
+class Product(_Composite):
+    """k = k_1 * k_2 * ...: for instance an interaction of kernels on different columns."""
+
+    def __repr__(self) -> str:
+        return " * ".join(f"({t!r})" if isinstance(t, Sum | Scaled) else repr(t) for t in self.terms)
+
+    def _blocks(self, a: Rows, b: Rows) -> list[Array]:
+        return [t._block(ta, tb) for t, ta, tb in zip(self.terms, a, b)]
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        blocks = self._blocks(a, b)
+        K = blocks[0]
+        for B in blocks[1:]:
+            K *= B
+        return K
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        blocks = self._blocks(a, b)
+        if len(blocks) == 1:
+            return self.terms[0]._pull(a[0], b[0], G, blocks[0])
+        return np.concatenate(
+            [
+                t._pull(ta, tb, G * _others(blocks, i), blocks[i])
+                for i, (t, ta, tb) in enumerate(zip(self.terms, a, b))
+            ]
+        )
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        blocks = self._blocks(a, b)
+        if len(blocks) == 1:
+            return self.terms[0]._pull_inputs(a[0], b[0], G, blocks[0])
+        pulls = [
+            t._pull_inputs(ta, tb, G * _others(blocks, i), blocks[i])
+            for i, (t, ta, tb) in enumerate(zip(self.terms, a, b))
+        ]
+        return sum(p[0] for p in pulls), sum(p[1] for p in pulls)  # type: ignore[return-value]
+
+    def _diag(self, a: Rows) -> Array:
+        return cast(Array, np.prod([t._diag(ta) for t, ta in zip(self.terms, a)], axis=0))
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        diags = [t._diag(ta) for t, ta in zip(self.terms, a)]
+        if len(diags) == 1:
+            return self.terms[0]._pull_diag(a[0], g)
+        return np.concatenate(
+            [t._pull_diag(ta, g * _others(diags, i)) for i, (t, ta) in enumerate(zip(self.terms, a))]
+        )
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        diags = [t._diag(ta) for t, ta in zip(self.terms, a)]
+        if len(diags) == 1:
+            return self.terms[0]._pull_diag_inputs(a[0], g)
+        return cast(
+            Array,
+            sum(t._pull_diag_inputs(ta, g * _others(diags, i)) for i, (t, ta) in enumerate(zip(self.terms, a))),
+        )
+
+
+class Scaled(Kernel):
+    """k = variance * k_1; written `2.0 * k`."""
+
+    _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}
+
+    def __init__(self, variance: Any, kernel: Kernel) -> None:
+        if not isinstance(kernel, Kernel):
+            raise ValueError(f"Scaled takes a kernel, got {kernel!r}")
+        self._set_up({"variance": variance}, (kernel,))
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that is scaled."""
+        return cast(Kernel, self._parts[0])
+
+    @property
+    def label(self) -> str:
+        """That of the scaled kernel, so that `2.0 * SE(1.0)` has `se.variance` and `se.lengthscale`."""
+        return self.kernel.label
+
+    @property
+    def _homogeneous(self) -> bool:  # type: ignore[override]
+        return self.kernel._homogeneous
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum | Product | Scaled) else repr(self.kernel)
+        return f"{self._params['variance']!r} * {inner}"
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        return self.kernel._prepare(X, ids)
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        K = self.kernel._block(a, b)
+        if self.variance != 1.0:
+            K *= self.variance
+        return K
+
+    def _inner(self, K: Array) -> tuple[Array, float]:
+        """K of the scaled kernel, and the factor its pull must be multiplied with."""
+        if self.kernel._homogeneous or self.variance == 1.0:
+            return K, 1.0
+        return K / self.variance, self.variance
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        inner, factor = self._inner(K)
+        d_variance = np.vdot(G, K) / self.variance
+        return np.concatenate([[d_variance], factor * self.kernel._pull(a, b, G, inner)])
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        inner, factor = self._inner(K)
+        dA, dB = self.kernel._pull_inputs(a, b, G, inner)
+        return factor * dA, factor * dB
+
+    def _diag(self, a: Rows) -> Array:
+        return cast(Array, self.variance * self.kernel._diag(a))
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        d_variance = float(g @ self.kernel._diag(a))
+        return np.concatenate([[d_variance], self.variance * self.kernel._pull_diag(a, g)])
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return cast(Array, self.variance * self.kernel._pull_diag_inputs(a, g))
+
+
+class Power(Kernel):
+    """k = k_1 ** exponent, for a positive integer exponent."""
+
+    def __init__(self, kernel: Kernel, exponent: int) -> None:
+        if not isinstance(exponent, int | np.integer) or exponent < 1:
+            raise ValueError(f"the exponent of a kernel must be a positive integer, got {exponent!r}")
+        self.exponent = int(exponent)
+        self._set_up({}, (kernel,))
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that is raised to a power."""
+        return cast(Kernel, self._parts[0])
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum | Product | Scaled | Power) else repr(self.kernel)
+        return f"{inner} ** {self.exponent}"
+
+    def _slope(self, k: Array) -> Array:
+        return cast(Array, self.exponent * k ** (self.exponent - 1))
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        return self.kernel._prepare(X, ids)
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        return cast(Array, self.kernel._block(a, b) ** self.exponent)
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        inner = self.kernel._block(a, b)
+        return self.kernel._pull(a, b, G * self._slope(inner), inner)
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        inner = self.kernel._block(a, b)
+        return self.kernel._pull_inputs(a, b, G * self._slope(inner), inner)
+
+    def _diag(self, a: Rows) -> Array:
+        return cast(Array, self.kernel._diag(a) ** self.exponent)
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return self.kernel._pull_diag(a, g * self._slope(self.kernel._diag(a)))
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return self.kernel._pull_diag_inputs(a, g * self._slope(self.kernel._diag(a)))
+
+
+class On(Kernel):
+    """A kernel that sees only some input columns, named by index or by DataFrame column name; written `k.on(dims)`."""
+
+    def __init__(self, kernel: Kernel, dims: int | str | Sequence[int] | Sequence[str]) -> None:
+        listed: list[Any] = [dims] if isinstance(dims, int | np.integer | str) else list(dims)
+        named = all(isinstance(d, str) for d in listed)
+        indexed = all(isinstance(d, int | np.integer) and not isinstance(d, bool) and d >= 0 for d in listed)
+        if not listed or not (named or indexed) or len(set(listed)) < len(listed):
+            raise ValueError(f"dims must be different column indices (>= 0) or different column names, got {dims!r}")
+        self.dims: tuple[Any, ...] = tuple(listed if named else (int(d) for d in listed))
+        self._set_up({}, (kernel,))
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel on the chosen columns."""
+        return cast(Kernel, self._parts[0])
+
+    @property
+    def label(self) -> str:
+        """That of the kernel itself."""
+        return self.kernel.label
+
+    @property
+    def _homogeneous(self) -> bool:  # type: ignore[override]
+        return self.kernel._homogeneous
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum | Product | Scaled | Power) else repr(self.kernel)
+        return f"{inner}.on({list(self.dims)!r})"
+
+    def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
+        """Column names become indices; the inner kernel is bound to the chosen columns."""
+        dims = self.dims
+        if isinstance(dims[0], str):
+            known = list(feature_names) if feature_names is not None else []
+            missing = [d for d in dims if d not in known]
+            if missing:
+                have = f"the columns are {known}" if known else "the data have no column names; use indices"
+                raise ValueError(f"unknown column {missing[0]!r} in .on({list(dims)!r}): {have}")
+            dims = tuple(known.index(d) for d in dims)
+        elif max(dims) >= n_features:
+            raise ValueError(f".on({list(dims)!r}) asks for column {max(dims)}, but the data have {n_features} columns")
+        names = [feature_names[d] for d in dims] if feature_names is not None else None
+        new = self._rebuild({}, (self.kernel.bind(len(dims), names),))
+        new.dims = dims
+        return new
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        if isinstance(self.dims[0], str):
+            raise ValueError(f"{self!r} names columns; bind it first: kernel.bind(n_features, feature_names)")
+        if max(self.dims) >= X.shape[1]:
+            self.bind(X.shape[1])
+        width = np.empty((len(X), X.shape[1]), dtype=bool)  # carries D through slicing at no cost
+        return (self.kernel._prepare(np.ascontiguousarray(X[:, self.dims]), ids), width)
+
+    def _spread(self, d: Array, width: Array) -> Array:
+        out = np.zeros(width.shape)
+        out[:, self.dims] = d
+        return out
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        return self.kernel._block(a[0], b[0])
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        return self.kernel._pull(a[0], b[0], G, K)
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        dA, dB = self.kernel._pull_inputs(a[0], b[0], G, K)
+        return self._spread(dA, a[1]), self._spread(dB, b[1])
+
+    def _diag(self, a: Rows) -> Array:
+        return self.kernel._diag(a[0])
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return self.kernel._pull_diag(a[0], g)
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return self._spread(self.kernel._pull_diag_inputs(a[0], g), a[1])

@@ -1,0 +1,86 @@
+"""Kernels without a length scale: constant and white noise (book table 4.1)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.hyper import LOG, Array, Transform
+from cavity.kernels.base import Kernel, Rows
+
+
+class Constant(Kernel):
+    """k = variance: an unknown offset with that prior variance."""
+
+    _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}
+    _homogeneous = True
+
+    def __init__(self, variance: Any = 1.0) -> None:
+        self._set_up({"variance": variance})
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        return (np.empty(X.shape, dtype=bool),)  # carries the shape only
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        return np.full((len(a[0]), len(b[0])), self.variance)
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        return np.array([G.sum() * (K[0, 0] / self.variance if K.size else 0.0)])
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        return np.zeros(a[0].shape), np.zeros(b[0].shape)
+
+    def _diag(self, a: Rows) -> Array:
+        return np.full(len(a[0]), self.variance)
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.array([g.sum()])
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return np.zeros(a[0].shape)
+
+
+class White(Kernel):
+    """k = variance for a case with itself, otherwise 0: independent noise per case, also for repeated inputs.
+
+    As in the book, the delta is on the case, not on the input value: k(X) has it on the diagonal, k(X, Z) nowhere.
+    """
+
+    _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}
+    _homogeneous = True
+
+    def __init__(self, variance: Any = 1.0) -> None:
+        self._set_up({"variance": variance})
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        return (ids, np.empty(X.shape, dtype=bool))
+
+    @staticmethod
+    def _same(a: Rows, b: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Positions (i, j) of equal cases; ids are increasing where they are not negative."""
+        _, i, j = np.intersect1d(a[0], b[0], assume_unique=False, return_indices=True)
+        keep = a[0][i] >= 0
+        return i[keep], j[keep]
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        K = np.zeros((len(a[0]), len(b[0])))
+        K[self._same(a, b)] = self.variance
+        return K
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        where = self._same(a, b)
+        return np.array([np.sum(G[where] * K[where]) / self.variance])
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        return np.zeros(a[1].shape), np.zeros(b[1].shape)
+
+    def _diag(self, a: Rows) -> Array:
+        return np.full(len(a[0]), self.variance)
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.array([g.sum()])
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return np.zeros(a[1].shape)
