@@ -1,0 +1,269 @@
+"""The contract of a likelihood p(y | f): what every inference rule may ask of it, and the answers by default.
+
+All questions are vectorized over observations and answered in the log domain. A likelihood with one latent value per
+observation (`n_latent == 1`) works element by element: `f` has shape (..., n), so that leading axes may hold
+quadrature nodes or samples, and `y` has shape (n,). With several latent values `f` has shape (..., n, L).
+
+A subclass must write `log_prob` alone; everything else is then found by adaptive quadrature and safe numerical
+differentiation (`cavity.likelihoods.fallback`). Families with closed forms override what they know better.
+
+Derivatives in parameters are with respect to `flat`, the natural values, one row per value: shape (P, n).
+
+Notation: the cavity is exp(nu f - tau f^2 / 2), *not normalized*, so that tau <= 0 can be expressed; eta is the power
+to which the likelihood is raised; the tilted density is p(y|f)^eta times the cavity, divided by its integral Z.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cavity.hyper import Array, Parametrized
+from cavity.prediction import Prediction
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Derivatives(NamedTuple):
+    """log p(y|f) and its first three derivatives in f, each of the shape of f."""
+
+    log_prob: Array
+    d1: Array
+    d2: Array
+    d3: Array
+
+
+class ParameterDerivatives(NamedTuple):
+    """Derivatives in the flat parameters of log p and of its first two derivatives in f, each (P, n)."""
+
+    log_prob: Array
+    d1: Array
+    d2: Array
+
+
+class LatentDerivatives(NamedTuple):
+    """For several latent values: log p (n,), its gradient (n, L) and Hessian (n, L, L) in f."""
+
+    log_prob: Array
+    gradient: Array
+    hessian: Array
+
+
+class ExpectedLogProb(NamedTuple):
+    """E[log p(y|f)] under f ~ N(mean, var), shape (n,), and its derivatives.
+
+    `d_mean` and `d_var` have the shapes of mean and var, `d_flat` is (P, n).
+    """
+
+    value: Array
+    d_mean: Array
+    d_var: Array
+    d_flat: Array
+
+
+@dataclass(frozen=True)
+class Tilted:
+    """Moments of the tilted density p(y|f)^eta exp(nu f - tau f^2/2) / Z, one per observation.
+
+    `log_z` is the log integral with the cavity as it stands; `log_z_normalized` the one with the cavity normalized
+    to a density (nan where the cavity is improper): it does not lose the small difference of two large numbers.
+    `c3` and `c4` are central moments, present when asked for by `order=4`. `d_log_z` is (P, n).
+    """
+
+    log_z: Array
+    log_z_normalized: Array
+    mean: Array
+    var: Array
+    d_log_z: Array
+    c3: Array | None = None
+    c4: Array | None = None
+
+
+def log_cavity_mass(shift: Array, precision: Array) -> Array:
+    """Log integral of exp(nu f - tau f^2/2): log(2 pi/tau)/2 + nu^2/(2 tau); nan where tau <= 0."""
+    tau = np.where(precision > 0, precision, np.nan)
+    return 0.5 * (LOG_2PI - np.log(tau)) + 0.5 * shift * (shift / tau)
+
+
+def as_targets(y: ArrayLike, owner: str) -> Array:
+    """Targets as a float array of finite numbers."""
+    try:
+        array: Array = np.asarray(y, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{owner}: y must hold numbers, got {np.asarray(y).dtype} values; encode them first"
+        ) from None
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{owner}: y has a value that is not finite ({array[tuple(where)]}) at row {where[0]}; remove or impute it"
+        )
+    return array
+
+
+def first_bad(y: Array, bad: NDArray[np.bool_]) -> tuple[float, int]:
+    """The first offending value and its row, for error messages."""
+    row = int(np.flatnonzero(bad)[0])
+    return float(y.ravel()[row]), row
+
+
+class Likelihood(Parametrized):
+    """Observation model p(y | f). Subclass it and write `log_prob`; see `docs/likelihoods.md`."""
+
+    n_latent: int = 1
+    """Latent values per observation."""
+
+    log_concave: bool = False
+    """Whether log p(y|f) is concave in f for every y: the posterior then has one mode, site precisions are >= 0."""
+
+    smooth: bool = True
+    """Whether log p(y|f) has two continuous derivatives in f (Laplace's method needs them)."""
+
+    discrete: bool = False
+    """Whether y takes countably many values (`log_prob` is then a log probability)."""
+
+    # --- what a likelihood must provide -------------------------------------------------------------------------
+
+    @abstractmethod
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """log p(y|f), element by element; f may have leading axes: (..., n) or, for L latent values, (..., n, L)."""
+
+    # --- declarations with defaults -----------------------------------------------------------------------------
+
+    @property
+    def min_cavity_precision(self) -> float | Array:
+        """Cavity precisions must exceed this for the tilted density to exist, at power one (it scales with power)."""
+        return 0.0
+
+    def check(self, y: ArrayLike) -> Array:
+        """Targets as a float array, or a ValueError that names the bad value and the remedy."""
+        return as_targets(y, type(self).__name__)
+
+    def rows(self, index: Any) -> Self:
+        """The likelihood of some of the observations; differs from self only where there are per-point constants."""
+        return self
+
+    def break_points(self, y: Array) -> Array:
+        """Places in f where log p has kinks or its own center, shape (k, n); guides the quadrature.
+
+        The default, the value of y itself, is right for noise around f.
+        """
+        return np.asarray(y, dtype=float)[None]
+
+    # --- the four questions -------------------------------------------------------------------------------------
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """log p and its first three derivatives in f."""
+        from cavity.likelihoods import fallback
+
+        return fallback.derivatives(self, y, f)
+
+    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
+        """Derivatives in the flat parameters of log p, d log p/df and d^2 log p/df^2, each (P, n)."""
+        from cavity.likelihoods import fallback
+
+        return fallback.parameter_derivatives(self, y, f)
+
+    def tilted(
+        self,
+        y: Array,
+        cavity_shift: Array,
+        cavity_precision: Array,
+        power: float | Array = 1.0,
+        order: int = 2,
+    ) -> Tilted:
+        """Log integral and moments of p(y|f)^power exp(shift f - precision f^2/2).
+
+        Parameters
+        ----------
+        y, cavity_shift, cavity_precision : arrays (n,)
+            Precisions must exceed `power * min_cavity_precision`.
+        power : float or array (n,)
+            Power of the likelihood (power EP, case weights).
+        order : 2 or 4
+            With 4, third and fourth central moments too.
+        """
+        from cavity.likelihoods import fallback
+
+        return fallback.tilted(self, y, cavity_shift, cavity_precision, power, order)
+
+    def tilted_normalized(
+        self,
+        y: ArrayLike,
+        cavity_mean: ArrayLike,
+        cavity_var: ArrayLike,
+        power: float | Array = 1.0,
+        order: int = 2,
+    ) -> Tilted:
+        """The same for a proper cavity given by mean and variance; its log_z is that of the normalized cavity."""
+        y, mean, var = np.broadcast_arrays(
+            *(np.asarray(a, dtype=float) for a in (y, cavity_mean, cavity_var))
+        )
+        if not np.all(var > 0):
+            raise ValueError(f"cavity_var must be positive, got {np.min(var)!r}")
+        t = self.tilted(np.atleast_1d(y), np.atleast_1d(mean / var), np.atleast_1d(1.0 / var), power, order)
+        return Tilted(t.log_z_normalized, t.log_z_normalized, t.mean, t.var, t.d_log_z, t.c3, t.c4)
+
+    def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
+        """E[log p(y|f)] under f ~ N(mean, var) with derivatives in mean, var and the flat parameters."""
+        from cavity.likelihoods import fallback
+
+        return fallback.expected_log_prob(self, y, mean, var)
+
+    def predictive(self, mean: ArrayLike, var: ArrayLike) -> Prediction:
+        """Distribution of a new y where f ~ N(mean, var)."""
+        from cavity.likelihoods import fallback
+
+        return fallback.predictive(self, mean, var)
+
+    # --- further answers ----------------------------------------------------------------------------------------
+
+    def sample(self, f: ArrayLike, rng: np.random.Generator) -> Array:
+        """One draw of y for each latent value."""
+        f = np.asarray(f, dtype=float)
+        return self.predictive(f.ravel(), np.zeros(f.size)).sample(1, rng)[0].reshape(f.shape)
+
+    def outlier_probability(self, y: Array, mean: Array, var: Array) -> Array:
+        """How surprising y is, between 0 and 1, given everything else: f ~ N(mean, var) should not have seen y.
+
+        By default the tail-based analogue: 1 - 2 min(F(y), 1 - F(y)) under the predictive distribution, so that 0.99
+        means that y lies outside the central 99 % of what was expected. Mixtures override it with the posterior
+        probability of an outlier component.
+        """
+        cdf = self.predictive(mean, var).cdf(y)
+        return np.clip(1 - 2 * np.minimum(cdf, 1 - cdf), 0.0, 1.0)
+
+    # --- text, equality -----------------------------------------------------------------------------------------
+
+    def _arguments(self) -> list[str]:
+        """Text of the constructor's arguments."""
+        return [f"{name}={param!r}" for name, param in self._params.items()]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._arguments())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Likelihood) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __sklearn_clone__(self) -> Self:
+        """Likelihoods are immutable, so a clone is the likelihood itself."""
+        return self
+
+
+def require_cavity(owner: Likelihood, precision: Array, power: float | Array) -> None:
+    """Refuse cavities for which the tilted density does not exist."""
+    limit = np.asarray(power) * owner.min_cavity_precision
+    if not np.all(precision > limit):
+        bad = int(np.flatnonzero(~(precision > np.broadcast_to(limit, precision.shape)))[0])
+        raise ValueError(
+            f"{type(owner).__name__}: cavity_precision must exceed {np.broadcast_to(limit, precision.shape)[bad]:g} "
+            f"(power * min_cavity_precision), got {precision[bad]!r} at point {bad}; shorten the step"
+        )

@@ -1,0 +1,202 @@
+"""Normal noise: one variance for all observations, or known variances with an optional learned addition.
+
+p(y|f) = N(y | f, s), s the noise variance. Everything is closed form, for cavities of either sign with
+precision > -eta/s: the tilted density is normal with precision eta/s + tau.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.hyper import LOG, Array
+from cavity.likelihoods.base import (
+    LOG_2PI,
+    Derivatives,
+    ExpectedLogProb,
+    Likelihood,
+    ParameterDerivatives,
+    Tilted,
+    log_cavity_mass,
+    require_cavity,
+)
+from cavity.prediction import GaussianPrediction
+
+
+class GaussianNoise(Likelihood):
+    """What all normal noise models share; a subclass says what the variances are."""
+
+    log_concave = True
+
+    def noise_variances(self, n: int) -> tuple[Array, Array]:
+        """Noise variance of each of n observations, (n,), and its derivatives in the flat parameters, (P, n)."""
+        raise NotImplementedError
+
+    def _noise(self, like: Array) -> tuple[Array, Array]:
+        return self.noise_variances(np.shape(like)[-1] if np.ndim(like) else 1)
+
+    @property
+    def min_cavity_precision(self) -> float | Array:
+        """-1/variance."""
+        raise NotImplementedError
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """-(log 2 pi s + (y-f)^2/s)/2."""
+        s, _ = self._noise(f)
+        return np.asarray(-0.5 * (LOG_2PI + np.log(s) + (y - f) ** 2 / s))
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """Quadratic in f: d1 = e/s, d2 = -1/s, d3 = 0."""
+        s, _ = self._noise(f)
+        d1 = np.asarray((y - f) / s)
+        return Derivatives(self.log_prob(y, f), d1, np.broadcast_to(-1 / s, d1.shape), np.zeros_like(d1))
+
+    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
+        """Through the variance."""
+        s, ds = self._noise(f)
+        e = y - f
+        return ParameterDerivatives(ds * 0.5 * (e * e / s - 1) / s, -ds * e / s**2, ds / s**2)
+
+    def tilted(
+        self,
+        y: Array,
+        cavity_shift: Array,
+        cavity_precision: Array,
+        power: float | Array = 1.0,
+        order: int = 2,
+    ) -> Tilted:
+        """Product of two normals."""
+        require_cavity(self, cavity_precision, power)
+        s, ds = self._noise(y)
+        w = power / s
+        total = w + cavity_precision
+        centered = cavity_shift - cavity_precision * y
+        offset = centered / total
+        var = 1 / total
+        # log integral of the power of the density, centered at y; then the terms that centering took away
+        constant = -0.5 * power * (LOG_2PI + np.log(s))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tau = np.where(cavity_precision > 0, cavity_precision, np.nan)
+            gap = centered / tau
+            normalized = constant + 0.5 * np.log(tau / total) - 0.5 * (w / total) * gap * (tau * gap)
+        direct = constant + 0.5 * (LOG_2PI - np.log(total)) + 0.5 * centered * offset
+        direct = direct + (cavity_shift - 0.5 * cavity_precision * y) * y
+        log_z = np.where(
+            cavity_precision > 0, normalized + log_cavity_mass(cavity_shift, cavity_precision), direct
+        )
+        second = var + offset * offset
+        d_log_z = ds * 0.5 * power * (second / s - 1) / s
+        c3, c4 = (np.zeros_like(var), 3 * var * var) if order > 2 else (None, None)
+        return Tilted(log_z, normalized, y + offset, var, d_log_z, c3, c4)
+
+    def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
+        """log N(y|mean, s) - var/(2 s)."""
+        s, ds = self._noise(mean)
+        e = y - mean
+        second = e * e + var
+        value = -0.5 * (LOG_2PI + np.log(s) + second / s)
+        return ExpectedLogProb(
+            value, e / s, np.broadcast_to(-0.5 / s, value.shape), ds * 0.5 * (second / s - 1) / s
+        )
+
+    def predictive(self, mean: ArrayLike, var: ArrayLike) -> GaussianPrediction:
+        """Normal with the noise added; means may have several columns of targets."""
+        m: Array = np.asarray(mean, dtype=float)
+        v: Array = np.asarray(var, dtype=float)
+        s, _ = self.noise_variances(len(m))
+        return GaussianPrediction(m, v + (s if v.ndim < 2 else s[:, None]))
+
+    def sample(self, f: ArrayLike, rng: np.random.Generator) -> Array:
+        """f plus noise."""
+        f = np.asarray(f, dtype=float)
+        s, _ = self._noise(f)
+        return np.asarray(f + np.sqrt(s) * rng.standard_normal(f.shape))
+
+
+class Gaussian(GaussianNoise):
+    """Normal noise of one variance, p(y|f) = N(y | f, variance).
+
+    Parameters
+    ----------
+    variance : float or Param
+        Noise variance, in squared units of y.
+    """
+
+    _transforms = {"variance": LOG}
+
+    def __init__(self, variance: Any = 1.0) -> None:
+        self._set_up({"variance": variance})
+        if np.ndim(self.variance):
+            raise ValueError(
+                f"Gaussian: variance must be one number, got {self.variance!r}; for known variances of single "
+                "observations use KnownNoise"
+            )
+
+    def noise_variances(self, n: int) -> tuple[Array, Array]:
+        """The same for all."""
+        return np.full(n, self.variance), np.ones((1, n))
+
+    @property
+    def min_cavity_precision(self) -> float:
+        """-1/variance."""
+        return -1.0 / float(self.variance)
+
+
+class KnownNoise(GaussianNoise):
+    """Normal noise whose variance is known for each observation, p(y_i|f_i) = N(y_i | f_i, variances_i + variance).
+
+    Parameters
+    ----------
+    variances : array (n,)
+        Known noise variances, in squared units of y. They belong to the observations: use `rows(index)` for a part of
+        the data and `at(new_variances)` to predict new noisy observations.
+    variance : float or Param, optional
+        Learned variance added to all of them; none by default.
+    """
+
+    _transforms = {"variance": LOG}
+
+    def __init__(self, variances: ArrayLike, variance: Any = None) -> None:
+        self.variances = self._checked_variances(variances, allow_zero=variance is not None)
+        self._set_up({} if variance is None else {"variance": variance})
+
+    @staticmethod
+    def _checked_variances(variances: ArrayLike, allow_zero: bool) -> Array:
+        known = np.array(variances, dtype=float)
+        good = np.isfinite(known) & ((known >= 0) if allow_zero else (known > 0))
+        if known.ndim != 1 or not good.all():
+            value = known if known.ndim != 1 else known[~good][0]
+            raise ValueError(f"KnownNoise: variances must be a vector of positive numbers, got {value!r}")
+        known.setflags(write=False)
+        return known
+
+    def noise_variances(self, n: int) -> tuple[Array, Array]:
+        """Known plus learned."""
+        if n != len(self.variances):
+            raise ValueError(
+                f"KnownNoise has variances for {len(self.variances)} observations, but {n} are asked for; "
+                "use likelihood.at(variances_of_these_points)"
+            )
+        if not self._params:
+            return self.variances, np.zeros((0, n))
+        return self.variances + self.variance, np.ones((1, n))
+
+    @property
+    def min_cavity_precision(self) -> Array:
+        """-1/variance, one per observation."""
+        return -1.0 / self.noise_variances(len(self.variances))[0]
+
+    def at(self, variances: ArrayLike) -> Self:
+        """The same noise model for other observations."""
+        new = self._rebuild(self._params, self._parts)
+        new.variances = self._checked_variances(variances, allow_zero=bool(self._params))
+        return new
+
+    def rows(self, index: Any) -> Self:
+        """The noise of some of the observations."""
+        return self.at(self.variances[index])
+
+    def _arguments(self) -> list[str]:
+        return [repr(self.variances.tolist()), *super()._arguments()]

@@ -1,0 +1,424 @@
+"""Predictive distributions: n marginals, each with mean, variance, quantiles, log density, distribution and draws.
+
+`Prediction` is the protocol; inference rules and likelihoods return one of the concrete classes here. Arrays have one
+entry per case, shape (n,); a quantile at several levels and draws have these on the leading axis, (k, n).
+A variance that does not exist is infinite (Student-t noise with two degrees of freedom or fewer), never an error.
+
+Notation: F is a distribution function; Phi, phi those of the standard normal.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln, log_ndtr, logsumexp, ndtr, ndtri
+
+from cavity.hyper import Array
+
+LOG_2PI = float(np.log(2 * np.pi))
+Seed = int | np.random.Generator | None
+
+
+def _levels(q: ArrayLike) -> Array:
+    """Quantile levels, checked."""
+    levels: Array = np.asarray(q, dtype=float)
+    if not np.all((levels >= 0) & (levels <= 1)):
+        raise ValueError(f"quantile levels must lie between 0 and 1, got {q!r}")
+    return levels
+
+
+class Prediction(ABC):
+    """A distribution for each of n cases."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Array:
+        """Means, shape (n,)."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Array:
+        """Variances, shape (n,); inf where there is none."""
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviations."""
+        return np.sqrt(self.variance)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @abstractmethod
+    def log_prob(self, y: ArrayLike) -> Array:
+        """Log density (log probability for discrete y) of y, case by case."""
+
+    @abstractmethod
+    def cdf(self, y: ArrayLike) -> Array:
+        """Probability of a value <= y, case by case."""
+
+    @abstractmethod
+    def quantile(self, q: ArrayLike) -> Array:
+        """Smallest value with probability >= q to its left: shape (n,), or (k, n) for k levels."""
+
+    @abstractmethod
+    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+        """Draws, shape (n, number of cases); `rng` is a Generator or a seed."""
+
+    @property
+    def median(self) -> Array:
+        """The quantile at one half."""
+        return self.quantile(0.5)
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Central interval that holds a fraction `level`: (low, high)."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
+        return self.quantile(0.5 - level / 2), self.quantile(0.5 + level / 2)
+
+
+class GaussianPrediction(Prediction):
+    """Normal marginals, with their joint covariance where it was asked for.
+
+    Parameters
+    ----------
+    mean : array (n,) or (n, T)
+        T targets may share a variance.
+    variance : array (n,) or (n, T)
+    covariance : array (n, n), optional
+        Joint covariance of the cases (shared by all targets); `sample` then draws jointly.
+    """
+
+    def __init__(self, mean: ArrayLike, variance: ArrayLike, covariance: ArrayLike | None = None) -> None:
+        self._mean: Array = np.asarray(mean, dtype=float)
+        var: Array = np.asarray(variance, dtype=float)
+        self._target_variance = var
+        if self._mean.ndim > 1 and var.ndim == self._mean.ndim - 1:
+            var = var[..., None]
+        self._variance: Array = np.broadcast_to(var, self._mean.shape)
+        if np.any(self._variance < 0):
+            raise ValueError(f"variance must not be negative, got {float(np.min(self._variance))!r}")
+        self.covariance: Array | None = None if covariance is None else np.asarray(covariance, dtype=float)
+        n = len(self._mean)
+        if self.covariance is not None and self.covariance.shape != (n, n):
+            raise ValueError(f"covariance must have shape ({n}, {n}), got {self.covariance.shape}")
+
+    @property
+    def mean(self) -> Array:
+        """Means, shape (n,) or (n, T)."""
+        return self._mean
+
+    @property
+    def variance(self) -> Array:
+        """Variances, of the shape of the mean."""
+        return self._variance
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """Log density; +inf or -inf where the variance is zero."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            e = np.asarray(y, dtype=float) - self._mean
+            quad = np.where(e == 0, 0.0, e * e / self._variance)
+            out: Array = -0.5 * (LOG_2PI + np.log(self._variance) + quad)
+            return np.where((self._variance == 0) & (e != 0), -np.inf, out)
+
+    def _standardized(self, y: ArrayLike) -> Array:
+        e = np.asarray(y, dtype=float) - self._mean
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # A point mass at the mean: everything from there on lies to its right.
+            return np.where(self._variance > 0, e / self.sd, np.where(e >= 0, np.inf, -np.inf))
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Phi((y - mean) / sd)."""
+        return np.asarray(ndtr(self._standardized(y)))
+
+    def log_cdf(self, y: ArrayLike) -> Array:
+        """log Phi((y - mean) / sd), accurate far in the tail."""
+        return np.asarray(log_ndtr(self._standardized(y)))
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Mean + sd Phi^-1(q)."""
+        levels = _levels(q)
+        z = np.asarray(ndtri(levels)).reshape(levels.shape + (1,) * self._mean.ndim)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self._mean + np.where(self.sd > 0, self.sd * z, 0.0))
+
+    def _root(self) -> Array:
+        """A matrix square root of the covariance; eigenvalues below zero by rounding count as zero."""
+        assert self.covariance is not None
+        values, vectors = np.linalg.eigh(self.covariance)
+        worst = float(values.min(initial=0.0))
+        if worst < -1e-6 * max(float(values.max(initial=0.0)), np.finfo(float).tiny):
+            raise ValueError(
+                f"covariance must be positive semi-definite, its smallest eigenvalue is {worst!r}"
+            )
+        return np.asarray(vectors * np.sqrt(np.clip(values, 0.0, None)))
+
+    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+        """Draws (n, cases[, T]): joint when the covariance is known, else independent."""
+        generator = np.random.default_rng(rng)
+        z = generator.standard_normal((n, *self._mean.shape))
+        if self.covariance is None:
+            return np.asarray(self._mean + self.sd * z)
+        return np.asarray(self._mean + np.einsum("ij,sj...->si...", self._root(), z))
+
+    def log_prob_joint(self, y: ArrayLike) -> float | Array:
+        """Joint log density of all cases, one number (or one per target); needs the covariance."""
+        if self.covariance is None:
+            raise ValueError("log_prob_joint needs the joint covariance; predict with the full covariance")
+        from scipy.linalg import cho_factor, cho_solve
+
+        e = np.asarray(y, dtype=float) - self._mean
+        try:
+            factor = cho_factor(self.covariance, lower=True)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "the joint covariance is singular, so there is no joint density; add noise"
+            ) from None
+        log_det = 2 * np.log(np.diag(factor[0])).sum()
+        quad = np.sum(e * cho_solve(factor, e), axis=0)
+        out = -0.5 * (len(e) * LOG_2PI + log_det + quad)
+        return float(out) if np.ndim(out) == 0 else np.asarray(out)
+
+    def __repr__(self) -> str:
+        joint = "" if self.covariance is None else ", joint covariance"
+        return f"GaussianPrediction({len(self)} cases{joint})"
+
+
+# --- continuous distributions known through their distribution function ---------------------------------------------
+
+
+def invert_cdf(cdf: Callable[[Array], Array], level: Array, start: Array, width: Array) -> Array:
+    """Solve cdf(x) = level for every entry by bracketing, then bisection in steps that secants shorten.
+
+    Parameters
+    ----------
+    cdf : callable
+        Element-wise, non-decreasing; called with arrays of the shape of `start`.
+    level, start, width : arrays of one shape
+        Levels strictly between 0 and 1, a first guess and a first step.
+    """
+    low, high = start - width, start + width
+    step: Array = np.array(width, dtype=float)
+    for _ in range(1100):  # doubling spans all of double precision
+        too_high, too_low = cdf(low) > level, cdf(high) < level
+        if not (too_high.any() or too_low.any()):
+            break
+        step = np.where(too_high | too_low, 2 * step, step)
+        low, high = np.where(too_high, low - step, low), np.where(too_low, high + step, high)
+    f_low, f_high = cdf(low) - level, cdf(high) - level
+    for k in range(200):
+        middle = 0.5 * (low + high)
+        gap = f_high - f_low
+        with np.errstate(divide="ignore", invalid="ignore"):
+            secant = low - f_low * ((high - low) / gap)
+        # Two secants, then one bisection: fast near the root, never worse than a third of bisection's rate.
+        inside = (secant > low) & (secant < high) & (k % 3 != 2)
+        x = np.where(inside, secant, middle)
+        value = cdf(x) - level
+        below = value < 0
+        low, f_low = np.where(below, x, low), np.where(below, value, f_low)
+        high, f_high = np.where(below, high, x), np.where(below, f_high, value)
+        tight = high - low <= 4e-15 * np.maximum(np.abs(low), np.abs(high)) + 1e-300
+        if np.all(tight | (value == 0)):
+            return np.where(value == 0, x, 0.5 * (low + high))
+    return 0.5 * (low + high)
+
+
+class ContinuousPrediction(Prediction):
+    """Base of continuous predictions that know log density and distribution function; quantiles by inversion.
+
+    The left and the right half are inverted in the tail they belong to, so that extreme quantiles keep their digits.
+    """
+
+    def survival(self, y: ArrayLike) -> Array:
+        """Probability of a value > y."""
+        return 1.0 - self.cdf(y)
+
+    @abstractmethod
+    def _location_and_width(self) -> tuple[Array, Array]:
+        """A central value and a finite positive width for each case, to start searches from."""
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """By bracketing and bisection on the distribution function."""
+        levels = _levels(q)
+        return np.stack([self._quantile(float(p)) for p in levels.ravel()]).reshape(
+            levels.shape + (len(self),)
+        )
+
+    def _quantile(self, p: float) -> Array:
+        if p in (0.0, 1.0):
+            return np.full(len(self), -np.inf if p == 0.0 else np.inf)
+        start, width = self._location_and_width()
+        if p <= 0.5:
+            return invert_cdf(self.cdf, np.full(len(self), p), start, width)
+        mirrored = invert_cdf(lambda x: self.survival(-x), np.full(len(self), 1 - p), -start, width)
+        return -mirrored
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} cases)"
+
+
+class MixturePrediction(ContinuousPrediction):
+    """Mixtures of normals.
+
+    Parameters
+    ----------
+    log_weights : array (J,) or (J, n)
+        Log weights; they should add up to one.
+    means, variances : arrays broadcastable to (J, n)
+    variance : array (n,), optional
+        The variance where it is known otherwise (infinite for a heavy-tailed mixture cut into finitely many pieces).
+    """
+
+    def __init__(
+        self,
+        log_weights: ArrayLike,
+        means: ArrayLike,
+        variances: ArrayLike,
+        variance: ArrayLike | None = None,
+    ) -> None:
+        log_w: Array = np.asarray(log_weights, dtype=float)
+        if log_w.ndim == 1:
+            log_w = log_w[:, None]
+        m, v, lw = np.broadcast_arrays(
+            np.asarray(means, dtype=float), np.asarray(variances, dtype=float), log_w
+        )
+        self._log_w, self._m, self._sd = lw, m, np.sqrt(v)
+        w = np.exp(lw)
+        self._mean: Array = np.asarray(np.sum(w * m, axis=0) / np.sum(w, axis=0))
+        if variance is None:
+            self._variance: Array = np.asarray(
+                np.sum(w * (v + (m - self._mean) ** 2), axis=0) / np.sum(w, axis=0)
+            )
+        else:
+            self._variance = np.broadcast_to(np.asarray(variance, dtype=float), self._mean.shape)
+
+    @property
+    def mean(self) -> Array:
+        """Weighted average of the component means."""
+        return self._mean
+
+    @property
+    def variance(self) -> Array:
+        """Average of the variances plus variance of the means."""
+        return self._variance
+
+    def _z(self, y: ArrayLike) -> Array:
+        e = np.asarray(y, dtype=float) - self._m
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self._sd > 0, e / self._sd, np.where(e >= 0, np.inf, -np.inf))
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """Log of the weighted sum of normal densities."""
+        z = self._z(y)
+        return np.asarray(logsumexp(self._log_w - 0.5 * z * z - np.log(self._sd) - 0.5 * LOG_2PI, axis=0))
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Weighted sum of normal distribution functions."""
+        return np.asarray(np.sum(np.exp(self._log_w) * ndtr(self._z(y)), axis=0))
+
+    def survival(self, y: ArrayLike) -> Array:
+        """Weighted sum of upper tails."""
+        return np.asarray(np.sum(np.exp(self._log_w) * ndtr(-self._z(y)), axis=0))
+
+    def _location_and_width(self) -> tuple[Array, Array]:
+        spread = self._sd + np.abs(self._m - self._mean)
+        best = np.argmax(self._log_w, axis=0)[None]
+        return self._mean, np.maximum(np.take_along_axis(spread, best, axis=0)[0], 1e-300)
+
+    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+        """Choose a component, then draw from it."""
+        generator = np.random.default_rng(rng)
+        cumulative = np.cumsum(np.exp(self._log_w), axis=0)
+        u = generator.random((n, len(self))) * cumulative[-1]
+        which = np.stack(
+            [(c[:, None] < u_col[None]).sum(axis=0) for c, u_col in zip(cumulative.T, u.T)], axis=1
+        )
+        columns = np.arange(len(self))
+        z = generator.standard_normal((n, len(self)))
+        return np.asarray(self._m[which, columns] + self._sd[which, columns] * z)
+
+
+# --- discrete distributions -----------------------------------------------------------------------------------------
+
+
+class CategoricalPrediction(Prediction):
+    """Finitely many values with probabilities: classes, ordered categories, labels -1 and +1.
+
+    Parameters
+    ----------
+    probabilities : array (n, C)
+    values : array (C,)
+        The values of y, increasing.
+    log_probabilities : array (n, C), optional
+        Where small probabilities are known more accurately than their difference from one.
+    """
+
+    def __init__(
+        self, probabilities: ArrayLike, values: ArrayLike, log_probabilities: ArrayLike | None = None
+    ) -> None:
+        self.probabilities: Array = np.asarray(probabilities, dtype=float)
+        self.values: Array = np.asarray(values, dtype=float)
+        if self.probabilities.ndim != 2 or self.probabilities.shape[1] != len(self.values):
+            raise ValueError(
+                f"probabilities must have shape (n, {len(self.values)}), one column per value, "
+                f"got {self.probabilities.shape}"
+            )
+        if log_probabilities is None:
+            with np.errstate(divide="ignore"):
+                self._log_p: Array = np.log(self.probabilities)
+        else:
+            self._log_p = np.asarray(log_probabilities, dtype=float)
+
+    @property
+    def mean(self) -> Array:
+        """Expected value of y."""
+        return np.asarray(self.probabilities @ self.values)
+
+    @property
+    def variance(self) -> Array:
+        """Variance of y."""
+        return np.asarray(np.sum(self.probabilities * (self.values - self.mean[:, None]) ** 2, axis=1))
+
+    @property
+    def mode(self) -> Array:
+        """Most probable value."""
+        return np.asarray(self.values[np.argmax(self.probabilities, axis=1)])
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """Log probability of y; -inf for a value that cannot occur."""
+        y = np.broadcast_to(np.asarray(y, dtype=float), (len(self),))
+        index = np.clip(np.searchsorted(self.values, y), 0, len(self.values) - 1)
+        found = self.values[index] == y
+        return np.where(found, self._log_p[np.arange(len(self)), index], -np.inf)
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Sum of the probabilities of values <= y."""
+        y = np.broadcast_to(np.asarray(y, dtype=float), (len(self),))
+        return np.minimum(np.sum(self.probabilities * (self.values[None] <= y[:, None]), axis=1), 1.0)
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Smallest value whose cumulative probability reaches q."""
+        levels = _levels(q)
+        cumulative = np.cumsum(self.probabilities, axis=1)
+        short = cumulative[None] < (levels.ravel()[:, None, None] - 1e-15)
+        index = np.minimum(short.sum(axis=2), len(self.values) - 1)
+        return np.asarray(self.values[index]).reshape(levels.shape + (len(self),))
+
+    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+        """Independent draws."""
+        generator = np.random.default_rng(rng)
+        u = generator.random((n, len(self)))
+        cumulative = np.cumsum(self.probabilities, axis=1)
+        index = np.sum(cumulative[None, :, :-1] < u[:, :, None], axis=2)
+        return np.asarray(self.values[index])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} cases, {len(self.values)} values)"
+
+
+def log_choose(n: Array, k: Array) -> Array:
+    """log of the binomial coefficient."""
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
