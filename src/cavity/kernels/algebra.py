@@ -1,7 +1,7 @@
 """Kernels made of kernels: sums, products, scalar multiples, powers, and kernels on some columns.
 
-All are closed under positive semi-definiteness (book section 4.2.4). Pullbacks follow the product and chain rules on
-tiles; the children's blocks are evaluated again in a pull rather than kept for all n x n entries.
+All are closed under positive semi-definiteness (book section 4.2.4). Pullbacks follow the product and chain
+rules on tiles; the children's blocks are evaluated again in a pull rather than kept for all n x n entries.
 """
 
 from __future__ import annotations
@@ -25,14 +25,8 @@ def add(left: Any, right: Any) -> Kernel:
     """left + right; a number means a constant kernel."""
     from cavity.kernels.simple import Constant
 
-    terms: list[Kernel] = []
-    for term in (left, right):
-        if _is_scale(term):
-            term = Constant(term)
-        if not isinstance(term, Kernel):
-            return NotImplemented
-        terms.extend(term.terms if isinstance(term, Sum) else [term])
-    return Sum(*terms)
+    terms = [Constant(term) if _is_scale(term) else term for term in (left, right)]
+    return Sum(*terms) if all(isinstance(term, Kernel) for term in terms) else NotImplemented
 
 
 def multiply(left: Any, right: Any) -> Kernel:
@@ -42,11 +36,15 @@ def multiply(left: Any, right: Any) -> Kernel:
     if _is_scale(right) and isinstance(left, Kernel):
         return Scaled(right, left)
     if not (isinstance(left, Kernel) and isinstance(right, Kernel)):
-        return NotImplemented
-    factors: list[Kernel] = []
-    for factor in (left, right):
-        factors.extend(factor.terms if isinstance(factor, Product) else [factor])
-    return Product(*factors)
+        return NotImplemented  # type: ignore[no-any-return]
+    return Product(left, right)
+
+
+def _enclosed(kernel: Kernel, *kinds: type[Kernel]) -> str:
+    """Text of a kernel, in parentheses if it is one of these kinds (and not written as a call)."""
+    text = repr(kernel)
+    bare = isinstance(kernel, kinds) and not text.startswith(("Sum(", "Product("))
+    return f"({text})" if bare else text
 
 
 class _Composite(Kernel):
@@ -55,7 +53,10 @@ class _Composite(Kernel):
     def __init__(self, *terms: Kernel) -> None:
         if not terms or not all(isinstance(t, Kernel) for t in terms):
             raise ValueError(f"{type(self).__name__} takes one or more kernels, got {terms!r}")
-        self._set_up({}, terms)
+        flattened: list[Kernel] = []
+        for term in terms:
+            flattened.extend(term.terms if type(term) is type(self) else [term])
+        self._set_up({}, flattened)
 
     @property
     def terms(self) -> tuple[Kernel, ...]:
@@ -70,7 +71,8 @@ class Sum(_Composite):
     """k = k_1 + k_2 + ...: the covariance of a sum of independent functions."""
 
     def __repr__(self) -> str:
-        return " + ".join(repr(t) for t in self.terms)
+        # one term alone is written out, so that the text gives a sum again
+        return " + ".join(repr(t) for t in self.terms) if len(self.terms) > 1 else f"Sum({self.terms[0]!r})"
 
     def _block(self, a: Rows, b: Rows) -> Array:
         K = self.terms[0]._block(a[0], b[0])
@@ -108,7 +110,9 @@ class Product(_Composite):
     """k = k_1 * k_2 * ...: for instance an interaction of kernels on different columns."""
 
     def __repr__(self) -> str:
-        return " * ".join(f"({t!r})" if isinstance(t, Sum | Scaled) else repr(t) for t in self.terms)
+        if len(self.terms) == 1:
+            return f"Product({self.terms[0]!r})"
+        return " * ".join(_enclosed(t, Sum, Scaled) for t in self.terms)
 
     def _blocks(self, a: Rows, b: Rows) -> list[Array]:
         return [t._block(ta, tb) for t, ta, tb in zip(self.terms, a, b)]
@@ -156,10 +160,8 @@ class Product(_Composite):
         diags = [t._diag(ta) for t, ta in zip(self.terms, a)]
         if len(diags) == 1:
             return self.terms[0]._pull_diag_inputs(a[0], g)
-        return cast(
-            Array,
-            sum(t._pull_diag_inputs(ta, g * _others(diags, i)) for i, (t, ta) in enumerate(zip(self.terms, a))),
-        )
+        pairs = enumerate(zip(self.terms, a))
+        return cast(Array, sum(t._pull_diag_inputs(ta, g * _others(diags, i)) for i, (t, ta) in pairs))
 
 
 class Scaled(Kernel):
@@ -171,6 +173,10 @@ class Scaled(Kernel):
         if not isinstance(kernel, Kernel):
             raise ValueError(f"Scaled takes a kernel, got {kernel!r}")
         self._set_up({"variance": variance}, (kernel,))
+
+    def _check(self) -> None:
+        if np.ndim(self.variance):
+            raise ValueError(f"a kernel is scaled by a single number, got {self.variance!r}")
 
     @property
     def kernel(self) -> Kernel:
@@ -187,8 +193,7 @@ class Scaled(Kernel):
         return self.kernel._homogeneous
 
     def __repr__(self) -> str:
-        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum | Product | Scaled) else repr(self.kernel)
-        return f"{self._params['variance']!r} * {inner}"
+        return f"{self._param_text('variance')} * {_enclosed(self.kernel, Sum, Product, Scaled)}"
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         return self.kernel._prepare(X, ids)
@@ -230,7 +235,9 @@ class Power(Kernel):
     """k = k_1 ** exponent, for a positive integer exponent."""
 
     def __init__(self, kernel: Kernel, exponent: int) -> None:
-        if not isinstance(exponent, int | np.integer) or exponent < 1:
+        if not isinstance(kernel, Kernel):
+            raise ValueError(f"Power takes a kernel, got {kernel!r}")
+        if isinstance(exponent, bool) or not isinstance(exponent, int | np.integer) or exponent < 1:
             raise ValueError(f"the exponent of a kernel must be a positive integer, got {exponent!r}")
         self.exponent = int(exponent)
         self._set_up({}, (kernel,))
@@ -241,17 +248,17 @@ class Power(Kernel):
         return cast(Kernel, self._parts[0])
 
     def __repr__(self) -> str:
-        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum | Product | Scaled | Power) else repr(self.kernel)
-        return f"{inner} ** {self.exponent}"
+        return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)} ** {self.exponent}"
 
     def _slope(self, k: Array) -> Array:
-        return cast(Array, self.exponent * k ** (self.exponent - 1))
+        return self.exponent * k ** (self.exponent - 1)
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         return self.kernel._prepare(X, ids)
 
     def _block(self, a: Rows, b: Rows) -> Array:
-        return cast(Array, self.kernel._block(a, b) ** self.exponent)
+        K = self.kernel._block(a, b)
+        return np.multiply(K, K, out=K) if self.exponent == 2 else K**self.exponent
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         inner = self.kernel._block(a, b)
@@ -262,7 +269,7 @@ class Power(Kernel):
         return self.kernel._pull_inputs(a, b, G * self._slope(inner), inner)
 
     def _diag(self, a: Rows) -> Array:
-        return cast(Array, self.kernel._diag(a) ** self.exponent)
+        return self.kernel._diag(a) ** self.exponent
 
     def _pull_diag(self, a: Rows, g: Array) -> Array:
         return self.kernel._pull_diag(a, g * self._slope(self.kernel._diag(a)))
@@ -272,14 +279,16 @@ class Power(Kernel):
 
 
 class On(Kernel):
-    """A kernel that sees only some input columns, named by index or by DataFrame column name; written `k.on(dims)`."""
+    """A kernel on some input columns only, by index or by DataFrame column name; written `k.on(dims)`."""
 
     def __init__(self, kernel: Kernel, dims: int | str | Sequence[int] | Sequence[str]) -> None:
         listed: list[Any] = [dims] if isinstance(dims, int | np.integer | str) else list(dims)
         named = all(isinstance(d, str) for d in listed)
         indexed = all(isinstance(d, int | np.integer) and not isinstance(d, bool) and d >= 0 for d in listed)
+        if not isinstance(kernel, Kernel):
+            raise ValueError(f"On takes a kernel, got {kernel!r}")
         if not listed or not (named or indexed) or len(set(listed)) < len(listed):
-            raise ValueError(f"dims must be different column indices (>= 0) or different column names, got {dims!r}")
+            raise ValueError(f"dims must be different column indices (>= 0) or column names, got {dims!r}")
         self.dims: tuple[Any, ...] = tuple(listed if named else (int(d) for d in listed))
         self._set_up({}, (kernel,))
 
@@ -298,8 +307,7 @@ class On(Kernel):
         return self.kernel._homogeneous
 
     def __repr__(self) -> str:
-        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum | Product | Scaled | Power) else repr(self.kernel)
-        return f"{inner}.on({list(self.dims)!r})"
+        return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)}.on({list(self.dims)!r})"
 
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
         """Column names become indices; the inner kernel is bound to the chosen columns."""
@@ -312,11 +320,18 @@ class On(Kernel):
                 raise ValueError(f"unknown column {missing[0]!r} in .on({list(dims)!r}): {have}")
             dims = tuple(known.index(d) for d in dims)
         elif max(dims) >= n_features:
-            raise ValueError(f".on({list(dims)!r}) asks for column {max(dims)}, but the data have {n_features} columns")
+            raise ValueError(
+                f".on({list(dims)!r}) asks for column {max(dims)} (from 0), but the data have {n_features}"
+            )
         names = [feature_names[d] for d in dims] if feature_names is not None else None
-        new = self._rebuild({}, (self.kernel.bind(len(dims), names),))
-        new.dims = dims
-        return new
+        return self._rebuild({}, (self.kernel.bind(len(dims), names),), dims=dims)
+
+    def _widened(self, copies: int) -> tuple[Kernel, NDArray[np.intp]]:
+        inner, index = self.kernel._widened(copies)
+        if isinstance(self.dims[0], str):
+            raise ValueError(f"{self!r} names columns; bind it first: kernel.bind(n_features, feature_names)")
+        dims = tuple(copies * d + i for d in self.dims for i in range(copies))
+        return self._rebuild({}, (inner,), dims=dims), index
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         if isinstance(self.dims[0], str):

@@ -1,11 +1,12 @@
 """Covariance functions as immutable values, evaluated and differentiated tile by tile.
 
-A kernel answers for *blocks of rows*: `_prepare` turns inputs into whatever a row needs (scaled coordinates, norms)
-once, in O(nD); `_block` gives k(a, b) for two blocks; `_pull` contracts a block of cotangents G with dk/dparameter and
-returns one number per parameter. So the gradient of sum_ij G_ij K_ij never needs an n x n x p array, tiles can be
-visited in any order, by several threads, and be thrown away while still in cache.
+A kernel answers for *blocks of rows*: `_prepare` turns inputs into whatever a row needs (scaled coordinates,
+norms) once, in O(nD); `_block` gives k(a, b) for two blocks; `_pull` contracts a block of cotangents G with
+dk/dparameter and returns one number per parameter. So the gradient of sum_ij G_ij K_ij never needs an n x n
+x p array, tiles can be visited in any order, by several threads, and be thrown away while still in cache.
 
-Everything private works in natural parameter values (`flat`); the public `forward` returns gradients in `theta`.
+Everything private works in natural parameter values (`flat`); the public `forward` returns gradients in
+`theta`.
 
 Notation: a, b are prepared rows; G has the shape of K; K may be handed to a pull when it is already known.
 """
@@ -13,13 +14,15 @@ Notation: a, b are prepared rows; G has the shape of K; K may be handed to a pul
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Self, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.hyper import LOG, Array, Param, Parametrized
+from cavity.hyper import IDENTITY, LOG, Array, Param, Parametrized, format_value
+from cavity.kernels.columns import Ard
 
 Rows = tuple[Any, ...]
 """Prepared inputs: a (nested) tuple of arrays whose first axis runs over the rows."""
@@ -30,7 +33,7 @@ TILE = 256
 
 def take(rows: Rows, which: slice) -> Rows:
     """The same prepared inputs for some of the rows."""
-    return tuple(take(r, which) if isinstance(r, tuple) else r[which] for r in rows)
+    return tuple([take(r, which) if isinstance(r, tuple) else r[which] for r in rows])
 
 
 def as_inputs(X: ArrayLike, name: str = "X") -> Array:
@@ -42,17 +45,25 @@ def as_inputs(X: ArrayLike, name: str = "X") -> Array:
         If there is anything but a matrix of finite numbers.
     """
     try:
-        array = np.asarray(X, dtype=float)
+        array = np.asarray(X)
+        if np.iscomplexobj(array):
+            raise ValueError
+        array = np.asarray(array, dtype=float)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold numbers only; encode text columns first") from None
+        raise ValueError(f"{name} must hold real numbers only; encode text columns first") from None
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
-        raise ValueError(f"{name} must be a matrix with one row per case, got an array of shape {array.shape}")
+        raise ValueError(
+            f"{name} must be a matrix with one row per case, got an array of shape {array.shape}"
+        )
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one column, got an array of shape {array.shape}")
     if not np.isfinite(array).all():
-        bad = np.argwhere(~np.isfinite(array))[0]
-        raise ValueError(f"{name} has a value that is not finite ({array[tuple(bad)]}) at row {bad[0]}, column {bad[1]}")
-    return array
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        value = array[row, column]
+        raise ValueError(f"{name} has a value that is not finite ({value}) at row {row}, column {column}")
+    return cast(Array, array)
 
 
 def row_blocks(n: int, size: int = TILE) -> list[slice]:
@@ -60,8 +71,17 @@ def row_blocks(n: int, size: int = TILE) -> list[slice]:
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
+def _tiles(a: Rows, b: Rows, n: int, m: int) -> Iterator[tuple[slice, slice, Rows, Rows]]:
+    """All tiles of an n x m matrix; with `a is b` only those on and below the diagonal."""
+    left = [(s, take(a, s)) for s in row_blocks(n)]
+    right = left if a is b else [(s, take(b, s)) for s in row_blocks(m)]
+    for i, (rows, ta) in enumerate(left):
+        for columns, tb in right[: i + 1] if a is b else right:
+            yield rows, columns, ta, tb
+
+
 class Kernel(Parametrized):
-    """A covariance function k(x, x'); combine with `+`, `*`, `**`, and restrict to columns with `.on(...)`."""
+    """A covariance function k(x, x'); combine with `+`, `*`, `**`, and choose columns with `.on(...)`."""
 
     n_dims: int | None = None
     """Number of input columns it is made for; None where any number will do."""
@@ -69,11 +89,66 @@ class Kernel(Parametrized):
     _homogeneous: bool = False
     """True where every derivative is proportional to k, so that `_pull` may be handed a multiple of K."""
 
-    # --- what a kernel must provide -----------------------------------------------------------------------------
+    _columnwise: ClassVar[tuple[str, ...]] = ()
+    """Parameters that are one number for all input columns, or a vector with one per column, or `ard`."""
+
+    _fixed_by_default: ClassVar[tuple[str, ...]] = ()
+    """Parameters that are learned only when given as a `Param` that is not fixed."""
+
+    _widenable: ClassVar[bool] = True
+    """False where it would make no sense to replace each input column by several (see `Periodic`)."""
+
+    _ard: tuple[str, ...] = ()
+    __array_ufunc__ = None  # so that a NumPy number times a kernel is left to the kernel
+
+    def _set_up(self, values: Mapping[str, Any], parts: Sequence[Parametrized] = ()) -> None:
+        self._ard = tuple(name for name, value in values.items() if isinstance(value, Ard))
+        wrong = [name for name in self._ard if name not in self._columnwise]
+        if wrong:
+            raise ValueError(
+                f"{type(self).__name__}: {wrong[0]} cannot be `ard`; it is not a value per column"
+            )
+        plain = {name: v.start if isinstance(v, Ard) else v for name, v in values.items()}
+        for name in self._fixed_by_default:
+            if name in plain and not isinstance(plain[name], Param):
+                plain[name] = Param(plain[name], fixed=True)
+        super()._set_up(plain, parts)
+        self._check()
+
+    def _check(self) -> None:
+        """Check what the parameters must satisfy together; called whenever values change."""
+        self.n_dims = None
+        for name in self._columnwise:
+            if name not in self._params:
+                continue
+            shape = np.shape(self._params[name].value)
+            if len(shape) > 1:
+                raise ValueError(
+                    f"{type(self).__name__}: {name} must be a number or a vector, got shape {shape}"
+                )
+            if shape:
+                self._ard = tuple(n for n in self._ard if n != name)
+                self._set_dims(shape[0], name)
+
+    def _set_dims(self, count: int, name: str) -> None:
+        if self.n_dims is not None and self.n_dims != count:
+            owner = type(self).__name__
+            raise ValueError(
+                f"{owner}: {name} is for {count} input columns, other parameters for {self.n_dims}"
+            )
+        self.n_dims = count
+
+    def _rebuild(self, params: dict[str, Param], parts: tuple[Parametrized, ...], **attributes: Any) -> Self:
+        new = super()._rebuild(params, parts)
+        new.__dict__.update(attributes)
+        new._check()
+        return new
+
+    # --- what a kernel must provide -------------------------------------------------------------------------
 
     @abstractmethod
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
-        """Per-row quantities; `ids` number the cases (equal ids mean the same case; -1 and -2 match nothing)."""
+        """Per-row quantities; `ids` number the cases (equal ids: the same case; -1 and -2 match nothing)."""
 
     @abstractmethod
     def _block(self, a: Rows, b: Rows) -> Array:
@@ -85,7 +160,7 @@ class Kernel(Parametrized):
 
     @abstractmethod
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
-        """d/da and d/db (raw inputs, shapes (len a, D) and (len b, D)) of sum G * k(a, b), a and b independent."""
+        """d/da and d/db of sum G * k(a, b), a and b independent: raw inputs, (len a, D) and (len b, D)."""
 
     @abstractmethod
     def _diag(self, a: Rows) -> Array:
@@ -100,16 +175,53 @@ class Kernel(Parametrized):
         """d/dx of sum g * k(x, x), shape (len a, D)."""
 
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
-        """The kernel made definite for data with these columns: vectors of length scales, column names as indices."""
+        """The kernel made definite for data with these columns: `ard` as vectors, column names as indices."""
+        self._check_width(n_features)
+        params = dict(self._params)
+        for name in self._ard:
+            value = np.full(n_features, params[name].value)
+            value.setflags(write=False)
+            params[name] = replace(params[name], value=value)
+        parts = tuple(cast(Kernel, part).bind(n_features, feature_names) for part in self._parts)
+        return self._rebuild(params, parts, _ard=())
+
+    def _check_width(self, n_features: int) -> None:
         if self.n_dims is not None and self.n_dims != n_features:
+            columns = f"{self.n_dims} input column" + ("s" if self.n_dims > 1 else "")
             raise ValueError(
-                f"{type(self).__name__} has parameters for {self.n_dims} input columns, but the data have {n_features}; "
+                f"{type(self).__name__} is made for {columns}, but the data have {n_features}; "
                 "give as many values as columns, or choose the columns with .on(...)"
             )
-        parts = tuple(cast(Kernel, part).bind(n_features, feature_names) for part in self._parts)
-        return self._rebuild(self._params, parts)
 
-    # --- public evaluation --------------------------------------------------------------------------------------
+    def _widened(self, copies: int) -> tuple[Kernel, NDArray[np.intp]]:
+        """The kernel for inputs whose every column is replaced by several, and where each of its values
+        comes from.
+
+        The second result lists, for each entry of the new kernel's `flat`, the index into this kernel's
+        `flat`.
+        """
+        if not self._widenable:
+            raise ValueError(
+                f"Periodic cannot wrap {type(self).__name__}, whose meaning depends on the columns"
+            )
+        params, index, start = {}, [], 0
+        for name, param in self._params.items():
+            where = np.arange(start, start + param.array.size)
+            start = where.size + start
+            if name in self._columnwise and np.ndim(param.value):
+                where = np.repeat(where, copies)
+                param = replace(param, value=np.repeat(param.value, copies))
+            params[name] = param
+            index.append(where)
+        parts = []
+        for part in self._parts:
+            wide, where = cast(Kernel, part)._widened(copies)
+            parts.append(wide)
+            index.append(where + start)
+            start += part.flat.size
+        return self._rebuild(params, tuple(parts)), np.concatenate([*index, np.zeros(0)]).astype(np.intp)
+
+    # --- public evaluation ----------------------------------------------------------------------------------
 
     def prepare(self, X: ArrayLike) -> Rows:
         """Rows of training inputs, for tile-wise work."""
@@ -118,68 +230,94 @@ class Kernel(Parametrized):
 
     def _checked(self, X: ArrayLike, name: str = "X") -> Array:
         X = as_inputs(X, name)
-        if self.n_dims is not None and X.shape[1] != self.n_dims:
-            self.bind(X.shape[1])
+        self._check_width(X.shape[1])
         return X
 
-    def _prepare_pair(self, X: ArrayLike, Z: ArrayLike | None) -> tuple[Rows, Rows]:
-        a = self.prepare(X)
+    def _prepare_pair(self, X: ArrayLike, Z: ArrayLike | None) -> tuple[Rows, Rows, tuple[int, int], int]:
+        X = self._checked(X)
+        a = self._prepare(X, np.arange(len(X)))
         if Z is None:
-            return a, a
+            return a, a, (len(X), len(X)), X.shape[1]
         Z = self._checked(Z, "Z")
-        return a, self._prepare(Z, np.full(len(Z), -1))
+        if Z.shape[1] != X.shape[1]:
+            raise ValueError(f"Z must have as many columns as X ({X.shape[1]}), got {Z.shape[1]}")
+        return a, self._prepare(Z, np.full(len(Z), -1)), (len(X), len(Z)), X.shape[1]
+
+    def _matrix(self, a: Rows, b: Rows, shape: tuple[int, int]) -> Array:
+        """k(a, b) tile by tile; exactly symmetric where `a is b`."""
+        K = np.empty(shape)
+        for rows, columns, ta, tb in _tiles(a, b, *shape):
+            tile = self._block(ta, tb)
+            if a is b and rows == columns:
+                lower = np.tril_indices(len(tile), -1)
+                tile.T[lower] = tile[lower]
+            K[rows, columns] = tile
+            if a is b and rows != columns:
+                K[columns, rows] = tile.T
+        return K
 
     def __call__(self, X: ArrayLike, Z: ArrayLike | None = None) -> Array:
-        """Covariance matrix k(X, Z), shape (n, m); with `Z=None` k(X, X), where white noise sees equal cases."""
-        a, b = self._prepare_pair(X, Z)
-        return self._block(a, b)
+        """Covariance matrix k(X, Z), shape (n, m); `Z=None` means k(X, X), with white noise."""
+        a, b, shape, _ = self._prepare_pair(X, Z)
+        return self._matrix(a, b, shape)
 
     def diag(self, X: ArrayLike) -> Array:
         """The diagonal of k(X, X), shape (n,)."""
         return self._diag(self.prepare(X))
 
-    def forward(self, X: ArrayLike, Z: ArrayLike | None = None) -> tuple[Array, Callable[[Array], Array]]:
+    def forward(self, X: ArrayLike, Z: ArrayLike | None = None) -> tuple[Array, Callable[..., Any]]:
         """K and its pullback.
 
         Returns
         -------
         K : array (n, m)
         pullback : callable
-            `pullback(G)` is the gradient of `sum(G * K)` with respect to `theta`. `pullback(G, inputs=True)` returns
-            `(d_theta, d_X, d_Z)`; with `Z=None` the last is None and d_X counts both arguments.
+            `pullback(G)` is the gradient of `sum(G * K)` with respect to `theta`. `pullback(G, inputs=True)`
+            returns `(d_theta, d_X, d_Z)`; with `Z=None` the last is None and d_X counts both arguments.
         """
-        a, b = self._prepare_pair(X, Z)
-        K = self._block(a, b)
+        a, b, shape, D = self._prepare_pair(X, Z)
+        K = self._matrix(a, b, shape)
 
-        def pullback(G: Array, inputs: bool = False) -> Any:
+        def pullback(G: ArrayLike, inputs: bool = False) -> Any:
             G = np.asarray(G, dtype=float)
-            if G.shape != K.shape:
-                raise ValueError(f"the cotangent must have the shape of K, {K.shape}, got {G.shape}")
-            flat = np.zeros(self.flat.size)
-            for I in row_blocks(len(K)):
-                flat += self._pull(take(a, I), b, G[I], K[I])
+            if G.shape != shape:
+                raise ValueError(f"the cotangent must have the shape of K, {shape}, got {G.shape}")
+            flat, dA, dB = np.zeros(self.flat.size), np.zeros((shape[0], D)), np.zeros((shape[1], D))
+            for rows, columns, ta, tb in _tiles(a, b, *shape):
+                tile, g = K[rows, columns], G[rows, columns]
+                if a is b and rows != columns:
+                    g = g + G[columns, rows].T  # the tile above the diagonal holds the same values
+                flat += self._pull(ta, tb, g, tile)
+                if inputs:
+                    d_rows, d_columns = self._pull_inputs(ta, tb, g, tile)
+                    dA[rows] += d_rows
+                    dB[columns] += d_columns
             d_theta = self.to_theta(flat)
             if not inputs:
                 return d_theta
-            dA, dB = self._pull_inputs(a, b, G, K)
             return (d_theta, dA + dB, None) if Z is None else (d_theta, dA, dB)
 
         return K, pullback
 
-    def forward_diag(self, X: ArrayLike) -> tuple[Array, Callable[[Array], Array]]:
+    def forward_diag(self, X: ArrayLike) -> tuple[Array, Callable[..., Any]]:
         """The diagonal of k(X, X) and its pullback to `theta` (and, with `inputs=True`, to X)."""
         a = self.prepare(X)
+        diag = self._diag(a)
 
-        def pullback(g: Array, inputs: bool = False) -> Any:
+        def pullback(g: ArrayLike, inputs: bool = False) -> Any:
             g = np.asarray(g, dtype=float)
+            if g.shape != diag.shape:
+                raise ValueError(
+                    f"the cotangent must have the shape of the diagonal, {diag.shape}, got {g.shape}"
+                )
             d_theta = self.to_theta(self._pull_diag(a, g))
             return (d_theta, self._pull_diag_inputs(a, g)) if inputs else d_theta
 
-        return self._diag(a), pullback
+        return diag, pullback
 
     def gradient_inputs(self, x: ArrayLike, Z: ArrayLike) -> Array:
         """dk(x, z)/dx for every pair, shape (n, m, D). Only for small n or m: it holds n m D numbers."""
-        X = self._checked(x)
+        X = self._checked(x, "x")
         Z = self._checked(Z, "Z")
         a, b = self._prepare(X, np.full(len(X), -2)), self._prepare(Z, np.full(len(Z), -1))
         K = self._block(a, b)
@@ -189,7 +327,7 @@ class Kernel(Parametrized):
             out[:, j] = self._pull_inputs(a, take(b, J), np.ones((len(X), 1)), K[:, J])[0]
         return out
 
-    # --- algebra ------------------------------------------------------------------------------------------------
+    # --- algebra --------------------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Kernel:
         from cavity.kernels.algebra import add
@@ -222,24 +360,31 @@ class Kernel(Parametrized):
 
         return On(self, dims)
 
-    # --- text, equality, scikit-learn ---------------------------------------------------------------------------
+    # --- text -----------------------------------------------------------------------------------------------
+
+    def _param_text(self, name: str) -> str:
+        """A parameter as the constructor takes it."""
+        param, usual = self._params[name], self._transforms.get(name, LOG)
+        options = []
+        if param.prior is not None:
+            options.append(f"prior={param.prior!r}")
+        if param.bounds is not None:
+            options.append(f"bounds=({float(param.bounds[0])!r}, {float(param.bounds[1])!r})")
+        if param.tie is not None:
+            options.append(f"tie={param.tie!r}")
+        if param.transform is not None and param.transform != usual:
+            options.append(f"transform={param.transform!r}")
+        if param.fixed != (name in self._fixed_by_default) or (param.fixed and options):
+            options.insert(0, f"fixed={param.fixed}")
+        text = format_value(param.value)
+        text = f"Param({', '.join([text, *options])})" if options else text
+        if name not in self._ard:
+            return text
+        return "ard" if text == "1.0" else f"ard({text})"
 
     def _arguments(self) -> list[str]:
         """Text of the constructor's arguments."""
-        return [f"{name}={param!r}" for name, param in self._params.items()]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(self._arguments())})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kernel) and repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
-    def __sklearn_clone__(self) -> Self:
-        """Kernels are immutable, so a clone is the kernel itself."""
-        return self
+        return [f"{name}={self._param_text(name)}" for name in self._params]
 
 
-__all__ = ["LOG", "Array", "Kernel", "Param", "Rows", "as_inputs", "row_blocks", "take"]
+__all__ = ["IDENTITY", "LOG", "TILE", "Array", "Kernel", "Param", "Rows", "as_inputs", "row_blocks", "take"]

@@ -20,6 +20,12 @@ class Constant(Kernel):
     def __init__(self, variance: Any = 1.0) -> None:
         self._set_up({"variance": variance})
 
+    def _check(self) -> None:
+        if np.ndim(self.variance):
+            raise ValueError(
+                f"{type(self).__name__}: variance must be a single number, got {self.variance!r}"
+            )
+
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         return (np.empty(X.shape, dtype=bool),)  # carries the shape only
 
@@ -45,7 +51,8 @@ class Constant(Kernel):
 class White(Kernel):
     """k = variance for a case with itself, otherwise 0: independent noise per case, also for repeated inputs.
 
-    As in the book, the delta is on the case, not on the input value: k(X) has it on the diagonal, k(X, Z) nowhere.
+    As in the book, the delta is on the case, not on the input value: k(X) has it on the diagonal, k(X, Z)
+    has it nowhere.
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}
@@ -54,12 +61,23 @@ class White(Kernel):
     def __init__(self, variance: Any = 1.0) -> None:
         self._set_up({"variance": variance})
 
+    def _check(self) -> None:
+        if np.ndim(self.variance):
+            raise ValueError(
+                f"{type(self).__name__}: variance must be a single number, got {self.variance!r}"
+            )
+
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         return (ids, np.empty(X.shape, dtype=bool))
 
     @staticmethod
     def _same(a: Rows, b: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Positions (i, j) of equal cases; ids are increasing where they are not negative."""
+        if a is b and len(a[0]) and a[0][0] >= 0:
+            everywhere = np.arange(len(a[0]))
+            return everywhere, everywhere
+        if not len(a[0]) or not len(b[0]) or a[0][-1] < b[0][0] or b[0][-1] < a[0][0]:
+            return np.zeros(0, np.intp), np.zeros(0, np.intp)
         _, i, j = np.intersect1d(a[0], b[0], assume_unique=False, return_indices=True)
         keep = a[0][i] >= 0
         return i[keep], j[keep]

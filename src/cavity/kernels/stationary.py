@@ -3,52 +3,33 @@
     k(x, x') = g(r2),   r2 = (x - x')' M (x - x'),   M = diag(lengthscale)^-2 + loadings loadings'
 
 The metric M is isotropic (one length scale), has one length scale per column (ARD), or adds a low-rank
-factor-analysis term (book eq. 4.22). It enters once, in `_prepare`: with z = [x / lengthscale, x loadings] the
-distance is Euclidean, r2 = |z - z'|^2. A kernel then supplies g and dg/dr2. With H = G * dg/dr2,
+factor-analysis term (book eq. 4.22). It enters once, in `_prepare`: with z = [x / lengthscale, x loadings]
+the distance is Euclidean, r2 = |z - z'|^2. A kernel then supplies g and dg/dr2. With H = G * dg/dr2,
 
-    d/dlog l_c of sum G K = -2 sum_ij H_ij (z_ic - z_jc)^2
-                          = -2 [ sum_i r_i z_ic^2 + sum_j c_j z_jc^2 - 2 sum_i z_ic (H z)_ic ],   r, c row and column sums,
+    d/d log l_c of sum G K = -2 sum_ij H_ij (z_ic - z_jc)^2,
 
-which is one matrix product per tile for all columns together.
+which costs about one matrix product per tile for all columns together (`distances`).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import IDENTITY, LOG, Array, Param, Transform
+from cavity.hyper import IDENTITY, LOG, Array, Transform
 from cavity.kernels.base import Kernel, Rows
-
-DIRECT_COLUMNS = 2
-"""Up to this many columns differences are squared one by one, which is as fast as a matrix product and exact."""
-
-NEAR = 1e-7
-"""Squared distances below this fraction of the tile's squared radius are computed again from differences."""
-
-
-class Ard:
-    """Stands for "one length scale per input column", made definite when the kernel meets data.
-
-    Use the ready-made `ard`: `SE(ard)`, or `SE(ard(2.0))` to start all length scales at 2.
-    """
-
-    def __init__(self, start: Any = 1.0) -> None:
-        self.start = start
-
-    def __call__(self, start: Any) -> Ard:
-        return Ard(start)
-
-    def __repr__(self) -> str:
-        return "ard" if not isinstance(self.start, Param) and self.start == 1.0 else f"ard({self.start!r})"
-
-
-ard = Ard()
+from cavity.kernels.distances import (
+    Metric,
+    Pairs,
+    cross_moments,
+    drifts,
+    prepare_metric,
+    second_moments,
+    squared_distances,
+)
 
 
 class Stationary(Kernel):
@@ -59,151 +40,101 @@ class Stationary(Kernel):
     lengthscale : float, array (D,), `ard` or Param
         Distance, in units of the inputs, over which the function changes.
     loadings : array (D, q), optional
-        Factor-analysis part of the metric: r2 gains |(x - x')' loadings|^2.
+        Factor-analysis part of the metric: r2 gains |(x - x')' loadings|^2. In units of 1 / input.
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG, "loadings": IDENTITY}
-    _shape_parameters: ClassVar[tuple[str, ...]] = ()
-    _needs_root: ClassVar[bool] = False
-    """True where g has a kink at r = 0, so that tiny distances must be free of cancellation."""
+    _columnwise = ("lengthscale",)
+    _kink: ClassVar[bool] = False
+    """True where g is not smooth in r2 at 0, so that tiny distances must be free of cancellation."""
 
     def __init__(self, lengthscale: Any = 1.0, *, loadings: Any = None, **shape: Any) -> None:
-        self._ard: Ard | None = lengthscale if isinstance(lengthscale, Ard) else None
-        values: dict[str, Any] = {"lengthscale": lengthscale.start if isinstance(lengthscale, Ard) else lengthscale}
+        values: dict[str, Any] = {"lengthscale": lengthscale}
         if loadings is not None:
             values["loadings"] = loadings
         self._set_up({**values, **shape})
-        self._check_metric()
 
-    def _check_metric(self) -> None:
-        scale, loadings = np.asarray(self.lengthscale), self._params.get("loadings")
-        if scale.ndim > 1:
-            raise ValueError(f"{type(self).__name__}: lengthscale must be a number or a vector, got shape {scale.shape}")
-        self.n_dims = scale.size if scale.ndim else None
-        if loadings is not None:
-            shape = np.shape(loadings.value)
-            if len(shape) != 2 or (self.n_dims is not None and shape[0] != self.n_dims):
-                raise ValueError(f"{type(self).__name__}: loadings must have one row per input column, got shape {shape}")
-            self.n_dims = shape[0]
+    def _check(self) -> None:
+        super()._check()
+        if "loadings" in self._params:
+            shape = np.shape(self.loadings)
+            if len(shape) != 2:
+                raise ValueError(
+                    f"{type(self).__name__}: loadings must be a matrix (columns, q), got shape {shape}"
+                )
+            self._set_dims(shape[0], "loadings")
 
-    def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
-        """Turn `ard` into one length scale per column."""
-        if self._ard is None:
-            return super().bind(n_features, feature_names)
-        param = self._params["lengthscale"]
-        params = {**self._params, "lengthscale": replace(param, value=np.full(n_features, param.value))}
-        new = self._rebuild(params, ())
-        new._ard = None
-        new._check_metric()
-        return new
-
-    def _arguments(self) -> list[str]:
-        listed = [f"{name}={param!r}" for name, param in self._params.items()]
-        if self._ard is not None:
-            listed[0] = f"lengthscale={self._ard!r}"
-        return listed
-
-    # --- the radial function -------------------------------------------------------------------------------------
+    # --- the radial function --------------------------------------------------------------------------------
 
     @abstractmethod
-    def _radial(self, r2: Array) -> Array:
-        """g(r2); may overwrite its argument."""
+    def _radial(self, r2: Array, dims: int) -> Array:
+        """g(r2) for inputs with `dims` columns; may overwrite r2."""
 
     @abstractmethod
-    def _radial_slope(self, r2: Array) -> Array:
-        """dg/dr2, finite everywhere (zero where r2 = 0 if the limit is infinite); must not overwrite its argument."""
+    def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
+        """dg/dr2 as a fresh array (or in r2), finite: zero at r2 = 0 where the limit is infinite."""
 
-    def _slope(self, a: Rows, b: Rows, K: Array) -> Array:
-        """dg/dr2 for a tile; kernels that can tell it from K override this and save the distances."""
-        return self._radial_slope(self._r2(a, b))
-
-    def _pull_shape(self, a: Rows, b: Rows, G: Array, K: Array) -> list[float]:
-        """Derivatives in the shape parameters, in the order of `_shape_parameters`."""
+    def _shape_pull(self, r2: Array, G: Array, K: Array) -> list[float]:
+        """Derivatives in the shape parameters; must not overwrite anything."""
         return []
 
-    # --- distances ------------------------------------------------------------------------------------------------
+    # --- distances ------------------------------------------------------------------------------------------
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
-        if self._ard is not None:
-            return self.bind(X.shape[1])._prepare(X, ids)
+        self._check_width(X.shape[1])
         z = X / self.lengthscale
         if "loadings" in self._params:
             z = np.hstack([z, X @ self.loadings])
-        return (z,)
+        return prepare_metric(z)
 
-    def _r2(self, a: Rows, b: Rows) -> Array:
-        za, zb = a[0], b[0]
-        if za.shape[1] <= DIRECT_COLUMNS:
-            r2 = np.subtract.outer(za[:, 0], zb[:, 0])
-            r2 *= r2
-            for c in range(1, za.shape[1]):
-                d = np.subtract.outer(za[:, c], zb[:, c])
-                d *= d
-                r2 += d
-            return r2
-        # |za - zb|^2 as one matrix product of augmented rows, about the tile's own center to keep cancellation small.
-        center = zb.mean(axis=0)
-        za, zb = za - center, zb - center
-        na, nb = np.einsum("ij,ij->i", za, za), np.einsum("ij,ij->i", zb, zb)
-        r2 = np.column_stack([za, na, np.ones_like(na)]) @ np.column_stack([-2.0 * zb, np.ones_like(nb), nb]).T
-        if a is b:
-            np.fill_diagonal(r2, 0.0)
-        if self._needs_root:
-            i, j = np.nonzero(r2 < NEAR * (na.max() + nb.max()))
-            d = za[i] - zb[j]
-            r2[i, j] = np.einsum("ij,ij->i", d, d)
-        return r2
+    def _dims(self, a: Rows) -> int:
+        """Number of input columns behind prepared rows."""
+        return cast(int, a[0].shape[1]) - (self.loadings.shape[1] if "loadings" in self._params else 0)
 
-    # --- values and pulls -----------------------------------------------------------------------------------------
+    def _distances(self, a: Rows, b: Rows) -> tuple[Array, Pairs | None]:
+        return squared_distances(cast(Metric, a), cast(Metric, b), self._kink)
+
+    def _weights(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None, list[float]]:
+        """H = G dg/dr2, the near pairs, and the derivatives in the shape parameters."""
+        r2, near = self._distances(a, b)
+        shape = self._shape_pull(r2, G, K)
+        H = self._radial_slope(r2, K, self._dims(a))
+        H *= G
+        return H, near, shape
+
+    # --- values and pulls -----------------------------------------------------------------------------------
 
     def _block(self, a: Rows, b: Rows) -> Array:
-        return self._radial(self._r2(a, b))
+        return self._radial(self._distances(a, b)[0], self._dims(a))
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        shape = self._pull_shape(a, b, G, K)
-        H = self._slope(a, b, K)
-        H *= G
-        return np.concatenate([self._pull_metric(a[0], b[0], H), shape])
+        H, near, shape = self._weights(a, b, G, K)
+        return np.concatenate([self._pull_metric(a[0], b[0], H, near), shape])
 
-    def _pull_metric(self, za: Array, zb: Array, H: Array) -> Array:
-        """From H = G dg/dr2 to the derivatives in length scales and loadings."""
-        center = zb.mean(axis=0)
-        za, zb = za - center, zb - center
-        rows, columns, Hz = H.sum(axis=1), H.sum(axis=0), H @ zb
+    def _pull_metric(self, za: Array, zb: Array, H: Array, near: Pairs | None) -> Array:
+        """From H = G dg/dr2 to the derivatives in length scales and loadings. May overwrite H."""
         scale = np.asarray(self.lengthscale)
-        D = za.shape[1] - (self._params["loadings"].value.shape[1] if "loadings" in self._params else 0)
-        xa, xb = za[:, :D], zb[:, :D]
-        moved = rows @ xa**2 + columns @ xb**2 - 2.0 * np.einsum("ij,ij->j", xa, Hz[:, :D])
+        D = self._dims((za,))
+        d_loadings = np.zeros(0)
+        if za.shape[1] > D:
+            # dr2/d loadings_dc = 2 (x_d - x'_d)(p_c - p'_c), x = z * lengthscale and p the projected columns
+            xa, xb = za[:, :D] * scale, zb[:, :D] * scale
+            d_loadings = 2.0 * cross_moments(xa, xb, za[:, D:], zb[:, D:], H.copy(), near).ravel()
+        moved = second_moments(za[:, :D], zb[:, :D], H, near)
         d_scale = -2.0 * moved / scale if scale.ndim else np.array([-2.0 * moved.sum() / scale])
-        if D == za.shape[1]:
-            return d_scale
-        # dr2/d loadings_dc = 2 (x_d - x'_d)(p_c - p'_c) with x = z * lengthscale and p the projected columns
-        pa, pb = za[:, D:], zb[:, D:]
-        product = self._cross_moment(xa, xb, pa, pb, H, rows, columns)
-        d_loadings = 2.0 * product * (scale[:, None] if scale.ndim else scale)
-        return np.concatenate([d_scale, d_loadings.ravel()])
-
-    @staticmethod
-    def _cross_moment(xa: Array, xb: Array, pa: Array, pb: Array, H: Array, rows: Array, columns: Array) -> Array:
-        """sum_ij H_ij (xa_i - xb_j)(pa_i - pb_j)', shape (D, q)."""
-        same = xa.T @ (rows[:, None] * pa) + xb.T @ (columns[:, None] * pb)
-        return same - xa.T @ (H @ pb) - (H @ xb).T @ pa
+        return np.concatenate([d_scale, d_loadings]) if d_loadings.size else d_scale
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
-        H = self._slope(a, b, K)
-        H *= G
-        za, zb = a[0], b[0]
-        center = zb.mean(axis=0)
-        za, zb = za - center, zb - center
-        dza = 2.0 * (H.sum(axis=1)[:, None] * za - H @ zb)
-        dzb = 2.0 * (H.sum(axis=0)[:, None] * zb - H.T @ za)
+        H, near, _ = self._weights(a, b, G, K)
+        H *= 2.0
+        dza, dzb = drifts(a[0], b[0], H, near)
         return self._to_inputs(dza), self._to_inputs(dzb)
 
     def _to_inputs(self, dz: Array) -> Array:
         if "loadings" not in self._params:
-            return dz / self.lengthscale
+            return cast(Array, dz / self.lengthscale)
         D = self.loadings.shape[0]
-        return dz[:, :D] / self.lengthscale + dz[:, D:] @ self.loadings.T
+        return cast(Array, dz[:, :D] / self.lengthscale + dz[:, D:] @ self.loadings.T)
 
     def _diag(self, a: Rows) -> Array:
         return np.ones(len(a[0]))
@@ -212,7 +143,14 @@ class Stationary(Kernel):
         return np.zeros(self.flat.size)
 
     def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
-        return self._to_inputs(np.zeros_like(a[0]))
+        return np.zeros((len(a[0]), self._dims(a)))
+
+    def _widened(self, copies: int) -> tuple[Kernel, NDArray[np.intp]]:
+        if "loadings" in self._params:
+            raise ValueError(
+                f"Periodic cannot wrap {type(self).__name__} with loadings; use length scales only"
+            )
+        return super()._widened(copies)
 
 
 class SE(Stationary):
@@ -220,12 +158,17 @@ class SE(Stationary):
 
     _homogeneous = True
 
-    def _radial(self, r2: Array) -> Array:
+    def _radial(self, r2: Array, dims: int) -> Array:
         r2 *= -0.5
         return np.exp(r2, out=r2)
 
-    def _radial_slope(self, r2: Array) -> Array:
-        return -0.5 * np.exp(-0.5 * r2)
-
-    def _slope(self, a: Rows, b: Rows, K: Array) -> Array:
+    def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
         return -0.5 * K
+
+    def _weights(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None, list[float]]:
+        H = G * K  # dg/dr2 = -k/2: no distances, no exponential
+        H *= -0.5
+        return H, None, []
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        return -0.5 * self._pull_metric(a[0], b[0], G * K, None)

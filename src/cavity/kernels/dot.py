@@ -1,0 +1,212 @@
+"""Kernels of a weighted inner product: linear, polynomial, neural network (book sections 4.2.2 and 4.2.3).
+
+    u(x, x') = bias + sum_d variance_d x_d x'_d
+
+Each is a function of u(x, x'), and the neural network also of u(x, x) and u(x', x'). A subclass says how a
+cotangent of k becomes one of u (`_link_pull`); the rest is two matrix products per tile.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.hyper import LOG, Array, Param, Transform
+from cavity.kernels.base import Kernel, Rows
+
+
+class DotProduct(Kernel):
+    """Common part of the kernels of u(x, x') = bias + sum_d variance_d x_d x'_d.
+
+    Parameters
+    ----------
+    variance : float, array (D,), `ard` or Param
+        Prior variance of the weight of a column, in units of (output / input)^2.
+    bias : float or Param
+        Prior variance of the weight of the constant 1; the number 0 leaves it out.
+    """
+
+    _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG, "bias": LOG}
+    _columnwise = ("variance",)
+
+    def __init__(self, variance: Any = 1.0, bias: Any = 1.0) -> None:
+        values = {"variance": variance}
+        if isinstance(bias, Param) or np.ndim(bias) or bias != 0:
+            values["bias"] = bias
+        self._set_up(values)
+
+    def _check(self) -> None:
+        super()._check()
+        if "bias" in self._params and np.ndim(self.bias):
+            raise ValueError(f"{type(self).__name__}: bias must be a single number, got {self.bias!r}")
+
+    def _arguments(self) -> list[str]:
+        listed = super()._arguments()
+        return listed if "bias" in self._params else [*listed, "bias=0.0"]
+
+    @property
+    def _offset(self) -> float:
+        return cast(float, self.bias) if "bias" in self._params else 0.0
+
+    @abstractmethod
+    def _link(self, u: Array, qa: Array, qb: Array) -> Array:
+        """k from u (may be overwritten), q_a = u(a, a) as a column and q_b as a row."""
+
+    @abstractmethod
+    def _link_pull(
+        self, u: Array, qa: Array, qb: Array, G: Array
+    ) -> tuple[Array, Array | None, Array | None]:
+        """Cotangents of u (same shape), q_a (n,) and q_b (m,); None where k does not depend on them."""
+
+    @abstractmethod
+    def _link_diag(self, q: Array) -> Array:
+        """k(x, x) from q = u(x, x)."""
+
+    @abstractmethod
+    def _link_diag_slope(self, q: Array) -> Array:
+        """dk(x, x)/dq."""
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        self._check_width(X.shape[1])
+        weighted = X * self.variance
+        return X, weighted, np.einsum("ij,ij->i", X, weighted) + self._offset
+
+    def _u(self, a: Rows, b: Rows) -> Array:
+        u = a[1] @ b[0].T
+        if self._offset:
+            u += self._offset
+        return cast(Array, u)
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        return self._link(self._u(a, b), a[2][:, None], b[2])
+
+    def _gather(self, d_variance: Array, d_bias: float) -> Array:
+        """Gradient in flat order from the derivatives in each column's variance and in the bias."""
+        scale = d_variance if np.ndim(self.variance) else np.array([d_variance.sum()])
+        return np.append(scale, d_bias) if "bias" in self._params else scale
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        U, ga, gb = self._link_pull(self._u(a, b), a[2][:, None], b[2], G)
+        d_variance, d_bias = np.einsum("ij,ij->j", a[0], U @ b[0]), float(U.sum())
+        for rows, g in ((a, ga), (b, gb)):
+            if g is not None:
+                d_variance += g @ (rows[0] ** 2)
+                d_bias += float(g.sum())
+        return self._gather(d_variance, d_bias)
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        U, ga, gb = self._link_pull(self._u(a, b), a[2][:, None], b[2], G)
+        dA, dB = U @ b[1], U.T @ a[1]
+        if ga is not None and gb is not None:
+            dA += 2.0 * ga[:, None] * a[1]
+            dB += 2.0 * gb[:, None] * b[1]
+        return dA, dB
+
+    def _diag(self, a: Rows) -> Array:
+        return self._link_diag(a[2])
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        w = g * self._link_diag_slope(a[2])
+        return self._gather(w @ (a[0] ** 2), float(w.sum()))
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return cast(Array, 2.0 * (g * self._link_diag_slope(a[2]))[:, None] * a[1])
+
+
+class Linear(DotProduct):
+    """Linear, k = bias + sum_d variance_d x_d x'_d (book section 4.2.2): Bayesian linear regression."""
+
+    def _link(self, u: Array, qa: Array, qb: Array) -> Array:
+        return u
+
+    def _link_pull(self, u: Array, qa: Array, qb: Array, G: Array) -> tuple[Array, None, None]:
+        return G, None, None
+
+    def _link_diag(self, q: Array) -> Array:
+        return q.copy()
+
+    def _link_diag_slope(self, q: Array) -> Array:
+        return np.ones_like(q)
+
+
+class Polynomial(DotProduct):
+    """Polynomial, k = (bias + sum_d variance_d x_d x'_d)^degree (book eq. 4.23): all products up to that
+    degree.
+
+    Parameters
+    ----------
+    degree : int
+        Positive integer.
+    variance, bias : see `DotProduct`; with bias 0 only products of exactly that degree.
+    """
+
+    def __init__(self, degree: int = 2, variance: Any = 1.0, bias: Any = 1.0) -> None:
+        if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or degree < 1:
+            raise ValueError(f"Polynomial: degree must be a positive integer, got {degree!r}")
+        self.degree = int(degree)
+        super().__init__(variance, bias)
+
+    def _arguments(self) -> list[str]:
+        return [f"degree={self.degree}", *super()._arguments()]
+
+    def _link(self, u: Array, qa: Array, qb: Array) -> Array:
+        return u**self.degree
+
+    def _slope(self, u: Array) -> Array:
+        return self.degree * u ** (self.degree - 1)
+
+    def _link_pull(self, u: Array, qa: Array, qb: Array, G: Array) -> tuple[Array, None, None]:
+        return G * self._slope(u), None, None
+
+    def _link_diag(self, q: Array) -> Array:
+        return q**self.degree
+
+    def _link_diag_slope(self, q: Array) -> Array:
+        return self._slope(q)
+
+
+class NeuralNetwork(DotProduct):
+    """Neural network with infinitely many erf units (arcsine kernel, book eq. 4.29).
+
+    k = (2 / pi) asin( 2 u(x, x') / sqrt((1 + 2 u(x, x)) (1 + 2 u(x', x'))) )
+
+    Functions that saturate far from the origin; a large `variance` makes steep steps, a large `bias` spreads
+    them. The arcsine is evaluated as an arctangent, atan2(2 u, m) with
+
+        m^2 = 1 + 2 (q_a + q_b) + 4 (q_a q_b - u^2),     q = u(x, x),
+
+    whose last term is a Gram determinant and not negative: exact also where the argument of asin is next to
+    1.
+    """
+
+    def _root(self, u: Array, qa: Array, qb: Array) -> Array:
+        m = qa * qb
+        m -= u * u
+        np.maximum(m, 0.0, out=m)  # a Gram determinant: negative only by round-off
+        m *= 4.0
+        m += 2.0 * (qa + qb)
+        m += 1.0
+        return np.sqrt(m, out=m)
+
+    def _link(self, u: Array, qa: Array, qb: Array) -> Array:
+        k = np.arctan2(2.0 * u, self._root(u, qa, qb))
+        k *= 2.0 / np.pi
+        return cast(Array, k)
+
+    def _link_pull(
+        self, u: Array, qa: Array, qb: Array, G: Array
+    ) -> tuple[Array, Array | None, Array | None]:
+        # dk/du = (4 / pi) / m,   dk/dq_a = -(4 / pi) u / (m (1 + 2 q_a))
+        U = (4.0 / np.pi) * G
+        U /= self._root(u, qa, qb)
+        W = U * u
+        return U, -W.sum(axis=1) / (1.0 + 2.0 * qa[:, 0]), -W.sum(axis=0) / (1.0 + 2.0 * qb)
+
+    def _link_diag(self, q: Array) -> Array:
+        return (2.0 / np.pi) * np.arctan2(2.0 * q, np.sqrt(1.0 + 4.0 * q))
+
+    def _link_diag_slope(self, q: Array) -> Array:
+        return (4.0 / np.pi) / ((1.0 + 2.0 * q) * np.sqrt(1.0 + 4.0 * q))

@@ -1,0 +1,189 @@
+"""Kernels written in frequencies: a single cosine, and the spectral mixture (Wilson and Adams, 2013).
+
+    Cosine             k = cos(2 pi sum_d (x_d - x'_d) / period_d)
+    SpectralMixture    k = sum_q weight_q exp(-2 pi^2 sum_d (scale_qd tau_d)^2) cos(2 pi mean_q . tau),  tau
+    = x - x'
+
+A cosine of a *distance* would not be positive definite in more than one column; a cosine of a projection is,
+being cos(f - f') = cos f cos f' + sin f sin f'. A phase is reduced to one turn before it is multiplied by 2
+pi, so inputs far from the origin keep their digits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.hyper import IDENTITY, LOG, Array, Transform
+from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.distances import (
+    Metric,
+    drifts,
+    mean_shift,
+    prepare_metric,
+    second_moments,
+    squared_distances,
+)
+
+TURN = 2.0 * np.pi
+
+
+def phase(X: Array, period: Any) -> Array:
+    """2 pi x / period within one turn, by column; the remainder is exact however many periods x holds."""
+    return cast(Array, TURN * (np.fmod(X, period) / period))
+
+
+class Cosine(Kernel):
+    """Cosine, k = cos(2 pi sum_d (x_d - x'_d) / period_d): one sinusoid of unknown amplitude and phase.
+
+    Parameters
+    ----------
+    period : float, array (D,), `ard` or Param
+        In units of the inputs.
+    """
+
+    _transforms: ClassVar[dict[str, Transform]] = {"period": LOG}
+    _columnwise = ("period",)
+
+    def __init__(self, period: Any = 1.0) -> None:
+        self._set_up({"period": period})
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        self._check_width(X.shape[1])
+        f = phase(X, self.period).sum(axis=1)
+        return X, np.column_stack([np.cos(f), np.sin(f)])
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        return cast(Array, a[1] @ b[1].T)
+
+    def _sines(self, a: Rows, b: Rows, G: Array) -> Array:
+        """G times -dk/df_a = sin(f_a - f_b)."""
+        S = a[1][:, ::-1] @ (b[1] * [1.0, -1.0]).T
+        S *= G
+        return cast(Array, S)
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        period = np.asarray(self.period)
+        each = TURN * mean_shift(a[0], b[0], self._sines(a, b, G)) / period**2
+        return each if period.ndim else np.array([each.sum()])
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        S = self._sines(a, b, G)
+        rate = np.broadcast_to(TURN / np.asarray(self.period), a[0].shape[1])
+        return np.multiply.outer(-S.sum(axis=1), rate), np.multiply.outer(S.sum(axis=0), rate)
+
+    def _diag(self, a: Rows) -> Array:
+        return np.ones(len(a[0]))
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.zeros(self.flat.size)
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return np.zeros(a[0].shape)
+
+
+class SpectralMixture(Kernel):
+    """Spectral mixture: a spectral density that is a mixture of Gaussians, able to stand for any stationary
+    kernel.
+
+    k = sum_q weight_q exp(-2 pi^2 sum_d (scale_qd tau_d)^2) cos(2 pi mean_q . tau), tau = x - x'
+
+    Parameters
+    ----------
+    weights : array (Q,)
+        Variance of each component.
+    means : array (Q,) or (Q, D)
+        Center frequency of each component, per column, in cycles per unit of input (1 / period); may be 0.
+    scales : array (Q,) or (Q, D)
+        Width of each component in the same units; 1 / (2 pi scale) is the length over which it stays in step.
+        Vectors are for one input column.
+    """
+
+    _transforms: ClassVar[dict[str, Transform]] = {"weights": LOG, "means": IDENTITY, "scales": LOG}
+    _widenable = False
+
+    def __init__(self, weights: Any = (1.0,), means: Any = (1.0,), scales: Any = (0.1,)) -> None:
+        self._set_up({"weights": weights, "means": means, "scales": scales})
+
+    def _check(self) -> None:
+        w, m, s = (np.shape(self._params[name].value) for name in ("weights", "means", "scales"))
+        if len(w) != 1 or m != s or len(m) not in (1, 2) or m[0] != w[0]:
+            raise ValueError(
+                "SpectralMixture: weights must be (Q,), means and scales both (Q,) or both (Q, columns), "
+                f"got shapes {w}, {m} and {s}"
+            )
+        self.n_dims = m[1] if len(m) == 2 else 1
+
+    @property
+    def _tables(self) -> tuple[Array, Array]:
+        """means and scales, each (Q, D)."""
+        Q = len(self.weights)
+        return np.reshape(self.means, (Q, -1)), np.reshape(self.scales, (Q, -1))
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        self._check_width(X.shape[1])
+        rows: list[Any] = [X]
+        for mean, scale in zip(*self._tables):
+            f = np.zeros(len(X))
+            for c in np.flatnonzero(mean):
+                f += phase(X[:, c], 1.0 / mean[c])
+            rows += [prepare_metric(X * (TURN * scale)), np.column_stack([np.cos(f), np.sin(f)])]
+        return tuple(rows)
+
+    def _component(self, a: Rows, b: Rows, q: int) -> tuple[Array, Array, Array]:
+        """Envelope, cosine and sine of component q."""
+        envelope, _ = squared_distances(cast(Metric, a[1 + 2 * q]), cast(Metric, b[1 + 2 * q]), False)
+        envelope *= -0.5
+        np.exp(envelope, out=envelope)
+        ca, cb = a[2 + 2 * q], b[2 + 2 * q]
+        return envelope, ca @ cb.T, ca[:, ::-1] @ (cb * [1.0, -1.0]).T
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        K = np.zeros((len(a[0]), len(b[0])))
+        for q, weight in enumerate(self.weights):
+            envelope, cosine, _ = self._component(a, b, q)
+            envelope *= cosine
+            envelope *= weight
+            K += envelope
+        return K
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        means, scales = self._tables
+        d_weights, d_means, d_scales = np.zeros(len(means)), np.zeros_like(means), np.zeros_like(means)
+        for q, weight in enumerate(self.weights):
+            envelope, cosine, sine = self._component(a, b, q)
+            envelope *= G
+            cosine *= envelope
+            d_weights[q] = cosine.sum()
+            za, zb = a[1 + 2 * q][0], b[1 + 2 * q][0]
+            d_scales[q] = -weight * second_moments(za, zb, cosine) / scales[q]
+            sine *= envelope
+            d_means[q] = -TURN * weight * mean_shift(a[0], b[0], sine)
+        return np.concatenate([d_weights, d_means.ravel(), d_scales.ravel()])
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        means, scales = self._tables
+        dA, dB = np.zeros(a[0].shape), np.zeros(b[0].shape)
+        for q, weight in enumerate(self.weights):
+            envelope, cosine, sine = self._component(a, b, q)
+            envelope *= weight
+            envelope *= G
+            sine *= envelope
+            dA -= np.multiply.outer(sine.sum(axis=1), TURN * means[q])
+            dB += np.multiply.outer(sine.sum(axis=0), TURN * means[q])
+            cosine *= envelope
+            da, db = drifts(a[1 + 2 * q][0], b[1 + 2 * q][0], cosine)
+            dA -= da * (TURN * scales[q])
+            dB -= db * (TURN * scales[q])
+        return dA, dB
+
+    def _diag(self, a: Rows) -> Array:
+        return np.full(len(a[0]), self.weights.sum())
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.concatenate([np.full(len(self.weights), g.sum()), np.zeros(2 * self._tables[0].size)])
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return np.zeros(a[0].shape)
