@@ -319,7 +319,7 @@ class Parametrized:
     def _paths(self) -> dict[str, Param]:
         """Parameters by dotted name, in flat order; see `_number`."""
         listed: dict[str, Param] = {}
-        _number(self, listed, {}, None)
+        _number(self, listed, {}, [])
         return listed
 
     @cached_property
@@ -404,9 +404,9 @@ class Parametrized:
         """
         return self.layout.log_prior(self.flat[self.layout.lead], jacobian)
 
-    def sample_prior(self, rng: np.random.Generator) -> Self:
+    def draw_from_priors(self, rng: np.random.Generator) -> Self:
         """The same tree with every free value that has a prior drawn from it, inside its range and bounds."""
-        return self.replace(self.layout.sample_prior(self.theta, rng))
+        return self.replace(self.layout.draw_from_priors(self.theta, rng))
 
     # named access
 
@@ -491,24 +491,25 @@ def _check_ties(tree: Parametrized) -> None:
     probe.layout.check(probe.flat)
 
 
-def _number(node: Parametrized, listed: dict[str, Param], count: dict[str, int], prefix: str | None) -> None:
+def _number(node: Parametrized, listed: dict[str, Param], count: dict[str, int], prefix: list[str]) -> None:
     """List the parameters of a tree under dotted names in which parts of the same kind are numbered.
 
     All parameters of a part share its number: in `2.0 * SE(1.0) + SE(3.0) + 4.0 * SE(5.0)` the last variance
-    is `se_3.variance`. A wrapper that takes the label of its part (a scale, a choice of columns) goes by the
-    number of that part (`prefix`), unless a name would be used twice.
+    is `se_3.variance`. A wrapper that takes the label of its part (a scale, a choice of columns) shares the
+    number of that part, unless a name would be used twice. `prefix` holds the numbered label once there is
+    one.
     """
     label = node.label
-    wraps = len(node._parts) == 1 and node._parts[0].label == label
-    if prefix is None or any(f"{prefix}.{name}" in listed for name in node._params):
-        prefix = None
-        if node._params or wraps:
-            count[label] = count.get(label, 0) + 1
-            prefix = label if count[label] == 1 else f"{label}_{count[label]}"
+    if prefix and any(f"{prefix[0]}.{name}" in listed for name in node._params):
+        prefix = []
     for name, param in node._params.items():
-        listed[f"{prefix}.{name}"] = param
+        if not prefix:
+            count[label] = count.get(label, 0) + 1
+            prefix.append(label if count[label] == 1 else f"{label}_{count[label]}")
+        listed[f"{prefix[0]}.{name}"] = param
+    wraps = len(node._parts) == 1 and node._parts[0].label == label
     for part in node._parts:
-        _number(part, listed, count, prefix if wraps else None)
+        _number(part, listed, count, prefix if wraps else [])
 
 
 def _locate(name: str, paths: Mapping[str, Param]) -> tuple[str, tuple[int, ...] | None]:

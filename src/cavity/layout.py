@@ -174,7 +174,7 @@ class Layout:
                 gradient[at] += transform.log_slope_derivative(x[at])
         return value, gradient
 
-    def sample_prior(self, u: Array, rng: np.random.Generator) -> Array:
+    def draw_from_priors(self, u: Array, rng: np.random.Generator) -> Array:
         """Theta with the entries that have a prior drawn from it, inside range and bounds."""
         drawn = u.copy()
         for s, entry in enumerate(self.free):
