@@ -10,7 +10,7 @@ Notation: F is a distribution function; Phi, phi those of the standard normal.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -339,6 +339,56 @@ class MixturePrediction(ContinuousPrediction):
         columns = np.arange(len(self))
         z = generator.standard_normal((n, len(self)))
         return np.asarray(self._m[which, columns] + self._sd[which, columns] * z)
+
+
+class MixedPrediction(ContinuousPrediction):
+    """A mixture of predictions, weights shared by all cases.
+
+    Parameters
+    ----------
+    weights : array (K,)
+        They add up to one.
+    parts : sequence of Prediction
+    """
+
+    def __init__(self, weights: ArrayLike, parts: Sequence[Prediction]) -> None:
+        self._w: Array = np.asarray(weights, dtype=float)
+        self._parts = tuple(parts)
+
+    @property
+    def mean(self) -> Array:
+        """Weighted average of the means."""
+        return np.asarray(sum(w * p.mean for w, p in zip(self._w, self._parts)))
+
+    @property
+    def variance(self) -> Array:
+        """Average of the variances plus variance of the means."""
+        mean = self.mean
+        return np.asarray(sum(w * (p.variance + (p.mean - mean) ** 2) for w, p in zip(self._w, self._parts)))
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """Log of the weighted sum of densities."""
+        terms = np.stack([np.log(w) + p.log_prob(y) for w, p in zip(self._w, self._parts)])
+        return np.asarray(logsumexp(terms, axis=0))
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Weighted sum of distribution functions."""
+        return np.asarray(sum(w * p.cdf(y) for w, p in zip(self._w, self._parts)))
+
+    def survival(self, y: ArrayLike) -> Array:
+        """Weighted sum of upper tails."""
+        tails = (p.survival(y) if isinstance(p, ContinuousPrediction) else 1 - p.cdf(y) for p in self._parts)
+        return np.asarray(sum(w * t for w, t in zip(self._w, tails)))
+
+    def _location_and_width(self) -> tuple[Array, Array]:
+        low, high = self._parts[0].interval(0.5)
+        return 0.5 * (low + high), np.maximum(high - low, 1e-300)
+
+    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+        """Choose a part, then draw from it."""
+        generator = np.random.default_rng(rng)
+        which = generator.choice(len(self._w), size=(n, len(self)), p=self._w / self._w.sum())
+        return np.choose(which, [p.sample(n, generator) for p in self._parts])
 
 
 # --- discrete distributions -----------------------------------------------------------------------------------------

@@ -1,3 +1,238 @@
-"""Answers for likelihoods that know only `log_prob`: adaptive quadrature and safe numerical differentiation."""
+"""Answers for likelihoods that know only `log_prob`: adaptive quadrature and safe numerical differentiation.
+
+Integrals over f are taken in t = f - center, the center being the cavity mean or a break point, so that narrow
+densities keep their digits however far away from zero they are.
+Derivatives in f come from seven-point stencils at a ladder of steps; at each point the step is chosen at which
+neighboring rungs agree best, so neither the scale of f nor a nearby kink needs to be known.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.hyper import Array
+from cavity.likelihoods.base import (
+    LOG_2PI,
+    Derivatives,
+    ExpectedLogProb,
+    Likelihood,
+    ParameterDerivatives,
+    Tilted,
+    log_cavity_mass,
+    require_cavity,
+)
+from cavity.prediction import CategoricalPrediction, ContinuousPrediction, Prediction, Seed, invert_cdf
+from cavity.quadrature import Index, PanelRule, adaptive_rule, ladder, widen
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+STEPS = np.array([0.25, 1.0, 3.0, 8.0])
+"""Starting panel edges around the cavity mean, in cavity standard deviations."""
+
+BREAK_STEPS = 10.0 ** np.arange(-6.0, 1.0)
+"""Starting edges around break points, relative to their distance from the cavity mean plus its sd."""
+
+GAUSS_RANGE = 14.0
+"""Standard deviations that an expectation under a normal density covers."""
+
+RUNGS = 2.0 ** -np.arange(0, 26)
+"""Steps of numerical differentiation, relative to 4 (1 + |f|)."""
+
+PARAMETER_STEP = 2e-3
+"""Step in a parameter, relative to its distance from the ends of its range: fourth-order differences."""
+
+
+# --- derivatives ----------------------------------------------------------------------------------------------------
+
+
+def _best(estimates: Array) -> Array:
+    """From estimates at decreasing steps (rungs, ...) the one that agrees best with its neighbor."""
+    with np.errstate(invalid="ignore"):
+        change = np.abs(np.diff(estimates, axis=0))
+    change = np.where(np.isfinite(change), change, np.inf)
+    # Two agreements in a row, so that a chance coincidence of two rungs is not taken.
+    score = np.maximum(change[:-1], change[1:])
+    pick = np.argmin(score, axis=0)[None] + 1
+    return np.take_along_axis(estimates, pick, axis=0)[0]
+
+
+def derivatives(likelihood: Likelihood, y: Array, f: Array) -> Derivatives:
+    """Central differences of order six (d1, d2) and four (d3), with the step chosen point by point."""
+    y, f = np.asarray(y, dtype=float), np.asarray(f, dtype=float)
+    h = (4.0 * (1.0 + np.abs(f))) * RUNGS.reshape(-1, *(1,) * f.ndim)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        p1, m1, p2, m2, p3, m3 = (likelihood.log_prob(y, f + k * h) for k in (1, -1, 2, -2, 3, -3))
+        g = likelihood.log_prob(y, f)
+        odd1, odd2, odd3 = p1 - m1, p2 - m2, p3 - m3
+        d1 = (45 * odd1 - 9 * odd2 + odd3) / (60 * h)
+        d2 = (270 * (p1 + m1 - 2 * g) - 27 * (p2 + m2 - 2 * g) + 2 * (p3 + m3 - 2 * g)) / (180 * h**2)
+        d3 = (-13 * odd1 + 8 * odd2 - odd3) / (8 * h**3)
+    return Derivatives(g, _best(d1), _best(d2), _best(d3))
+
+
+def _in_parameters(likelihood: Likelihood, evaluate: Callable[[Any], Array]) -> Array:
+    """Fourth-order central differences of evaluate(likelihood) in each flat parameter: shape (P, ...)."""
+    rows = []
+    for i, (x, entry) in enumerate(zip(likelihood.flat, likelihood.entries)):
+        low, high = entry.transform.support
+        room = min(x - low, high - x)
+        h = PARAMETER_STEP * (room if np.isfinite(room) else 1.0 + abs(x))
+        values = []
+        for k in (1, -1, 2, -2):
+            flat = likelihood.flat.copy()
+            flat[i] = x + k * h
+            values.append(evaluate(likelihood.with_flat(flat)))
+        rows.append((8 * (values[0] - values[1]) - (values[2] - values[3])) / (12 * h))
+    return np.stack(rows) if rows else np.zeros((0, *np.shape(evaluate(likelihood))))
+
+
+def d_log_prob(likelihood: Likelihood, y: Array, f: Array) -> Array:
+    """d log p / d flat by differences, shape (P, ...)."""
+    return _in_parameters(likelihood, lambda lik: lik.log_prob(y, f))
+
+
+def parameter_derivatives(likelihood: Likelihood, y: Array, f: Array) -> ParameterDerivatives:
+    """Differences in the parameters of log p and of its derivatives."""
+    slopes = _in_parameters(likelihood, lambda lik: np.stack(lik.derivatives(y, f)[:3]))
+    return ParameterDerivatives(slopes[:, 0], slopes[:, 1], slopes[:, 2])
+
+
+def _d_parameters(likelihood: Likelihood, y: Array, f: Array) -> Array:
+    """d log p / d flat: the likelihood's own where it has one, differences otherwise."""
+    if type(likelihood).parameter_derivatives is not Likelihood.parameter_derivatives:
+        shape = np.shape(f)
+        full = np.broadcast_to(y, shape)
+        return likelihood.parameter_derivatives(full, f).log_prob
+    return d_log_prob(likelihood, y, f)
+
+
+# --- tilted moments -------------------------------------------------------------------------------------------------
+
+
+def _starting_edges(cavity_mean: Array, width: Array, breaks: Array) -> Array:
+    """Ladders around the cavity mean and around every break point."""
+    parts = [ladder(cavity_mean, width, STEPS)]
+    for b in breaks:
+        parts.append(ladder(b, np.abs(b - cavity_mean) + width, BREAK_STEPS))
+    return np.concatenate(parts)
+
+
+def _center(likelihood: Likelihood, y: Array, candidates: Array, shift: Array, tau: Array, power: Array) -> Array:
+    """That candidate at which the tilted density is largest: t = f - center then keeps its digits."""
+    log_p = np.stack([likelihood.log_prob(y, c) for c in candidates])
+    g = power * log_p + (shift - 0.5 * tau * candidates) * candidates
+    return np.take_along_axis(candidates, np.argmax(g, axis=0)[None], axis=0)[0]
+
+
+def tilted_rule(
+    likelihood: Likelihood, y: Array, shift: Array, precision: Array, power: float | Array
+) -> tuple[PanelRule, Array]:
+    """Panels for p(y|f)^power exp(shift f - precision f^2/2), and the center that t = f - center refers to."""
+    proper = precision > 0
+    breaks = np.atleast_2d(likelihood.break_points(y))
+    tau = np.where(proper, precision, 1.0)
+    cavity_mean = np.where(proper, shift / tau, breaks[0] if len(breaks) else 0.0)
+    width = np.where(proper, 1 / np.sqrt(tau), 1.0)
+    powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
+    center = _center(likelihood, y, np.concatenate([cavity_mean[None], breaks]), shift, precision, powers)
+    slope = np.where(proper, precision * (cavity_mean - center), shift - precision * center)
+
+    def log_density(t: Array, index: Index) -> Array:
+        log_p = likelihood.rows(index).log_prob(y[index], center[index] + t)
+        g = powers[index] * log_p + (slope[index] - 0.5 * precision[index] * t) * t
+        if np.isnan(g).any():
+            raise ValueError(f"{type(likelihood).__name__}.log_prob returned nan; it must be finite or -inf")
+        return g
+
+    edges = _starting_edges(cavity_mean - center, width, breaks - center)
+    low, high = widen(log_density, edges.min(axis=0), edges.max(axis=0))
+    return adaptive_rule(log_density, np.concatenate([edges, low[None], high[None]])), center
+
+
+def tilted(
+    likelihood: Likelihood,
+    y: Array,
+    shift: Array,
+    precision: Array,
+    power: float | Array = 1.0,
+    order: int = 2,
+) -> Tilted:
+    """Moments by adaptive panels."""
+    y, shift, precision = (np.asarray(a, dtype=float) for a in (y, shift, precision))
+    require_cavity(likelihood, precision, power)
+    rule, center = tilted_rule(likelihood, y, shift, precision, power)
+    w, peak = rule.density()
+    t = rule.nodes
+    from_peak = rule.sum(w * (t - peak[rule.index]))
+    d = (t - peak[rule.index]) - from_peak[rule.index]
+    d2 = d * d
+    var = rule.sum(w * d2)
+    c3, c4 = (rule.sum(w * d2 * d), rule.sum(w * d2 * d2)) if order > 2 else (None, None)
+    slopes = _d_parameters(likelihood.rows(rule.index), y[rule.index], center[rule.index] + t)
+    # Nodes where p underflows have weight zero and may have infinite slopes.
+    d_log_z = power * rule.sum(np.where(w > 0, w * np.where(w > 0, slopes, 0.0), 0.0))
+    proper = precision > 0
+    tau = np.where(proper, precision, np.nan)
+    log_mass = rule.log_integral()
+    gap = center - shift / tau
+    normalized = log_mass + 0.5 * (np.log(tau) - LOG_2PI) - 0.5 * gap * (tau * gap)
+    direct = log_mass + (shift - 0.5 * precision * center) * center
+    log_z = np.where(proper, normalized + log_cavity_mass(shift, precision), direct)
+    return Tilted(log_z, normalized, center + (peak + from_peak), var, d_log_z, c3, c4)
+
+
+# --- expectations under a normal density ----------------------------------------------------------------------------
+
+
+def expected_log_prob(likelihood: Likelihood, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
+    """Panels for N(f|mean, var) log p(y|f), where var may be zero.
+
+    Without derivatives of log p: dE/dmean = E[(f - mean) log p]/var, dE/dvar = E[((f - mean)^2/var - 1) log p]/(2 var),
+    which hold across kinks too; log p at the mean is taken off first.
+    """
+    y, mean, var = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (y, mean, var)))
+    sd = np.sqrt(var)
+    if not np.all(sd > 0):
+        raise ValueError(f"var must be positive, got {float(np.min(var))!r}")
+    base = likelihood.log_prob(y, mean)
+    base = np.where(np.isfinite(base), base, 0.0)
+
+    def gain(x: Array, index: Index) -> Array:
+        return likelihood.rows(index).log_prob(y[index], mean[index] + sd[index] * x) - base[index]
+
+    def log_function(x: Array, index: Index) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.log(np.abs(gain(x, index))) - 0.5 * x * x
+
+    breaks = np.atleast_2d(likelihood.break_points(y))
+    edges = [ladder(np.zeros_like(sd), np.ones_like(sd), np.array([0.5, 2.0, 6.0]))]
+    for b in breaks:
+        x = np.clip((b - mean) / sd, -GAUSS_RANGE, GAUSS_RANGE)
+        edges.append(np.clip(ladder(x, np.abs(x) + 1, BREAK_STEPS), -GAUSS_RANGE, GAUSS_RANGE))
+    full = np.concatenate([*edges, np.full((1, len(sd)), -GAUSS_RANGE), np.full((1, len(sd)), GAUSS_RANGE)])
+    with np.errstate(divide="ignore"):
+        floor = np.log(1e-13 * np.abs(base))  # what is lost there is below the rounding of log p at the mean
+    rule = adaptive_rule(log_function, full, lambda x, index: np.sign(gain(x, index)), floor)
+    x, i = rule.nodes, rule.index
+    weights = np.exp(rule.log_weights - 0.5 * x * x - 0.5 * LOG_2PI)
+    h = gain(x, i)
+    slopes = _d_parameters(likelihood.rows(i), y[i], mean[i] + sd[i] * x)
+    covered = rule.sum(weights)  # panels where log p hardly differs from its value at the mean were dropped
+    value = base + rule.sum(weights * h)
+    if likelihood.smooth and type(likelihood).derivatives is not Likelihood.derivatives:
+        # Known derivatives: dE/dmean = E[d1] and dE/dvar = E[d2]/2 subtract nothing.
+        here, there = likelihood.derivatives(y, mean), likelihood.rows(i).derivatives(y[i], mean[i] + sd[i] * x)
+        d_mean = here.d1 + rule.sum(weights * (there.d1 - here.d1[i]))
+        d_var = 0.5 * (here.d2 + rule.sum(weights * (there.d2 - here.d2[i])))
+    else:
+        d_mean = rule.sum(weights * h * x) / sd
+        d_var = rule.sum(weights * h * (x * x - 1)) / (2 * var)
+    at_mean = _d_parameters(likelihood, y, mean)
+    d_flat = rule.sum(weights * slopes) + (1 - covered) * at_mean
+    return ExpectedLogProb(value, d_mean, d_var, d_flat)

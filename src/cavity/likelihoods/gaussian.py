@@ -6,7 +6,7 @@ precision > -eta/s: the tilted density is normal with precision eta/s + tau.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,8 +56,10 @@ class GaussianNoise(Likelihood):
     def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
         """Through the variance."""
         s, ds = self._noise(f)
-        e = y - f
-        return ParameterDerivatives(ds * 0.5 * (e * e / s - 1) / s, -ds * e / s**2, ds / s**2)
+        e = np.asarray(y - f)
+        ds = ds.reshape(len(ds), *(1,) * (e.ndim - 1), -1)
+        d2 = np.broadcast_to(ds / s**2, (len(ds), *e.shape))
+        return ParameterDerivatives(ds * 0.5 * (e * e / s - 1) / s, -ds * e / s**2, d2)
 
     def tilted(
         self,
@@ -124,7 +126,7 @@ class Gaussian(GaussianNoise):
         Noise variance, in squared units of y.
     """
 
-    _transforms = {"variance": LOG}
+    _transforms: ClassVar = {"variance": LOG}
 
     def __init__(self, variance: Any = 1.0) -> None:
         self._set_up({"variance": variance})
@@ -156,7 +158,7 @@ class KnownNoise(GaussianNoise):
         Learned variance added to all of them; none by default.
     """
 
-    _transforms = {"variance": LOG}
+    _transforms: ClassVar = {"variance": LOG}
 
     def __init__(self, variances: ArrayLike, variance: Any = None) -> None:
         self.variances = self._checked_variances(variances, allow_zero=variance is not None)

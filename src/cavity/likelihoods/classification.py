@@ -1,0 +1,305 @@
+"""Binary labels y in {-1, +1}: probit, logit, probit with a lapse rate, and the Heaviside limit.
+
+Probit: Phi(y f) = P(g > 0) for g = y f + standard normal noise. With a normal cavity g is normal too, cut at zero by
+the observation, and f given g is normal: tilted moments are those of a cut normal density (`cavity.special`) pushed
+through a linear map, plus an independent normal part. Nothing is subtracted, so no variance can come out negative.
+A power other than one, and the logit, go through adaptive or fixed panels.
+
+Notation (book, chapter 3): z = y f; r = phi(z)/Phi(z).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, log_ndtr
+
+from cavity.hyper import Array
+from cavity.likelihoods import fallback
+from cavity.likelihoods.base import (
+    Derivatives,
+    ExpectedLogProb,
+    Likelihood,
+    ParameterDerivatives,
+    Tilted,
+    as_targets,
+    first_bad,
+    log_cavity_mass,
+    require_cavity,
+)
+from cavity.prediction import CategoricalPrediction
+from cavity.special import half_line, inverse_mills, log_sigmoid
+from cavity.transforms import Logit as LogitTransform
+
+LABELS = np.array([-1.0, 1.0])
+
+
+class BinaryLikelihood(Likelihood):
+    """What all models of labels -1 and +1 share; p(y|f) depends on z = y f alone."""
+
+    discrete = True
+
+    def check(self, y: ArrayLike) -> Array:
+        """Labels must be -1 or +1."""
+        labels = as_targets(y, type(self).__name__)
+        bad = np.abs(labels) != 1
+        if bad.any():
+            value, row = first_bad(labels, bad)
+            raise ValueError(
+                f"{type(self).__name__}: labels must be -1 or +1, got {value:g} at row {row}; "
+                "code the classes first (2 * y - 1 for labels 0 and 1)"
+            )
+        return labels
+
+    def break_points(self, y: Array) -> Array:
+        """The decision boundary."""
+        return np.zeros((1, len(y)))
+
+    def log_probabilities(self, mean: Array, var: Array) -> Array:
+        """log p(y) of both labels for f ~ N(mean, var), shape (n, 2)."""
+        out = np.empty((len(mean), 2))
+        spread = var > 0
+        for j, label in enumerate(LABELS):
+            y = np.full(len(mean), label)
+            out[:, j] = self.log_prob(y, mean)
+            if spread.any():
+                out[spread, j] = self.tilted_normalized(y[spread], mean[spread], var[spread]).log_z
+        return out
+
+    def predictive(self, mean: ArrayLike, var: ArrayLike) -> CategoricalPrediction:
+        """Probabilities of -1 and +1, averaged over f ~ N(mean, var)."""
+        m: Array = np.asarray(mean, dtype=float)
+        log_p = self.log_probabilities(m, np.broadcast_to(np.asarray(var, dtype=float), m.shape))
+        return CategoricalPrediction(np.exp(log_p), LABELS, log_p)
+
+    def sample(self, f: ArrayLike, rng: np.random.Generator) -> Array:
+        """Labels with probability p(+1|f)."""
+        f = np.asarray(f, dtype=float)
+        return np.where(rng.random(f.shape) < np.exp(self.log_prob(np.ones(f.shape), f)), 1.0, -1.0)
+
+    def outlier_probability(self, y: Array, mean: Array, var: Array) -> Array:
+        """Probability of the other label: how surprising y is to f ~ N(mean, var)."""
+        log_p = self.log_probabilities(np.asarray(mean, dtype=float), np.asarray(var, dtype=float))
+        return np.where(np.asarray(y) > 0, np.exp(log_p[:, 0]), np.exp(log_p[:, 1]))
+
+
+def _probit_tilted(
+    y: Array, shift: Array, precision: Array, order: int, noise: float = 1.0
+) -> tuple[Array, Array, Array, Array | None, Array | None]:
+    """log Z (normalized), mean, variance, c3, c4 for P(f + noise sd N(0,1) has the sign of y).
+
+    noise is a variance: 1 for the probit, 0 for the Heaviside step.
+    """
+    # In units v = 1/precision; g = y f + noise has variance v + noise, i.e. (1 + noise precision)/precision.
+    total = 1 + noise * precision
+    root = np.sqrt(precision * total)  # precision times sd of g
+    z = -y * shift / root  # zero in standard units of g
+    t = half_line(z)
+    sd_g = total / root
+    # f = E[f|g] + independent part: E[f|g] = (m noise + v g)/(v + noise)
+    gain = 1 / total
+    mean = noise * shift / total + y * gain * sd_g * t.mean
+    rest = noise / total
+    spread = gain * sd_g
+    var = spread**2 * t.var + rest
+    log_z = np.asarray(log_ndtr(-z))
+    if order <= 2:
+        return log_z, mean, var, None, None
+    c3 = y * spread**3 * t.c3
+    c4 = spread**4 * t.c4 + 6 * spread**2 * t.var * rest + 3 * rest**2
+    return log_z, mean, var, c3, c4
+
+
+class Probit(BinaryLikelihood):
+    """p(y|f) = Phi(y f), the standard normal distribution function."""
+
+    log_concave = True
+
+    def __init__(self) -> None:
+        self._set_up({})
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """log Phi(y f)."""
+        return np.asarray(log_ndtr(y * f))
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """With the cut normal's moments at -z: d1 = y r, d2 = -r (z + r), d3 = y r ((2 r + z)(z + r) - 1)."""
+        z = y * f
+        r = inverse_mills(z)
+        # z + r is the mean excess of a normal beyond -z: positive, and accurate where z and r nearly cancel
+        t = half_line(-z)
+        # 1 - r (z + r) is that cut normal's variance and r ((2r + z)(z + r) - 1) its third moment
+        return Derivatives(self.log_prob(y, f), y * r, -r * t.mean, y * t.c3)
+
+    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
+        """There are no parameters."""
+        empty = np.zeros((0, *np.shape(f)))
+        return ParameterDerivatives(empty, empty, empty)
+
+    def tilted(
+        self,
+        y: Array,
+        cavity_shift: Array,
+        cavity_precision: Array,
+        power: float | Array = 1.0,
+        order: int = 2,
+    ) -> Tilted:
+        """A cut normal density; panels where the power is not one."""
+        if np.any(np.asarray(power) != 1.0):
+            return fallback.tilted(self, y, cavity_shift, cavity_precision, power, order)
+        require_cavity(self, cavity_precision, power)
+        log_z, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, order)
+        empty = np.zeros((0, len(mean)))
+        return Tilted(log_z + log_cavity_mass(cavity_shift, cavity_precision), log_z, mean, var, empty, c3, c4)
+
+
+class LapseProbit(BinaryLikelihood):
+    """Probit with a lapse rate: with probability `lapse` the label is a fair coin, p = lapse/2 + (1-lapse) Phi(y f).
+
+    Parameters
+    ----------
+    lapse : float or Param
+        Rate of random labels, between 0 and 1.
+    """
+
+    _transforms: ClassVar = {"lapse": LogitTransform(0.0, 1.0)}
+
+    def __init__(self, lapse: Any = 0.02) -> None:
+        self._set_up({"lapse": lapse})
+
+    def _log_parts(self) -> tuple[float, float]:
+        return float(np.log(0.5 * self.lapse)), float(np.log1p(-self.lapse))
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """Log of the mixture of a coin and a probit."""
+        coin, signal = self._log_parts()
+        return np.logaddexp(coin, signal + log_ndtr(y * f))
+
+    def _share(self, y: Array, f: Array) -> tuple[Array, Array, Derivatives]:
+        """log p, the probit's responsibility and its derivatives."""
+        log_p = self.log_prob(y, f)
+        probit = Probit().derivatives(y, f)
+        return log_p, np.exp(self._log_parts()[1] + probit.log_prob - log_p), probit
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """Mixture of a constant and the probit."""
+        log_p, s, p = self._share(y, f)
+        a, b = (1 - s) * p.d1, -s * p.d1  # deviations of the two slopes from their mean s d1
+        d2 = s * (p.d2 + a * a) + (1 - s) * b * b
+        d3 = s * (p.d3 + 3 * a * p.d2 + a**3) + (1 - s) * b**3
+        return Derivatives(log_p, s * p.d1, d2, d3)
+
+    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
+        """In the lapse rate."""
+        _, s, p = self._share(y, f)
+        slope = (1 - s) / self.lapse - s / (1 - self.lapse)
+        # ds/dlapse = -s (1-s) (1/lapse + 1/(1-lapse))
+        ds = -s * (1 - s) / (self.lapse * (1 - self.lapse))
+        d_d2 = ds * (p.d2 + (1 - 2 * s) * p.d1**2)
+        return ParameterDerivatives(slope[None], (ds * p.d1)[None], d_d2[None])
+
+    def tilted(
+        self,
+        y: Array,
+        cavity_shift: Array,
+        cavity_precision: Array,
+        power: float | Array = 1.0,
+        order: int = 2,
+    ) -> Tilted:
+        """Mixture of the cavity itself and a cut normal density; panels where the power is not one."""
+        from cavity.likelihoods.mixture import _softmax_columns
+        from cavity.special import Moments, mix_moments
+
+        if np.any(np.asarray(power) != 1.0):
+            return fallback.tilted(self, y, cavity_shift, cavity_precision, power, order)
+        require_cavity(self, cavity_precision, power)
+        log_probit, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, 4)
+        coin, signal = self._log_parts()
+        log_z, r = _softmax_columns(np.stack([np.full_like(log_probit, coin), signal + log_probit]))
+        v = 1 / cavity_precision
+        cavity_mean = cavity_shift * v
+        zero = np.zeros_like(v)
+        pairs = [(cavity_mean - mean, zero), (v, var), (zero, c3), (3 * v * v, c4)]
+        m = mix_moments(r, Moments(*(np.stack([np.asarray(a), np.asarray(b)]) for a, b in pairs)))
+        slope = r[0] / self.lapse - r[1] / (1 - self.lapse)
+        total = log_z + log_cavity_mass(cavity_shift, cavity_precision)
+        return Tilted(total, log_z, mean + m.mean, m.var, slope[None], m.c3, m.c4)
+
+    def outlier_probability(self, y: Array, mean: Array, var: Array) -> Array:
+        """Posterior probability that the label was a lapse, where f ~ N(mean, var) has not seen y."""
+        t = Probit().tilted_normalized(y, mean, var)
+        coin, signal = self._log_parts()
+        return np.exp(coin - np.logaddexp(coin, signal + t.log_z))
+
+
+class Heaviside(BinaryLikelihood):
+    """p(y|f) = 1 where f has the sign of y: the limit of the probit for large signals."""
+
+    log_concave = True
+    smooth = False
+
+    def __init__(self) -> None:
+        self._set_up({})
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """0 or -inf; log 1/2 at f = 0."""
+        z = y * f
+        return np.where(z > 0, 0.0, np.where(z < 0, -np.inf, -np.log(2.0)))
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """Zero almost everywhere."""
+        zero = np.zeros_like(y * f)
+        return Derivatives(self.log_prob(y, f), zero, zero, zero)
+
+    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
+        """There are no parameters."""
+        empty = np.zeros((0, *np.shape(f)))
+        return ParameterDerivatives(empty, empty, empty)
+
+    def tilted(
+        self,
+        y: Array,
+        cavity_shift: Array,
+        cavity_precision: Array,
+        power: float | Array = 1.0,
+        order: int = 2,
+    ) -> Tilted:
+        """A cut normal density, whatever the power."""
+        require_cavity(self, cavity_precision, power)
+        log_z, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, order, noise=0.0)
+        empty = np.zeros((0, len(mean)))
+        return Tilted(log_z + log_cavity_mass(cavity_shift, cavity_precision), log_z, mean, var, empty, c3, c4)
+
+    def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
+        """Minus infinity: a normal density always reaches the impossible side."""
+        raise ValueError("Heaviside: E[log p] is minus infinity under any normal density; use EP, or Probit")
+
+
+class Logit(BinaryLikelihood):
+    """p(y|f) = 1/(1 + exp(-y f))."""
+
+    log_concave = True
+
+    def __init__(self) -> None:
+        self._set_up({})
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """-log(1 + exp(-y f))."""
+        return log_sigmoid(y * f)
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """With p = p(+1|f): d2 = -p(1-p), d3 = -p(1-p)(1-2p)."""
+        p, q = expit(f), expit(-f)
+        d2 = -p * q
+        return Derivatives(self.log_prob(y, f), y * expit(-y * f), d2, d2 * (q - p))
+
+    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
+        """There are no parameters."""
+        empty = np.zeros((0, *np.shape(f)))
+        return ParameterDerivatives(empty, empty, empty)
+
+    def log_probabilities(self, mean: Array, var: Array) -> Array:
+        """Both labels by quadrature, so that small probabilities are accurate too."""
+        return super().log_probabilities(mean, var)

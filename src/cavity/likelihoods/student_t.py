@@ -1,0 +1,235 @@
+"""Student-t noise: p(y|f) = Gamma((nu+1)/2) / (Gamma(nu/2) sqrt(nu pi) s) (1 + e^2/(nu s^2))^(-(nu+1)/2), e = y - f.
+
+Tilted moments to any power eta, without quadrature in f. With a = eta (nu+1)/2 and x = e^2/(nu s^2),
+
+    (1 + x)^-a = 1/Gamma(a) integral u^(a-1) exp(-u (1 + x)) du,
+
+a normal density in f for each u. The trapezoid rule in log u converges geometrically (the integrand is analytic in a
+strip of half-width pi/2), so a second, remote mode of the tilted density needs no special care. Expectations of log p
+under a normal density use log(1 + x) = integral (1 - exp(-u x)) exp(-u) du/u in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import digamma, gammaln, ndtr
+
+from cavity.hyper import LOG, Array
+from cavity.likelihoods.base import (
+    Derivatives,
+    ExpectedLogProb,
+    ParameterDerivatives,
+    Tilted,
+    require_cavity,
+)
+from cavity.likelihoods.predictive import NoisePrediction
+from cavity.likelihoods.scale_mixture import ScaleMixture, tilted_from_nodes
+from cavity.quadrature import chunks, trapezoid_nodes
+
+STEP = 0.28
+"""Trapezoid step in log u: the error of a strip of half-width pi/2 is exp(-pi^2/step) = 5e-16."""
+
+LOG_TINY = 38.0
+"""Nats at which the ends of the range are cut."""
+
+
+def _step(a: float) -> float:
+    """Step for shape a: a gamma density in log u has width 1/sqrt(a), of which 0.75 suffices."""
+    return min(STEP, 0.75 / np.sqrt(a + 0.5))
+
+
+def _gamma_range(a: float) -> tuple[float, float]:
+    """How far log u ~ log Gamma(a, 1) reaches below log a and up to, at LOG_TINY nats."""
+    c = LOG_TINY / a
+    return c + np.sqrt(2 * c), float(np.log(a + np.sqrt(2 * LOG_TINY * a) + LOG_TINY))
+
+
+class StudentT(ScaleMixture):
+    """Student-t noise around f.
+
+    Parameters
+    ----------
+    scale : float or Param
+        Scale s, in units of y. The noise variance is s^2 nu/(nu-2) where nu > 2.
+    df : float or Param
+        Degrees of freedom nu > 0; the variance is infinite for nu <= 2.
+    """
+
+    _transforms: ClassVar = {"scale": LOG, "df": LOG}
+
+    def __init__(self, scale: Any = 1.0, df: Any = 4.0) -> None:
+        self._set_up({"scale": scale, "df": df})
+
+    def _log_constant(self) -> float:
+        nu = self.df
+        ratio = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu)
+        return float(ratio - 0.5 * np.log(nu * np.pi) - np.log(self.scale))
+
+    def _d_log_constant(self) -> float:
+        """d/d nu of the log constant."""
+        nu = self.df
+        return float(0.5 * (digamma(0.5 * (nu + 1)) - digamma(0.5 * nu) - 1 / nu))
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """Log density."""
+        z = (y - f) / self.scale
+        # log1p(z^2/nu), without squaring a z beyond 1e154
+        z = np.abs(z) / np.sqrt(self.df)
+        big = z > 1e8
+        log1p = np.where(big, 2 * np.log(np.maximum(z, 1.0)), np.log1p(np.minimum(z, 1e8) ** 2))
+        return self._log_constant() - 0.5 * (self.df + 1) * log1p
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """With D = nu s^2 + e^2: (nu+1) e/D, (nu+1)(e^2 - nu s^2)/D^2, 2(nu+1) e (e^2 - 3 nu s^2)/D^3."""
+        e, q = y - f, self.df * self.scale**2
+        D = q + e * e
+        n1 = self.df + 1
+        return Derivatives(
+            self.log_prob(y, f), n1 * e / D, n1 * ((e * e - q) / D) / D, 2 * n1 * (e / D) * ((e * e - 3 * q) / D) / D
+        )
+
+    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
+        """In scale and degrees of freedom, through q = nu s^2 and nu + 1."""
+        s, nu = self.scale, self.df
+        e, q = y - f, nu * s * s
+        e2 = e * e
+        D, n1 = q + e2, nu + 1
+        # by q at fixed nu
+        d1_q, d2_q = -n1 * e / D**2, -n1 * (3 * e2 - q) / D**3
+        tail = e2 / D
+        by_scale = (-1 / s + n1 * tail / s, 2 * nu * s * d1_q, 2 * nu * s * d2_q)
+        log_nu = self._d_log_constant() - 0.5 * np.log1p(e2 / q) + 0.5 * n1 * tail / nu
+        by_df = (log_nu, e / D + s * s * d1_q, (e2 - q) / D**2 + s * s * d2_q)
+        rows = [np.stack([u, v]) for u, v in zip(by_scale, by_df)]
+        return ParameterDerivatives(*rows)
+
+    def tilted(
+        self,
+        y: Array,
+        cavity_shift: Array,
+        cavity_precision: Array,
+        power: float | Array = 1.0,
+        order: int = 2,
+    ) -> Tilted:
+        """Trapezoid rule over the latent precision, in blocks of points."""
+        require_cavity(self, cavity_precision, power)
+        powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
+        if len(y) == 0 or np.all(powers == powers[0]):
+            return self._tilted_power(y, cavity_shift, cavity_precision, float(powers[0]) if len(y) else 1.0)
+        pieces = {}
+        for value in np.unique(powers):
+            group = powers == value
+            pieces[value] = (group, self._tilted_power(y[group], cavity_shift[group], cavity_precision[group], value))
+        out = [np.empty((2, len(y)) if name == "d_log_z" else len(y)) for name in Tilted.__dataclass_fields__]
+        for group, t in pieces.values():
+            for full, name in zip(out, Tilted.__dataclass_fields__):
+                full[..., group] = getattr(t, name)
+        return Tilted(*out)
+
+    def _tilted_power(self, y: Array, shift: Array, precision: Array, power: float) -> Tilted:
+        s, nu = self.scale, self.df
+        q = nu * s * s
+        a = 0.5 * power * (nu + 1)
+        below, upper = _gamma_range(a)
+        gap = shift / precision - y
+        low = np.log(a) - np.log1p((gap * gap + 90 / precision) / q) - below
+        high = np.full_like(low, upper)
+        count = int(np.ceil(np.max(high - low, initial=1.0) / _step(a))) + 1
+        constant = power * self._log_constant() - gammaln(a)
+        columns = []
+        for block in chunks(len(y), count):
+            x, h = trapezoid_nodes(low[block], high[block], count)
+            u = np.exp(x)
+            nodes = tilted_from_nodes(y[block], shift[block], precision[block], 2 * u / q, a * x - u + np.log(h) + constant)
+            m = nodes.moments
+            r = nodes.responsibilities
+            # x/(1+x) and log(1+x) are expectations of u e^2/q / a and digamma(a) - log u over nodes and f
+            tail = (r * u * (1 / nodes.precisions + nodes.node_means**2)).sum(axis=0) / (q * a)
+            log_u = (r * x).sum(axis=0)
+            d_scale = (2 * a * tail - power) / s
+            d_df = power * (self._d_log_constant() - 0.5 * (digamma(a) - log_u)) + a * tail / nu
+            columns.append(
+                [nodes.log_z, nodes.log_z_normalized, y[block] + m.mean, m.var, m.c3, m.c4, d_scale, d_df]
+            )
+        log_z, normalized, mean, var, c3, c4, d_scale, d_df = (np.concatenate(c) for c in zip(*columns))
+        return Tilted(log_z, normalized, mean, var, np.stack([d_scale, d_df]), c3, c4)
+
+    def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
+        """Trapezoid rule for E[log(1 + e^2/q)] with e ~ N(y - mean, var)."""
+        s, nu = self.scale, self.df
+        q = nu * s * s
+        e = y - mean
+        d2, v = e * e / q, var / q
+        low = -LOG_TINY - np.log1p(d2 + v)
+        high = np.full_like(low, np.log(LOG_TINY + 4))
+        count = int(np.ceil(np.max(high - low, initial=1.0) / STEP)) + 1
+        columns = []
+        for block in chunks(len(e), count):
+            x, h = trapezoid_nodes(low[block], high[block], count)
+            u = np.exp(x)
+            p = 1 + 2 * u * v[block]
+            log_phi = -0.5 * np.log1p(2 * u * v[block]) - u * d2[block] / p
+            weight = np.exp(-u) * h
+            slope = np.exp(log_phi) * (u / p) * weight
+            log1p = (-np.expm1(log_phi) * weight).sum(axis=0)
+            by_d2 = slope.sum(axis=0)
+            by_v = (slope * (1 - 2 * u * d2[block] / p)).sum(axis=0)
+            columns.append([log1p, by_d2, by_v])
+        log1p, by_d2, by_v = (np.concatenate(c) for c in zip(*columns))
+        half = 0.5 * (nu + 1)
+        by_q = d2 * by_d2 + v * by_v  # -q d/dq of E log(1 + e^2/q)
+        d_scale = -1 / s + 2 * half * by_q / s
+        d_df = self._d_log_constant() - 0.5 * log1p + half * by_q / nu
+        value = self._log_constant() - half * log1p
+        return ExpectedLogProb(value, 2 * half * by_d2 * e / q, -half * by_v / q, np.stack([d_scale, d_df]))
+
+    def scale_mixture(self) -> tuple[Array, Array]:
+        """Trapezoid nodes in log u, wide enough for residuals of 1e12 scales."""
+        nu = self.df
+        a = 0.5 * (nu + 1)
+        below, upper = _gamma_range(a)
+        low = np.log(a) - np.log1p(1e24 / nu) - below
+        count = int(np.ceil((upper - low) / _step(a))) + 1
+        x, h = trapezoid_nodes(np.array([low]), np.array([upper]), count)
+        u = np.exp(x[:, 0])
+        log_c = a * x[:, 0] - u + np.log(h[0]) - gammaln(a) + self._log_constant()
+        return 2 * u / (nu * self.scale**2), log_c
+
+    def expected_precision(self, squared_residual: Array) -> Array:
+        """(nu+1) / (nu s^2 + e^2)."""
+        return (self.df + 1) / (self.df * self.scale**2 + squared_residual)
+
+    def sample_precision(self, residual: Array, rng: np.random.Generator) -> Array:
+        """Gamma with shape (nu+1)/2 and rate (nu s^2 + e^2)/2."""
+        rate = 0.5 * (self.df * self.scale**2 + residual**2)
+        return np.asarray(rng.gamma(0.5 * (self.df + 1), 1 / rate))
+
+    def predictive(self, mean: ArrayLike, var: ArrayLike) -> NoisePrediction:
+        """Student-t convolved with a normal density."""
+        s, nu = self.scale, self.df
+        noise = s * s * nu / (nu - 2) if nu > 2 else np.inf
+        return NoisePrediction(self, mean, var, noise, s)
+
+    def noise_cdf(self, x: Array, var: Array) -> Array:
+        """P(noise + N(0, var) <= x): normal distribution functions averaged over the mixing gamma density."""
+        nu = self.df
+        a = 0.5 * nu
+        below, upper = _gamma_range(a)
+        low = np.log(a) - below
+        count = int(np.ceil((upper - low) / _step(a))) + 1
+        u_log, h = trapezoid_nodes(np.array([low]), np.array([upper]), count)
+        log_weight = a * u_log - np.exp(u_log) + np.log(h) - gammaln(a)
+        noise_var = 0.5 * nu * self.scale**2 * np.exp(-u_log)
+        out = np.empty(x.shape)
+        for block in chunks(x.size, count):
+            z = x.ravel()[block] / np.sqrt(noise_var + var.ravel()[block])
+            out.ravel()[block] = (np.exp(log_weight) * ndtr(z)).sum(axis=0)
+        return out
+
+    def sample(self, f: ArrayLike, rng: np.random.Generator) -> Array:
+        """f plus scaled Student-t noise."""
+        f = np.asarray(f, dtype=float)
+        return np.asarray(f + self.scale * rng.standard_t(self.df, f.shape))
