@@ -1,2 +1,55 @@
-"""x."""
+"""Gaussian processes with robust noise models and approximate inference that can be checked.
+
+Everything public is loaded when first used, so that `import cavity` is quick. To add a public name, add one
+line to `_MODULES` and one to the imports for type checkers below it; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0.dev0"
+
+_MODULES = {
+    # name: where it lives; a module by its own name is the module itself
+    "GP": "cavity.gp",
+    "GPRegressor": "cavity.estimators",
+    "Param": "cavity.hyper",
+    "datasets": "cavity.datasets",
+    "em": "cavity.em",
+    "fixed": "cavity.hyper",
+    "hyper": "cavity.hyper",
+    "inference": "cavity.inference",
+    "kernels": "cavity.kernels",
+    "likelihoods": "cavity.likelihoods",
+    "means": "cavity.means",
+    "priors": "cavity.priors",
+}
+
+if TYPE_CHECKING:
+    from cavity import datasets as datasets
+    from cavity import em as em
+    from cavity import hyper as hyper
+    from cavity import inference as inference
+    from cavity import kernels as kernels
+    from cavity import likelihoods as likelihoods
+    from cavity import means as means
+    from cavity import priors as priors
+    from cavity.estimators import GPRegressor as GPRegressor
+    from cavity.gp import GP as GP
+    from cavity.hyper import Param as Param
+    from cavity.hyper import fixed as fixed
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'cavity' has no attribute {name!r}")
+    module = import_module(_MODULES[name])
+    value = module if _MODULES[name] == f"{__name__}.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -302,8 +302,8 @@ def _gamma_between(low: float, high: float, tail: float) -> tuple[float, float]:
     target = np.log(high) - np.log(low)
 
     def excess(log_shape: float) -> float:
-        lower, upper = gammaincinv(np.exp(log_shape), [tail, 1.0 - tail])
-        return float(np.log(upper) - np.log(max(lower, np.finfo(float).tiny)) - target)
+        quantiles = np.maximum(gammaincinv(np.exp(log_shape), [tail, 1.0 - tail]), np.finfo(float).tiny)
+        return float(np.diff(np.log(quantiles))[0] - target)
 
     # For a large shape the logarithm is nearly normal with variance 1 / shape, which tells where the root is.
     guess = 2.0 * float(np.log(2.0 * -ndtri(tail) / target))

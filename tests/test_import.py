@@ -1,0 +1,78 @@
+"""`import cavity` is quick and offers every public name; the core does not pull in heavy packages."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cavity
+
+HEAVY = ["sklearn", "matplotlib", "numba", "pandas", "joblib", "polars", "gymnasium", "rich", "typer"]
+SCIPY_HEAVY = ["stats", "signal", "interpolate", "ndimage", "integrate", "io", "cluster", "fft", "odr"]
+CORE = ["hyper", "priors", "kernels", "means", "likelihoods", "inference", "GP", "Param", "fixed"]
+
+
+def modules_after(code: str) -> set[str]:
+    """Names of all modules loaded after running some code in a fresh interpreter."""
+    program = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def after_core() -> set[str]:
+    return modules_after("import cavity\n" + "\n".join(f"cavity.{name}" for name in CORE))
+
+
+def test_import_alone_loads_neither_numpy_nor_scipy():
+    loaded = modules_after("import cavity")
+    assert not {m for m in loaded if m.split(".")[0] in (*HEAVY, "numpy", "scipy")}
+    assert {m for m in loaded if m.startswith("cavity")} == {"cavity"}
+
+
+def test_the_core_does_not_load_heavy_packages(after_core):
+    assert "cavity.gp" in after_core
+    assert not {m for m in after_core if m.split(".")[0] in HEAVY}
+
+
+def test_the_core_loads_only_the_parts_of_scipy_it_uses(after_core):
+    loaded = {m.split(".")[1] for m in after_core if m.startswith("scipy.")}
+    assert not loaded & set(SCIPY_HEAVY)
+
+
+@pytest.mark.parametrize("name", sorted(cavity._MODULES))
+def test_every_public_name_can_be_used(name):
+    value = getattr(cavity, name)
+    assert name in dir(cavity)
+    assert getattr(value, "__name__", name).split(".")[-1] == name
+    namespace: dict[str, object] = {}
+    exec(f"from cavity import {name}", namespace)
+    assert namespace[name] is value
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(cavity.__file__).read_text(encoding="utf-8"))
+    block = next(
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    )
+    seen = {}
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom)
+        for alias in node.names:
+            name = alias.asname or alias.name
+            seen[name] = f"cavity.{name}" if node.module == "cavity" else node.module
+    assert seen == cavity._MODULES
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="module 'cavity' has no attribute 'GPRegresor'"):
+        cavity.GPRegresor  # noqa: B018
+    with pytest.raises(ImportError):
+        from cavity import nothing_of_the_kind  # noqa: F401
+    assert cavity.__version__

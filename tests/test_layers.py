@@ -1,0 +1,139 @@
+"""Each module imports only from its own layer or from those below it in the table of docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import cavity
+
+PACKAGE = Path(cavity.__file__).parent
+
+# From the foundation upwards: a layer may import from itself and from every one before it.
+LAYERS = {
+    "numerics": ["linalg", "quadrature", "special"],
+    "parts": [
+        "hyper",
+        "layout",
+        "transforms",
+        "priors",
+        "kernels",
+        "means",
+        "basis",
+        "likelihoods",
+        "prediction",
+    ],
+    "latent": ["sites", "latent"],
+    "inference": ["inference"],
+    "model": ["gp", "learning", "starts", "progress", "assessment", "io"],
+    "front": ["estimators"],
+    "applications": ["control", "em", "design", "bayes"],
+    "outside": ["plots", "datasets", "studies", "report", "cli"],
+}
+RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
+
+# (importing file, module of a later layer it may import even so): lazy convenience methods, with reasons.
+ALLOWED: set[tuple[str, str]] = set()
+
+
+def layer_of(module: str) -> str:
+    return list(LAYERS)[RANK[module]]
+
+
+def imported_modules(tree: ast.AST, package: str) -> list[tuple[str, int]]:
+    """(top-level module of cavity, line) of every import in a file, lazy and type-only ones included."""
+    found = []
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            names = [f"{base}.{alias.name}" for alias in node.names] if base == "cavity" else [base]
+        for name in names:
+            if name.startswith("cavity."):
+                found.append((name.split(".")[1], node.lineno))
+    return found
+
+
+def problems_in(source: str, path: str) -> list[str]:
+    """Imports of one file that the layers do not allow; `path` is relative to the package."""
+    parts = Path(path).with_suffix("").parts
+    top = parts[0]
+    if top not in RANK:
+        known = "; ".join(f"{layer}: {', '.join(modules)}" for layer, modules in LAYERS.items())
+        return [f"{path}: '{top}' is in no layer. Add it to LAYERS in this test and to the table ({known})"]
+    package = ".".join(["cavity", *parts[:-1]])
+    found = []
+    for target, line in imported_modules(ast.parse(source), package):
+        if target.startswith("__") or (path, target) in ALLOWED:
+            continue
+        if target not in RANK:
+            found.append(f"{path}:{line} imports cavity.{target}, which is in no layer")
+        elif RANK[target] > RANK[top]:
+            found.append(
+                f"{path}:{line} is in layer '{layer_of(top)}' and must not import cavity.{target} "
+                f"of the later layer '{layer_of(target)}'"
+            )
+    return found
+
+
+def files() -> list[Path]:
+    return sorted(p for p in PACKAGE.rglob("*.py") if p.relative_to(PACKAGE) != Path("__init__.py"))
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_respect_the_layers(path):
+    problems = problems_in(path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).as_posix())
+    assert not problems, "\n".join(problems)
+
+
+def test_exceptions_are_still_needed():
+    for path, target in ALLOWED:
+        source = (PACKAGE / path).read_text(encoding="utf-8")
+        package = ".".join(["cavity", *Path(path).parts[:-1]])
+        assert target in {name for name, _ in imported_modules(ast.parse(source), package)}, (path, target)
+
+
+# --- the check itself ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "wrong"),
+    [
+        ("linalg.py", "import numpy as np\nfrom scipy import linalg", None),
+        ("linalg.py", "from cavity.kernels import SE", "later layer 'parts'"),
+        (
+            "kernels/base.py",
+            "from cavity.hyper import Param\nfrom .columns import ard\nfrom ..linalg import x",
+            None,
+        ),
+        ("kernels/base.py", "from ..gp import GP", "must not import cavity.gp"),
+        (
+            "kernels/base.py",
+            "def f():\n    from cavity.latent.dense import DensePrior",
+            ":2 is in layer 'parts'",
+        ),
+        ("kernels/base.py", "from cavity import gp", "must not import cavity.gp"),
+        ("kernels/base.py", "import cavity.gp", "must not import cavity.gp"),
+        ("kernels/base.py", "from .. import gp", "must not import cavity.gp"),
+        ("kernels/base.py", "from cavity import __version__", None),
+        ("gp.py", "if TYPE_CHECKING:\n    from cavity.estimators import GPRegressor", "later layer 'front'"),
+        ("em/engine.py", "from cavity.hyper import Log\nfrom . import backend", None),
+        ("cli.py", "from cavity.control import x\nfrom cavity.plots import y", None),
+        ("cli.py", "from cavity.elsewhere import y", "cavity.elsewhere, which is in no layer"),
+        ("gadgets/thing.py", "", "'gadgets' is in no layer. Add it to LAYERS"),
+    ],
+)
+def test_the_check_finds_what_it_should(path, source, wrong):
+    problems = problems_in(source, path)
+    if wrong is None:
+        assert problems == []
+    else:
+        assert len(problems) == 1
+        assert wrong in problems[0]
