@@ -1,0 +1,69 @@
+"""Choice of kernels (compiled or interpreted) and the thread pool that runs them over rows or sequences."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from . import _interpreted
+
+T = TypeVar("T")
+
+# Below this many multiply-adds per pass the interpreted kernels take about a millisecond: not worth a
+# compilation.
+SMALL_PASS = 500_000
+# Measured: with more features than this, triangular solves and products in BLAS overtake the compiled loops.
+MANY_FEATURES = 32
+# Rows a thread must have before a second one is worth waking.
+ROWS_PER_THREAD = 8192
+
+
+def has_numba() -> bool:
+    """Whether Numba can be imported (it is asked for lazily: importing it takes most of a second)."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def recursion_kernels() -> Any:
+    """Module with the recursions of hidden Markov models."""
+    if not has_numba():
+        return _interpreted
+    from . import _compiled
+
+    return _compiled
+
+
+def gaussian_kernels(n_rows: int, n_components: int, n_features: int) -> Any:
+    """Module with the Gaussian passes for data of this size."""
+    work = n_rows * n_components * n_features * n_features
+    if work < SMALL_PASS or n_features > MANY_FEATURES:
+        return _interpreted
+    return recursion_kernels()
+
+
+def resolve_threads(n_jobs: int | None) -> int:
+    """Number of threads for n_jobs as in joblib: None is 1, -1 all cores, -2 all but one."""
+    if n_jobs is None:
+        return 1
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 has no meaning: use a positive number, or -1 for all cores")
+    cores = os.cpu_count() or 1
+    return max(1, cores + 1 + n_jobs) if n_jobs < 0 else n_jobs
+
+
+def row_ranges(n_rows: int, threads: int) -> list[tuple[int, int]]:
+    """Split rows into contiguous ranges, one per useful thread."""
+    parts = max(1, min(threads, n_rows // ROWS_PER_THREAD))
+    bounds = [n_rows * i // parts for i in range(parts + 1)]
+    return list(pairwise(bounds))
+
+
+def run_parts(function: Callable[[Any], T], parts: list[Any]) -> list[T]:
+    """function(part) for every part, on as many threads as there are parts; results in order."""
+    if len(parts) == 1:
+        return [function(parts[0])]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(function, parts))

@@ -1,0 +1,357 @@
+"""Families built from other families: a mixture within each state, and several features at once.
+
+Also the names under which families are known to `Mixture` and `HMM`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .components import (
+    Bernoulli,
+    Categorical,
+    Components,
+    Exponential,
+    Params,
+    Poisson,
+    Stats,
+    responsibilities,
+)
+from .gaussian import Gaussian
+from .initialization import cluster
+from .student import StudentT
+from .transforms import simplex_from_free, simplex_size, simplex_to_free
+
+Array = NDArray[np.float64]
+
+
+class MixtureEmission(Components):
+    """A mixture of M densities for every state: `weights` (K, M) and the inner family's K M components.
+
+    Parameters
+    ----------
+    n_mix : int
+        Densities per state.
+    components : Components
+        Family of the densities; a tied covariance is shared by all densities of all states.
+    concentration : float
+        Dirichlet prior of the weights within each state; 1 is none.
+    """
+
+    def __init__(
+        self, n_mix: int = 2, components: Components | None = None, concentration: float = 1.0
+    ) -> None:
+        self.n_mix = n_mix
+        self.components = components
+        self.concentration = concentration
+
+    def letter_names(self) -> dict[str, tuple[str, ...]]:
+        """`w` for the weights, and the inner family's letters."""
+        inner = self.components if self.components is not None else Gaussian()
+        return {"w": ("weights",), **inner.letter_names()}
+
+    def check_data(self, x: Array) -> None:
+        """As for the inner family."""
+        if self.components is not None:
+            self.components.check_data(x)
+
+    def _resolve(self, x: Array, weights: Array) -> None:
+        if self.n_mix < 1:
+            raise ValueError(f"n_mix={self.n_mix!r} must be at least 1")
+        if self.concentration < 1:
+            raise ValueError(f"concentration={self.concentration!r} must be at least 1 (1 is no prior)")
+        family = self.components if self.components is not None else Gaussian()
+        self._inner = family.bind(x, weights, self.n_components * self.n_mix)
+
+    def _split(self, params: Params) -> tuple[Array, Params]:
+        return params["weights"], {name: v for name, v in params.items() if name != "weights"}
+
+    def _joint(self, params: Params, x: Array, threads: int) -> Array:
+        """log c_kl + log p_kl(x), (n, K, M)."""
+        weights, inner = self._split(params)
+        logs = self._inner.log_prob(inner, x, threads).reshape(len(x), *weights.shape)
+        with np.errstate(divide="ignore"):
+            return np.asarray(logs + np.log(weights))
+
+    def log_prob(self, params: Params, x: Array, threads: int = 1) -> Array:
+        """Log densities (n, K)."""
+        joint = self._joint(params, x, threads)
+        n, k, m = joint.shape
+        return responsibilities(joint.reshape(n * k, m))[0].reshape(n, k)
+
+    def accumulate(self, params: Params, x: Array, resp: Array, threads: int = 1) -> Stats:
+        """gamma_kl = gamma_k c_kl p_kl / p_k, its sums (K, M) and the inner statistics."""
+        joint = self._joint(params, x, threads)
+        n, k, m = joint.shape
+        share = responsibilities(joint.reshape(n * k, m))[1].reshape(n, k, m) * resp[:, :, None]
+        _, inner = self._split(params)
+        stats = self._inner.accumulate(inner, x, np.ascontiguousarray(share.reshape(n, k * m)), threads)
+        return {**stats, "mix_counts": share.sum(axis=0)}
+
+    def maximize(self, stats: Stats, params: Params, update: frozenset[str] | None = None) -> Params:
+        """Weights by expected counts, the rest by the inner family."""
+        weights, inner = self._split(params)
+        if update is None or "weights" in update:
+            counts = np.where(weights > 0, stats["mix_counts"] + self.concentration - 1.0, 0.0)
+            total = counts.sum(axis=1, keepdims=True)
+            weights = np.where(total > 0, counts / np.where(total > 0, total, 1.0), weights)
+        return {"weights": weights, **self._inner.maximize(stats, inner, update)}
+
+    def expected_log_prob(self, stats: Stats, params: Params) -> float:
+        """Weights' and inner family's parts of Q."""
+        weights, inner = self._split(params)
+        live = weights > 0
+        of_weights = float(np.sum(stats["mix_counts"][live] * np.log(weights[live])))
+        return of_weights + self._inner.expected_log_prob(stats, inner)
+
+    def log_prior(self, params: Params) -> float:
+        """Dirichlet and inner prior."""
+        weights, inner = self._split(params)
+        own = (self.concentration - 1.0) * float(np.sum(np.log(weights[weights > 0])))
+        return own + self._inner.log_prior(inner)
+
+    def from_responsibilities(self, x: Array, resp: Array, rng: np.random.Generator) -> Params:
+        """Cluster every state's share of the data."""
+        n, k = resp.shape
+        m = self.n_mix
+        fine = np.zeros((n, k, m))
+        owner = np.argmax(resp, axis=1)
+        for state in range(k):
+            rows = np.flatnonzero(owner == state)
+            if len(rows) >= m:
+                labels = cluster(x[rows], np.maximum(resp[rows, state], 0.0), m, rng)
+                fine[rows, state, labels] = 1.0
+        fine = resp[:, :, None] * (0.98 * fine + 0.02 / m)
+        inner = self._inner.from_responsibilities(x, fine.reshape(n, k * m), rng)
+        return {"weights": np.full((k, m), 1.0 / m), **inner}
+
+    def n_parameters(self, params: Params) -> int:
+        """Weights and inner parameters."""
+        weights, inner = self._split(params)
+        return simplex_size(weights) + self._inner.n_parameters(inner)
+
+    def mean(self, params: Params) -> Array:
+        """Mean of each state's mixture."""
+        weights, inner = self._split(params)
+        means = self._inner.mean(inner).reshape(*weights.shape, -1)
+        return np.asarray(np.einsum("km,kmd->kd", weights, means))
+
+    def covariance(self, params: Params) -> Array:
+        """Covariance of each state's mixture: within plus between."""
+        weights, inner = self._split(params)
+        means = self._inner.mean(inner).reshape(*weights.shape, -1)
+        d = means.shape[2]
+        within = self._inner.covariance(inner).reshape(*weights.shape, d, d)
+        dev = means - self.mean(params)[:, None, :]
+        between = dev[:, :, :, None] * dev[:, :, None, :]
+        return np.asarray(np.einsum("km,kmij->kij", weights, within + between))
+
+    def sample(self, params: Params, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
+        """Draw the density, then from it."""
+        weights, inner = self._split(params)
+        cdf = np.cumsum(weights, axis=1)[labels]
+        which = np.sum(rng.random(len(labels))[:, None] * cdf[:, -1:] >= cdf, axis=1)
+        return self._inner.sample(inner, labels * self.n_mix + which, rng)
+
+    def permute(self, params: Params, order: NDArray[np.intp]) -> Params:
+        """States in the given order."""
+        weights, inner = self._split(params)
+        blocks = (order[:, None] * self.n_mix + np.arange(self.n_mix)).ravel()
+        return {"weights": weights[order], **self._inner.permute(inner, blocks)}
+
+    def degenerate(self, params: Params, counts: Array) -> list[int]:
+        """States with a degenerate density."""
+        weights, inner = self._split(params)
+        found = self._inner.degenerate(inner, (counts[:, None] * weights).ravel())
+        return sorted({k // self.n_mix for k in found})
+
+    def pack(self, params: Params, like: Params) -> Array:
+        """Log ratios of the weights and inner coordinates."""
+        weights, inner = self._split(params)
+        like_weights, like_inner = self._split(like)
+        return np.concatenate([simplex_to_free(weights, like_weights), self._inner.pack(inner, like_inner)])
+
+    def unpack(self, v: Array, like: Params) -> Params:
+        """Inverse of `pack`."""
+        weights, inner = self._split(like)
+        n = simplex_size(weights)
+        return {"weights": simplex_from_free(v[:n], weights), **self._inner.unpack(v[n:], inner)}
+
+
+class Product(Components):
+    """Several features at once: blocks of columns that are independent given the component.
+
+    Parameters
+    ----------
+    parts : sequence of (family, columns)
+        Family (a `Components` or its name) and the column numbers it describes. Parameters of part i are
+        named ``<name>@i``.
+
+    Examples
+    --------
+    >>> from cavity.em import Product
+    >>> mixed = Product([("gaussian", [0, 1]), ("poisson", [2])])
+    """
+
+    def __init__(self, parts: Sequence[tuple[Any, Sequence[int]]]) -> None:
+        self.parts = parts
+
+    def _families(self) -> list[tuple[Components, list[int]]]:
+        return [(make_components(family), [int(c) for c in columns]) for family, columns in self.parts]
+
+    def letter_names(self) -> dict[str, tuple[str, ...]]:
+        """Union of the parts' letters."""
+        out: dict[str, tuple[str, ...]] = {}
+        for i, (family, _) in enumerate(self._families()):
+            for letter, names in family.letter_names().items():
+                out[letter] = out.get(letter, ()) + tuple(f"{name}@{i}" for name in names)
+        return out
+
+    def check_data(self, x: Array) -> None:
+        """Columns exist, are used once, and suit their families."""
+        used = [c for _, columns in self._families() for c in columns]
+        if sorted(used) != list(range(x.shape[1])):
+            raise ValueError(
+                f"the parts use columns {used}, but X has {x.shape[1]}: each must be used exactly once"
+            )
+        for family, columns in self._families():
+            family.check_data(x[:, columns])
+
+    def _resolve(self, x: Array, weights: Array) -> None:
+        self._bound = [(f.bind(x[:, c], weights, self.n_components), c) for f, c in self._families()]
+
+    def _part(self, mapping: dict[str, Array], i: int) -> dict[str, Array]:
+        suffix = f"@{i}"
+        return {name[: -len(suffix)]: v for name, v in mapping.items() if name.endswith(suffix)}
+
+    @staticmethod
+    def _name(mapping: dict[str, Array], i: int) -> dict[str, Array]:
+        return {f"{name}@{i}": v for name, v in mapping.items()}
+
+    def log_prob(self, params: Params, x: Array, threads: int = 1) -> Array:
+        """Sum over the parts."""
+        logs = [
+            f.log_prob(self._part(params, i), np.ascontiguousarray(x[:, c]), threads)
+            for i, (f, c) in enumerate(self._bound)
+        ]
+        return np.asarray(np.sum(logs, axis=0))
+
+    def accumulate(self, params: Params, x: Array, resp: Array, threads: int = 1) -> Stats:
+        """The parts' statistics."""
+        out: Stats = {}
+        for i, (f, c) in enumerate(self._bound):
+            part = f.accumulate(self._part(params, i), np.ascontiguousarray(x[:, c]), resp, threads)
+            out.update(self._name(part, i))
+        return out
+
+    def maximize(self, stats: Stats, params: Params, update: frozenset[str] | None = None) -> Params:
+        """Every part by itself."""
+        out: Params = {}
+        for i, (f, _) in enumerate(self._bound):
+            wanted = None
+            if update is not None:
+                wanted = frozenset(name[: -len(f"@{i}")] for name in update if name.endswith(f"@{i}"))
+            out.update(self._name(f.maximize(self._part(stats, i), self._part(params, i), wanted), i))
+        return out
+
+    def expected_log_prob(self, stats: Stats, params: Params) -> float:
+        """Sum over the parts."""
+        parts = enumerate(self._bound)
+        return sum(f.expected_log_prob(self._part(stats, i), self._part(params, i)) for i, (f, _) in parts)
+
+    def log_prior(self, params: Params) -> float:
+        """Sum over the parts."""
+        return sum(f.log_prior(self._part(params, i)) for i, (f, _) in enumerate(self._bound))
+
+    def from_responsibilities(self, x: Array, resp: Array, rng: np.random.Generator) -> Params:
+        """Every part by itself."""
+        out: Params = {}
+        for i, (f, c) in enumerate(self._bound):
+            out.update(self._name(f.from_responsibilities(np.ascontiguousarray(x[:, c]), resp, rng), i))
+        return out
+
+    def n_parameters(self, params: Params) -> int:
+        """Sum over the parts."""
+        return sum(f.n_parameters(self._part(params, i)) for i, (f, _) in enumerate(self._bound))
+
+    def mean(self, params: Params) -> Array:
+        """Means in the order of the columns of X."""
+        out = np.empty((self.n_components, self.n_features))
+        for i, (f, c) in enumerate(self._bound):
+            out[:, c] = f.mean(self._part(params, i))
+        return out
+
+    def covariance(self, params: Params) -> Array:
+        """Block-diagonal covariances."""
+        out = np.zeros((self.n_components, self.n_features, self.n_features))
+        for i, (f, c) in enumerate(self._bound):
+            block = f.covariance(self._part(params, i))
+            for k in range(self.n_components):
+                out[k][np.ix_(c, c)] = block[k]
+        return out
+
+    def sample(self, params: Params, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
+        """Every part by itself."""
+        out = np.empty((len(labels), self.n_features))
+        for i, (f, c) in enumerate(self._bound):
+            out[:, c] = f.sample(self._part(params, i), labels, rng)
+        return out
+
+    def permute(self, params: Params, order: NDArray[np.intp]) -> Params:
+        """Every part by itself."""
+        out: Params = {}
+        for i, (f, _) in enumerate(self._bound):
+            out.update(self._name(f.permute(self._part(params, i), order), i))
+        return out
+
+    def degenerate(self, params: Params, counts: Array) -> list[int]:
+        """Components degenerate in some part."""
+        found: set[int] = set()
+        for i, (f, _) in enumerate(self._bound):
+            found.update(f.degenerate(self._part(params, i), counts))
+        return sorted(found)
+
+    def pack(self, params: Params, like: Params) -> Array:
+        """The parts' coordinates, one after the other."""
+        parts = enumerate(self._bound)
+        return np.concatenate([f.pack(self._part(params, i), self._part(like, i)) for i, (f, _) in parts])
+
+    def unpack(self, v: Array, like: Params) -> Params:
+        """Inverse of `pack`."""
+        out: Params = {}
+        at = 0
+        for i, (f, _) in enumerate(self._bound):
+            part = self._part(like, i)
+            size = len(f.pack(part, part))
+            out.update(self._name(f.unpack(v[at : at + size], part), i))
+            at += size
+        return out
+
+
+FAMILIES: dict[str, Any] = {
+    "gaussian": Gaussian,
+    "student-t": StudentT,
+    "poisson": Poisson,
+    "categorical": Categorical,
+    "bernoulli": Bernoulli,
+    "exponential": Exponential,
+    "gmm": MixtureEmission,
+}
+
+
+def make_components(family: Any) -> Components:
+    """A family from a `Components` object, a name, or a list of (family, columns)."""
+    if isinstance(family, Components):
+        return family
+    if isinstance(family, str):
+        if family not in FAMILIES:
+            raise ValueError(f"{family!r} is not a known family; choose one of {', '.join(FAMILIES)}")
+        made: Components = FAMILIES[family]()
+        return made
+    if isinstance(family, (list, tuple)):
+        return Product(family)
+    raise ValueError(f"{family!r} is neither a family, a family's name nor a list of (family, columns)")

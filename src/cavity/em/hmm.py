@@ -1,0 +1,584 @@
+"""Hidden Markov models: `HMM`, with the names that hmmlearn's users know.
+
+The model (Bilmes, TR-97-021, section 4): states q_t follow a Markov chain with start probabilities pi and
+transition matrix a, observations are drawn from the emission density of the current state; the first
+observation belongs to the first state. Baum-Welch with several sequences sums numerators and denominators
+over sequences, transitions up to T - 1.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from .backend import recursion_kernels, resolve_threads
+from .components import Categorical, Components, Params
+from .emissions import MixtureEmission, make_components
+from .engine import DegeneracyWarning, EMResult, Restarts, run_restarts
+from .filtering import Forecast, OnlineFilter, forecast
+from .gaussian import Gaussian
+from .hmm_problem import HMMProblem, HMMTheta, emission_logs, topology_mask
+from .initialization import start_kinds
+from .mixture import _generator, check_missing
+from .priors import NormalInverseWishart, check_concentration
+from .recursions import filtered, forward_backward, most_probable_paths
+from .selection import Candidate, candidates, criteria, entropy_of
+from .standard_errors import StandardErrors, standard_errors
+from .student import StudentT
+
+Array = NDArray[np.float64]
+FEW_VISITS = 1e-6  # expected visits below which a state counts as dead
+
+
+class HMM(BaseEstimator):  # type: ignore[misc]
+    """Hidden Markov model fitted by Baum-Welch (EM).
+
+    Parameters
+    ----------
+    n_states : int, "bic" | "icl" | "aic", or an iterable of ints
+        Number of states, or how to choose it.
+    emissions : str, Components, or list of (family, columns)
+        "gaussian", "student-t", "gmm", "poisson", "categorical", "bernoulli", "exponential"; a family object
+        with its settings; a list for several kinds of features at once.
+    covariance_type, n_mix, reg_covar, prior :
+        Settings of emissions given by name: covariance structure, densities per state for "gmm", guard
+        against collapse, normal-inverse-Wishart prior. Ignored when `emissions` is an object with its own
+        settings.
+    startprob_prior, transmat_prior : float or array
+        Dirichlet concentrations, >= 1; 1 is none.
+    topology : {"ergodic", "left-right", "linear", "cyclic"} or bool array (K, K)
+        Allowed transitions; the others are zero and stay zero.
+    params, init_params : str
+        What is estimated, and what is initialized from the data: any of `s` start probabilities, `t`
+        transitions, `e` all emission parameters, or single ones: `m` means, `c` covariances, `d` degrees of
+        freedom, `w` weights within states, `l` rates. What is left out of `init_params` must have been set
+        (``model.means_ = ...``).
+    algorithm : {"viterbi", "map"}
+        Default of `decode` and `predict`.
+    criterion, init, n_init, max_iter, tol, accelerate, ordering, allow_nan, n_jobs, random_state, progress :
+        As for `cavity.em.Mixture`. States are ordered by mean only if the order carries no meaning: ergodic
+        topology and all starts made from data. Threads work over sequences and over rows.
+
+    Attributes
+    ----------
+    startprob_ : (K,)
+    transmat_ : (K, K)
+    means_, covars_, emissionprob_, lambdas_, weights_, dofs_ : emission parameters, where the family has them
+    converged_, status_, n_iter_, history_, log_likelihood_, runs_, selection_, degenerate_ : how the fit went
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import HMM
+    >>> rng = np.random.default_rng(0)
+    >>> states = np.repeat([0, 1, 0, 1], 100)
+    >>> X = rng.normal(4.0 * states, 1.0)[:, None]
+    >>> model = HMM(2, random_state=0).fit(X)
+    >>> int(np.sum(model.predict(X) == states))
+    400
+    """
+
+    startprob_: Array
+    transmat_: Array
+    params_: Params
+
+    def __init__(
+        self,
+        n_states: Any = 1,
+        emissions: Any = "gaussian",
+        *,
+        covariance_type: str = "full",
+        n_mix: int = 2,
+        reg_covar: float = 1e-6,
+        prior: NormalInverseWishart | None = None,
+        startprob_prior: ArrayLike = 1.0,
+        transmat_prior: ArrayLike = 1.0,
+        topology: Any = "ergodic",
+        params: str = "ste",
+        init_params: str = "ste",
+        algorithm: str = "viterbi",
+        criterion: str = "bic",
+        init: str = "auto",
+        n_init: int = 1,
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        accelerate: bool = False,
+        ordering: str | None = "means",
+        allow_nan: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        self.n_states = n_states
+        self.emissions = emissions
+        self.covariance_type = covariance_type
+        self.n_mix = n_mix
+        self.reg_covar = reg_covar
+        self.prior = prior
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.topology = topology
+        self.params = params
+        self.init_params = init_params
+        self.algorithm = algorithm
+        self.criterion = criterion
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.accelerate = accelerate
+        self.ordering = ordering
+        self.allow_nan = allow_nan
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.progress = progress
+
+    def _family(self) -> Components:
+        if self.emissions == "gaussian":
+            return Gaussian(self.covariance_type, reg_covar=self.reg_covar, prior=self.prior)
+        if self.emissions == "student-t":
+            return StudentT(self.covariance_type, reg_covar=self.reg_covar, prior=self.prior)
+        if self.emissions == "gmm":
+            inner = Gaussian(self.covariance_type, reg_covar=self.reg_covar, prior=self.prior)
+            return MixtureEmission(self.n_mix, inner)
+        return make_components(self.emissions)
+
+    # -- data ------------------------------------------------------------------------------------------------
+    def _sequences(self, X: Any, lengths: Any, reset: bool) -> tuple[Array, NDArray[np.int64]]:
+        """One array (T, D) and the first row of every sequence, from X with `lengths` or a list of arrays."""
+        if _is_sequence_list(X):
+            if lengths is not None:
+                raise ValueError("lengths must be None when X is a list of sequences")
+            lengths = [len(x) for x in X]
+            if min(lengths) == 0:
+                raise ValueError(f"sequence {lengths.index(0)} is empty: remove it")
+            X = np.concatenate(X)
+        x: Array = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            order="C",
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=2 if reset else 1,
+        )
+        check_missing(x, self.allow_nan)
+        return x, sequence_starts(lengths, len(x))
+
+    # -- fitting ---------------------------------------------------------------------------------------------
+    def fit(self, X: Any, y: Any = None, lengths: ArrayLike | None = None) -> Self:
+        """Fit by Baum-Welch.
+
+        Parameters
+        ----------
+        X : (T, D), or a list of such arrays
+            Observations; several sequences follow each other and are told apart by `lengths`.
+        y : ignored
+        lengths : (S,) ints or None
+            Lengths of the sequences; None is one sequence.
+        """
+        _refuse_lengths_as_y(y, X)
+        x, starts = self._sequences(X, lengths, reset=True)
+        sizes, criterion = candidates(self.n_states, self.criterion, len(x), "n_states")
+        kinds = start_kinds(self.init, self.n_init)
+        if self.ordering not in ("means", None):
+            raise ValueError(f"ordering={self.ordering!r} is not known; choose 'means' or None")
+        if self.algorithm not in ("viterbi", "map"):
+            raise ValueError(f"algorithm={self.algorithm!r} is not known; choose 'viterbi' or 'map'")
+        family = self._family()
+        family.check_data(x)
+        update = self._letters(family, self.params, "params")
+        from_data = self._letters(family, self.init_params, "init_params")
+        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=len(kinds))
+        table: list[Candidate] = []
+        best: tuple[float, HMMProblem, Restarts[HMMTheta]] | None = None
+        for size in sizes:
+            problem = self._problem(family, x, starts, size, update)
+            restarts = self._run(problem, from_data, kinds, seeds)
+            entry = self._candidate(problem, restarts.best)
+            table.append(entry)
+            value = float(getattr(entry, criterion))
+            if best is None or value < best[0]:
+                best = (value, problem, restarts)
+        assert best is not None
+        self.selection_ = table
+        self._store(best[1], best[2], ordered=self._may_order(family, from_data))
+        return self
+
+    def _letters(self, family: Components, letters: str, argument: str) -> frozenset[str]:
+        """Names of parameters behind letters; start and transition probabilities are "s" and "t"."""
+        known = family.letter_names()
+        names: set[str] = set()
+        for letter in letters:
+            if letter in "st":
+                names.add(letter)
+            elif letter == "e":
+                names.update(n for group in known.values() for n in group)
+                names.add("e")
+            elif letter in known:
+                names.update(known[letter])
+            else:
+                raise ValueError(
+                    f"{argument}={letters!r}: {letter!r} is not a parameter here; known are s, t, e, "
+                    + ", ".join(known)
+                )
+        return frozenset(names)
+
+    def _problem(
+        self, family: Components, x: Array, starts: NDArray[np.int64], size: int, update: frozenset[str]
+    ) -> HMMProblem:
+        bound = family.bind(x, np.ones(len(x)), size)
+        return HMMProblem(
+            bound,
+            x,
+            starts,
+            topology_mask(self.topology, size),
+            check_concentration(self.startprob_prior, "startprob_prior", (size,)),
+            check_concentration(self.transmat_prior, "transmat_prior", (size, size)),
+            update,
+            resolve_threads(self.n_jobs),
+            left_to_right=isinstance(self.topology, str) and self.topology in ("left-right", "linear"),
+        )
+
+    def _run(
+        self, problem: HMMProblem, from_data: frozenset[str], kinds: list[str], seeds: Any
+    ) -> Restarts[HMMTheta]:
+        threads = problem.threads
+        problem.threads = threads if len(kinds) == 1 else 1
+        given = {name: getattr(self, name, None) for name in ("startprob_", "transmat_", "params_")}
+
+        def make(kind: str, seed: int) -> Callable[[], HMMTheta]:
+            return lambda: problem.with_given(problem.start(kind, seed), from_data, given)
+
+        result = run_restarts(
+            problem,
+            [(kind, make(kind, int(seed))) for kind, seed in zip(kinds, seeds)],
+            n_jobs=threads,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            accelerate=self.accelerate,
+            progress=self.progress,
+        )
+        problem.threads = threads
+        return result
+
+    def _may_order(self, family: Components, from_data: frozenset[str]) -> bool:
+        ergodic = isinstance(self.topology, str) and self.topology == "ergodic"
+        return self.ordering is not None and ergodic and {"s", "t", "e"} <= from_data
+
+    def _candidate(self, problem: HMMProblem, run: EMResult[HMMTheta]) -> Candidate:
+        loglik = run.objective - problem.log_prior(run.theta)
+        p = problem.n_parameters(run.theta)
+        entropy = 0.0
+        if not isinstance(self.n_states, (int, np.integer)):
+            entropy = entropy_of(problem.posterior(run.theta).gamma)
+        return Candidate(
+            len(run.theta.startprob),
+            loglik,
+            p,
+            converged=run.converged,
+            **criteria(loglik, p, problem.n_data, entropy),
+        )
+
+    def _store(self, problem: HMMProblem, restarts: Restarts[HMMTheta], ordered: bool) -> None:
+        run, family = restarts.best, problem.family
+        theta = run.theta
+        visits = problem.posterior(theta).gamma.sum(axis=0)
+        if ordered:
+            order = family.order(theta.params)
+            theta = HMMTheta(
+                theta.startprob[order],
+                theta.transmat[np.ix_(order, order)],
+                family.permute(theta.params, order),
+            )
+            visits = visits[order]
+        self.family_ = family
+        self.startprob_, self.transmat_, self.params_ = theta.startprob, theta.transmat, theta.params
+        self.n_states_ = len(theta.startprob)
+        self.converged_ = run.converged
+        self.n_iter_ = run.n_iter
+        self.status_ = run.status
+        self.history_ = np.array(run.trace)
+        self.log_likelihood_ = run.objective - problem.log_prior(run.theta)
+        self.runs_ = restarts.runs
+        self.failed_starts_ = restarts.failures
+        dead = {int(k) for k in np.flatnonzero(visits < FEW_VISITS)}
+        self.degenerate_ = sorted(dead | set(family.degenerate(theta.params, visits)))
+        if not run.converged and self.tol >= 0:
+            warnings.warn(
+                f"Baum-Welch {run.status}; raise max_iter, set accelerate=True or relax tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if self.degenerate_:
+            warnings.warn(
+                f"states {self.degenerate_} are (almost) never visited or rest on the guard reg_covar or "
+                "the prior; their parameters are not estimates; use fewer states, a stronger prior or other "
+                "starts",
+                DegeneracyWarning,
+                stacklevel=3,
+            )
+
+    # -- use -------------------------------------------------------------------------------------------------
+    def _ready(self) -> None:
+        """A fitted model, or one whose parameters were all set by hand."""
+        if "family_" not in self.__dict__ and all(
+            name in self.__dict__ for name in ("startprob_", "transmat_", "params_")
+        ):
+            self._adopt()
+        check_is_fitted(self, "family_")
+
+    def _adopt(self) -> None:
+        """Make a model set by hand usable without a fit."""
+        k = len(self.startprob_)
+        family = self._family()
+        if isinstance(family, Categorical):
+            probabilities = self.params_["emissionprob"]
+            family = Categorical(probabilities.shape[1], family.concentration)
+            n_features = 1
+        else:
+            first = self.params_["means"] if "means" in self.params_ else next(iter(self.params_.values()))
+            n_features = int(np.shape(first)[1])
+        # Two distinct rows are enough to bind a family whose parameters are already known.
+        rows = np.vstack([np.zeros(n_features), np.ones(n_features)])
+        self.family_ = family.bind(rows, np.ones(2), k)
+        self.n_features_in_ = n_features
+        self.n_states_ = k
+        HMMProblem.check_probabilities(self.startprob_, self.transmat_, k)
+
+    def _model(
+        self, X: Any, lengths: Any
+    ) -> tuple[Array, NDArray[np.int64], Callable[[int, int], Array], int]:
+        self._ready()
+        x, starts = self._sequences(X, lengths, reset=False)
+        self.family_.check_data(x)
+        threads = resolve_threads(self.n_jobs)
+        return x, starts, emission_logs(self.family_, self.params_, x, threads), threads
+
+    def score(self, X: Any, y: Any = None, lengths: ArrayLike | None = None) -> float:
+        """Log-likelihood of all sequences."""
+        _refuse_lengths_as_y(y, X)
+        _, starts, logs, threads = self._model(X, lengths)
+        loglik, _ = filtered(self.startprob_, self.transmat_, logs, starts, threads)
+        return float(loglik.sum())
+
+    def score_samples(self, X: Any, lengths: ArrayLike | None = None) -> tuple[float, Array]:
+        """Log-likelihood and posterior state probabilities (T, K)."""
+        _, starts, logs, threads = self._model(X, lengths)
+        posterior = forward_backward(self.startprob_, self.transmat_, logs, starts, threads)
+        if not np.all(np.isfinite(posterior.loglik)):
+            s = int(np.flatnonzero(~np.isfinite(posterior.loglik))[0])
+            raise ValueError(f"sequence {s} has zero probability under the model: it has no posterior")
+        return float(posterior.loglik.sum()), posterior.gamma
+
+    def predict_proba(self, X: Any, lengths: ArrayLike | None = None) -> Array:
+        """Smoothed state probabilities P(state at t | all observations), (T, K)."""
+        return self.score_samples(X, lengths)[1]
+
+    def filter_proba(self, X: Any, lengths: ArrayLike | None = None) -> Array:
+        """Filtered state probabilities P(state at t | observations up to t), (T, K)."""
+        _, starts, logs, threads = self._model(X, lengths)
+        return filtered(self.startprob_, self.transmat_, logs, starts, threads)[1]
+
+    def smooth(self, X: Any, lengths: ArrayLike | None = None) -> Array:
+        """Observations replaced by the posterior mean of their state's mean, (T, D)."""
+        return np.asarray(self.predict_proba(X, lengths) @ self.family_.mean(self.params_))
+
+    def decode(
+        self, X: Any, lengths: ArrayLike | None = None, algorithm: str | None = None
+    ) -> tuple[float, NDArray[np.intp]]:
+        """State sequence and its log probability.
+
+        "viterbi" gives the most probable path and its joint log probability with the observations, "map" the
+        most probable state at each time and the sum of their posterior probabilities.
+        """
+        algorithm = self.algorithm if algorithm is None else algorithm
+        if algorithm == "map":
+            gamma = self.predict_proba(X, lengths)
+            return float(gamma.max(axis=1).sum()), np.argmax(gamma, axis=1)
+        if algorithm != "viterbi":
+            raise ValueError(f"algorithm={algorithm!r} is not known; choose 'viterbi' or 'map'")
+        _, starts, logs, threads = self._model(X, lengths)
+        best, path = most_probable_paths(self.startprob_, self.transmat_, logs, starts, threads)
+        return float(best.sum()), path
+
+    def predict(self, X: Any, lengths: ArrayLike | None = None) -> NDArray[np.intp]:
+        """State sequence (T,), by `algorithm`."""
+        return self.decode(X, lengths)[1]
+
+    def predict_next(self, X: Any, lengths: ArrayLike | None = None) -> Forecast:
+        """Distribution of the observation that follows each sequence."""
+        _, starts, logs, threads = self._model(X, lengths)
+        _, alpha = filtered(self.startprob_, self.transmat_, logs, starts, threads)
+        return forecast(self.family_, self.params_, alpha[starts[1:] - 1] @ self.transmat_)
+
+    def online(self) -> OnlineFilter:
+        """A filter that takes one observation at a time."""
+        self._ready()
+        return OnlineFilter(self.startprob_, self.transmat_, self.family_, self.params_, self.allow_nan)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, NDArray[np.intp]]:
+        """One sequence of observations (T, D) and its states (T,)."""
+        self._ready()
+        if n_samples < 1:
+            raise ValueError(f"n_samples={n_samples!r} must be at least 1")
+        rng = _generator(self.random_state if random_state is None else random_state)
+        states = np.empty(n_samples, dtype=np.intp)
+        recursion_kernels().sample_chain(
+            rng.random(n_samples), np.cumsum(self.startprob_), np.cumsum(self.transmat_, axis=1), states
+        )
+        return self.family_.sample(self.params_, states, rng), states
+
+    @property
+    def n_parameters_(self) -> int:
+        """Number of free parameters; structural zeros do not count."""
+        self._ready()
+        return HMMProblem.count(self.startprob_, self.transmat_) + self.family_.n_parameters(self.params_)
+
+    def _criteria(self, X: Any, lengths: Any) -> dict[str, float]:
+        loglik, gamma = self.score_samples(X, lengths)
+        return criteria(loglik, self.n_parameters_, len(gamma), entropy_of(gamma))
+
+    def bic(self, X: Any, lengths: ArrayLike | None = None) -> float:
+        """Bayesian information criterion; smaller is better."""
+        return self._criteria(X, lengths)["bic"]
+
+    def aic(self, X: Any, lengths: ArrayLike | None = None) -> float:
+        """Akaike information criterion; smaller is better."""
+        return self._criteria(X, lengths)["aic"]
+
+    def standard_errors(self, X: Any, lengths: ArrayLike | None = None) -> StandardErrors:
+        """Standard errors of all parameters from the observed information on the training data."""
+        self._ready()
+        x, starts = self._sequences(X, lengths, reset=False)
+        problem = self._problem(self._family(), x, starts, self.n_states_, frozenset())
+        return standard_errors(problem, HMMTheta(self.startprob_, self.transmat_, self.params_))
+
+    # -- emission parameters under their usual names ---------------------------------------------------------
+    def _parameter(self, name: str, attribute: str) -> Array:
+        values = self.__dict__.get("params_", {})
+        if name not in values:
+            raise AttributeError(
+                f"{type(self).__name__} has no {attribute}: not fitted, or not in these emissions"
+            )
+        return np.asarray(values[name])
+
+    def _set_parameter(self, name: str, value: ArrayLike) -> None:
+        self.params_ = {**self.__dict__.get("params_", {}), name: np.array(value, dtype=float)}
+
+    def _by_state(self, array: Array) -> Array:
+        """Inner parameters of a mixture within states as (K, M, ...)."""
+        weights = self.__dict__["params_"].get("weights")
+        return array if weights is None else array.reshape(*weights.shape, *array.shape[1:])
+
+    @property
+    def means_(self) -> Array:
+        """Means, (K, D), or (K, M, D) for a mixture within states."""
+        return self._by_state(self._parameter("means", "means_"))
+
+    @means_.setter
+    def means_(self, value: ArrayLike) -> None:
+        array = np.asarray(value, dtype=float)
+        self._set_parameter("means", array.reshape(-1, array.shape[-1]))
+
+    @property
+    def covars_(self) -> Array:
+        """Covariances as matrices, (K, D, D), or (K, M, D, D); scale matrices for Student-t emissions."""
+        self._parameter("means", "covars_")
+        self._ready()
+        family = self.family_._inner if isinstance(self.family_, MixtureEmission) else self.family_
+        assert isinstance(family, Gaussian)
+        inner = {name: v for name, v in self.params_.items() if name != "weights"}
+        return self._by_state(np.array(family._all_matrices(inner)))
+
+    @covars_.setter
+    def covars_(self, value: ArrayLike) -> None:
+        array = np.asarray(value, dtype=float)
+        kind = self.covariance_type
+        if self.emissions == "gmm" and kind != "tied":
+            array = array.reshape(-1, *array.shape[2:])
+        if kind == "diag" and array.ndim == 3:
+            array = np.diagonal(array, axis1=1, axis2=2)
+        self._set_parameter("covariances", array)
+
+    @property
+    def emissionprob_(self) -> Array:
+        """Probabilities of symbols, (K, S)."""
+        return self._parameter("emissionprob", "emissionprob_")
+
+    @emissionprob_.setter
+    def emissionprob_(self, value: ArrayLike) -> None:
+        self._set_parameter("emissionprob", value)
+
+    @property
+    def lambdas_(self) -> Array:
+        """Poisson rates, (K, D)."""
+        return self._parameter("rates", "lambdas_")
+
+    @lambdas_.setter
+    def lambdas_(self, value: ArrayLike) -> None:
+        self._set_parameter("rates", value)
+
+    @property
+    def weights_(self) -> Array:
+        """Weights within states, (K, M)."""
+        return self._parameter("weights", "weights_")
+
+    @weights_.setter
+    def weights_(self, value: ArrayLike) -> None:
+        self._set_parameter("weights", value)
+
+    @property
+    def dofs_(self) -> Array:
+        """Degrees of freedom, (K,)."""
+        return self._parameter("dofs", "dofs_")
+
+    @dofs_.setter
+    def dofs_(self, value: ArrayLike) -> None:
+        self._set_parameter("dofs", value)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = bool(self.allow_nan)
+        return tags
+
+
+def _is_sequence_list(X: Any) -> bool:
+    """A list of two-dimensional arrays (a nested list of numbers is one array)."""
+    return (
+        isinstance(X, (list, tuple))
+        and len(X) > 0
+        and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in X)
+    )
+
+
+def _refuse_lengths_as_y(y: Any, X: Any) -> None:
+    """y is ignored as in scikit-learn, but lengths given in its place must not be lost silently."""
+    if isinstance(y, (Sequence, np.ndarray)) and not isinstance(y, str) and len(y) != len(X):
+        raise ValueError(
+            f"the second argument has {len(y)} entries for {len(X)} rows; pass sequence lengths by "
+            "name: lengths=..."
+        )
+
+
+def sequence_starts(lengths: Any, n_rows: int) -> NDArray[np.int64]:
+    """First row of every sequence and the number of rows, from lengths (None: one sequence)."""
+    if lengths is None:
+        return np.array([0, n_rows], dtype=np.int64)
+    array = np.asarray(lengths)
+    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"lengths={lengths!r} must be a non-empty list of whole numbers")
+    if array.min() < 1:
+        raise ValueError(
+            f"lengths[{int(np.argmin(array))}]={int(array.min())}: empty sequences must be removed"
+        )
+    if int(array.sum()) != n_rows:
+        raise ValueError(f"lengths add up to {int(array.sum())}, but X has {n_rows} rows")
+    return np.concatenate([[0], np.cumsum(array)]).astype(np.int64)

@@ -1,0 +1,71 @@
+"""Choosing the number of components or states: AIC, BIC, ICL.
+
+With loglik the maximized log-likelihood, p the number of free parameters and n the (weighted) number of
+observations, BIC = p log n - 2 loglik, AIC = 2 p - 2 loglik, ICL = BIC + 2 x entropy of the responsibilities
+(Biernacki et al., 2000): ICL also asks that components be separated. Smaller is better for all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CRITERIA = ("bic", "icl", "aic")
+DEFAULT_MAX = 10
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One fitted candidate: its size, criteria and convergence."""
+
+    n: int
+    log_likelihood: float
+    n_parameters: int
+    bic: float
+    icl: float
+    aic: float
+    converged: bool
+
+
+def candidates(value: Any, criterion: str, n_samples: int, name: str) -> tuple[list[int], str]:
+    """Sizes to try and the criterion, from an int, "bic" | "icl" | "aic", or an iterable of ints."""
+    if isinstance(value, str):
+        if value not in CRITERIA:
+            raise ValueError(
+                f"{name}={value!r} is not known: give a number, a range, or one of {', '.join(CRITERIA)}"
+            )
+        return list(range(1, min(DEFAULT_MAX, n_samples) + 1)), value
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        sizes = [int(value)]
+    elif isinstance(value, Iterable):
+        sizes = [int(v) for v in value]
+    else:
+        raise ValueError(
+            f"{name}={value!r} must be a positive integer, a range or one of {', '.join(CRITERIA)}"
+        )
+    if criterion not in CRITERIA:
+        raise ValueError(f"criterion={criterion!r} is not known; choose one of {', '.join(CRITERIA)}")
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"{name}={value!r} must be at least 1")
+    if max(sizes) > n_samples:
+        raise ValueError(
+            f"{name}={max(sizes)} exceeds the number of observations: n_samples={n_samples}; use fewer"
+        )
+    return sizes, criterion
+
+
+def criteria(loglik: float, n_parameters: int, n_data: float, entropy: float) -> dict[str, float]:
+    """The three criteria."""
+    bic = n_parameters * float(np.log(n_data)) - 2.0 * loglik
+    return {"bic": bic, "icl": bic + 2.0 * entropy, "aic": 2.0 * n_parameters - 2.0 * loglik}
+
+
+def entropy_of(resp: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> float:
+    """-sum r log r over rows and components."""
+    safe = np.where(resp > 0, resp, 1.0)
+    rows = -np.sum(resp * np.log(safe), axis=1)
+    return float(rows.sum() if weights is None else weights @ rows)

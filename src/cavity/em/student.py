@@ -1,0 +1,202 @@
+"""Student-t components: robust mixtures and emissions.
+
+x = mu + Sigma^1/2 z / sqrt(u) with u ~ Gamma(nu/2, nu/2) hidden (Peel and McLachlan, Statistics and Computing
+10, 2000). E-step: E[u | x] = (nu + d) / (nu + delta) and E[log u | x] = digamma((nu + d)/2) - log((nu +
+delta)/2), with delta the squared Mahalanobis distance and d the number of observed features. The degrees of
+freedom solve a one-dimensional equation.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import digamma, gammaln
+
+from .components import DEAD, Params, Stats
+from .gaussian import Gaussian, missing_patterns, pattern_distance
+from .priors import NormalInverseWishart
+
+Array = NDArray[np.float64]
+
+
+class StudentT(Gaussian):
+    """Student-t components with `means`, scale matrices in `covariances`, and `dofs` (K,).
+
+    Parameters
+    ----------
+    dof : float, "estimate" or "shared"
+        Degrees of freedom: fixed, estimated per component, or one estimate for all.
+    dof_bounds : (float, float)
+        Range of the estimates. At the upper end a component is Gaussian for all practical purposes.
+    covariance_type, n_factors, reg_covar, prior : as for `Gaussian`, here for the scale matrices.
+    """
+
+    letters: ClassVar[dict[str, tuple[str, ...]]] = {**Gaussian.letters, "d": ("dofs",)}
+
+    def __init__(
+        self,
+        covariance_type: str = "full",
+        n_factors: int = 1,
+        reg_covar: float = 1e-6,
+        prior: NormalInverseWishart | None = None,
+        dof: float | str = "estimate",
+        dof_bounds: tuple[float, float] = (0.5, 500.0),
+    ) -> None:
+        super().__init__(covariance_type, n_factors, reg_covar, prior)
+        self.dof = dof
+        self.dof_bounds = dof_bounds
+
+    def _resolve(self, x: Array, weights: Array) -> None:
+        super()._resolve(x, weights)
+        low, high = self.dof_bounds
+        if not 0 < low < high:
+            raise ValueError(f"dof_bounds={self.dof_bounds!r} must be two increasing positive numbers")
+        if isinstance(self.dof, str):
+            if self.dof not in ("estimate", "shared"):
+                raise ValueError(f"dof={self.dof!r} is not known: give a number, 'estimate' or 'shared'")
+        elif not self.dof > 0:
+            raise ValueError(f"dof={self.dof!r} must be positive")
+
+    # -- E-step ----------------------------------------------------------------------------------------------
+    def log_prob(self, params: Params, x: Array, threads: int = 1) -> Array:
+        """Log densities (n, K) of the observed entries."""
+        nu = params["dofs"]
+        distance, logdet, d = self._t_distances(params, x, threads)
+        constant = gammaln(0.5 * (nu + d)) - gammaln(0.5 * nu) - 0.5 * (d * np.log(nu * np.pi) + logdet)
+        return np.asarray(constant - 0.5 * (nu + d) * np.log1p(distance / nu))
+
+    def _t_distances(self, params: Params, x: Array, threads: int) -> tuple[Array, Array, Array]:
+        """Squared distances (n, K), log determinants (n | 1, K), numbers of observed features (n | 1, 1)."""
+        if not np.isnan(x).any():
+            factors, logdet = self.structure.factors(params, self.n_components)
+            distance = self._distances(params, x, factors, np.zeros(self.n_components), threads)
+            distance *= -2.0
+            return distance, logdet[None], np.full((1, 1), float(x.shape[1]))
+        distance = np.empty((len(x), self.n_components))
+        logdets = np.empty_like(distance)
+        observed = np.empty((len(x), 1))
+        matrices = self._all_matrices(params)
+        for rows, seen in missing_patterns(x):
+            observed[rows] = np.count_nonzero(seen)
+            for k, mean in enumerate(params["means"]):
+                distance[rows, k], logdets[rows, k] = pattern_distance(
+                    x[rows][:, seen], seen, mean, matrices[k]
+                )
+        return distance, logdets, observed
+
+    def accumulate(self, params: Params, x: Array, resp: Array, threads: int = 1) -> Stats:
+        """Moments weighted by r E[u], counts by r, and the sum of r (E log u - E u)."""
+        nu = params["dofs"]
+        distance, _, d = self._t_distances(params, x, threads)
+        u = (nu + d) / (nu + distance)
+        log_u = digamma(0.5 * (nu + d)) - np.log(0.5 * (nu + distance))
+        if np.isnan(x).any():
+            stats = self._missing_moments(params, x, resp, u)
+        else:
+            stats = self._moments(params, x, resp * u, threads)
+        stats["mass"] = np.sum(resp * u, axis=0)
+        stats["counts"] = resp.sum(axis=0)
+        stats["log_u"] = np.sum(resp * (log_u - u), axis=0)
+        return stats
+
+    def mixture_pass(
+        self, params: Params, log_weights: Array, x: Array, weights: Array, threads: int
+    ) -> tuple[float, Array, Stats]:
+        """E-step in blocks of rows (the fused Gaussian pass does not apply)."""
+        return super(Gaussian, self).mixture_pass(params, log_weights, x, weights, threads)
+
+    # -- M-step ----------------------------------------------------------------------------------------------
+    def maximize(self, stats: Stats, params: Params, update: frozenset[str] | None = None) -> Params:
+        """Means weighted by r E[u], scale matrices, degrees of freedom."""
+        means = self._new_means(stats, params, update, stats["mass"])
+        new = self._with_covariances(stats, params, means, update, stats["mass"])
+        if isinstance(self.dof, str) and (update is None or "dofs" in update):
+            new["dofs"] = self._new_dofs(stats, params["dofs"])
+        return new
+
+    def _new_dofs(self, stats: Stats, old: Array) -> Array:
+        counts, sums = stats["counts"], stats["log_u"]
+        if self.dof == "shared":
+            return np.full(len(old), _solve_dof(float(sums.sum() / counts.sum()), self.dof_bounds))
+        return np.array(
+            [
+                _solve_dof(float(s / n), self.dof_bounds) if n > DEAD else float(o)
+                for s, n, o in zip(sums, counts, old)
+            ]
+        )
+
+    def from_responsibilities(self, x: Array, resp: Array, rng: np.random.Generator) -> Params:
+        """As for Gaussian components, with moderate degrees of freedom."""
+        params = super().from_responsibilities(x, resp, rng)
+        low, high = self.dof_bounds
+        start = float(np.clip(10.0, low, high)) if isinstance(self.dof, str) else float(self.dof)
+        params["dofs"] = np.full(self.n_components, start)
+        return params
+
+    # -- objective -------------------------------------------------------------------------------------------
+    def expected_log_prob(self, stats: Stats, params: Params) -> float:
+        """Complete-data terms of x given u, and of u."""
+        nu = params["dofs"]
+        scatter = self._scatter_about(stats, params["means"], stats["mass"])
+        _, logdet = self.structure.factors(params, self.n_components)
+        of_x = -0.5 * float(stats["counts"] @ logdet + np.sum(self.structure.trace_inverse(params, scatter)))
+        normalizer = 0.5 * nu * np.log(0.5 * nu) - gammaln(0.5 * nu)
+        return of_x + float(stats["counts"] @ normalizer + 0.5 * nu @ stats["log_u"])
+
+    # -- description -----------------------------------------------------------------------------------------
+    def n_parameters(self, params: Params) -> int:
+        """Means, scale matrices and estimated degrees of freedom."""
+        extra = {"estimate": self.n_components, "shared": 1}.get(str(self.dof), 0)
+        return super().n_parameters(params) + extra
+
+    def covariance(self, params: Params) -> Array:
+        """nu / (nu - 2) times the scale matrices; infinite where nu <= 2."""
+        nu = params["dofs"]
+        factor = np.where(nu > 2, nu / np.where(nu > 2, nu - 2, 1.0), np.inf)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(factor[:, None, None] * self._all_matrices(params))
+
+    def sample(self, params: Params, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
+        """Gaussian draws divided by sqrt(u)."""
+        draws = super().sample(params, labels, rng)
+        u = rng.chisquare(params["dofs"][labels]) / params["dofs"][labels]
+        centers = params["means"][labels]
+        return np.asarray(centers + (draws - centers) / np.sqrt(u)[:, None])
+
+    def pack(self, params: Params, like: Params) -> Array:
+        """Gaussian coordinates and log degrees of freedom where estimated."""
+        base = super().pack(params, like)
+        if not isinstance(self.dof, str):
+            return base
+        nu = params["dofs"] if self.dof == "estimate" else params["dofs"][:1]
+        return np.concatenate([base, np.log(nu)])
+
+    def unpack(self, v: Array, like: Params) -> Params:
+        """Inverse of `pack`; degrees of freedom outside their bounds are refused."""
+        k = self.n_components
+        if not isinstance(self.dof, str):
+            return {**super().unpack(v, like), "dofs": like["dofs"]}
+        tail = k if self.dof == "estimate" else 1
+        nu = np.broadcast_to(np.exp(v[-tail:]), (k,))
+        low, high = self.dof_bounds
+        if np.any(nu < low * (1 - 1e-3)) or np.any(nu > high * (1 + 1e-3)):
+            raise ValueError(f"degrees of freedom {nu} outside dof_bounds={self.dof_bounds}")
+        return {**super().unpack(v[:-tail], like), "dofs": np.array(nu)}
+
+
+def _solve_dof(mean_log_u: float, bounds: tuple[float, float]) -> float:
+    """Root of log(nu/2) - digamma(nu/2) + 1 + mean(E log u - E u); the left side falls with nu."""
+
+    def score(log_nu: float) -> float:
+        half = 0.5 * float(np.exp(log_nu))
+        return float(np.log(half) - digamma(half)) + 1.0 + mean_log_u
+
+    low, high = float(np.log(bounds[0])), float(np.log(bounds[1]))
+    if score(low) <= 0:
+        return bounds[0]
+    if score(high) >= 0:
+        return bounds[1]
+    return float(np.exp(brentq(score, low, high, xtol=1e-12)))

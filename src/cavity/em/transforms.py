@@ -1,0 +1,71 @@
+"""Maps between constrained parameters and vectors without constraints, for extrapolation and standard errors.
+
+Probabilities use log ratios to the largest entry of their row (entries that are exactly zero are structural
+and take no coordinate), covariances the Cholesky factor with the logarithm of its diagonal, positive numbers
+their logarithm.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def simplex_to_free(p: Array, like: Array) -> Array:
+    """Log ratios within rows of p (R, K); `like` tells the zeros and the reference (its largest entry)."""
+    pieces = []
+    for row, guide in zip(np.atleast_2d(p), np.atleast_2d(like)):
+        pieces.append(np.log(row[_free_entries(guide)]) - np.log(row[np.argmax(guide)]))
+    return np.concatenate(pieces)
+
+
+def simplex_from_free(v: Array, like: Array) -> Array:
+    """Inverse of `simplex_to_free`; `like` gives the shape, the zeros and the reference entries."""
+    rows = np.atleast_2d(like)
+    out = np.zeros_like(rows)
+    at = 0
+    for row, target in zip(rows, out):
+        free = _free_entries(row)
+        count = int(np.count_nonzero(free))
+        logits = np.zeros(row.shape)
+        logits[free] = v[at : at + count]
+        at += count
+        support = row > 0
+        e = np.exp(logits[support] - np.max(logits[support]))
+        target[support] = e / np.sum(e)
+    return out.reshape(like.shape)
+
+
+def simplex_size(p: Array) -> int:
+    """Number of free coordinates of the rows of p."""
+    rows = np.atleast_2d(p)
+    return sum(int(np.count_nonzero(row)) - 1 for row in rows)
+
+
+def _free_entries(row: Array) -> NDArray[np.bool_]:
+    free = np.asarray(row > 0)
+    free[np.argmax(row)] = False
+    return free
+
+
+def spd_to_free(matrices: Array) -> Array:
+    """Cholesky factors of matrices (..., D, D) as a vector, logarithms on the diagonal."""
+    lower = np.linalg.cholesky(matrices)
+    d = lower.shape[-1]
+    i, j = np.tril_indices(d)
+    v = lower[..., i, j].copy()
+    v[..., i == j] = np.log(v[..., i == j])
+    return np.asarray(v).ravel()
+
+
+def spd_from_free(v: Array, shape: tuple[int, ...]) -> Array:
+    """Inverse of `spd_to_free` for matrices of the given shape (..., D, D)."""
+    d = shape[-1]
+    i, j = np.tril_indices(d)
+    packed = v.reshape(*shape[:-2], len(i)).copy()
+    packed[..., i == j] = np.exp(packed[..., i == j])
+    lower = np.zeros(shape)
+    lower[..., i, j] = packed
+    return np.asarray(lower @ np.swapaxes(lower, -1, -2))
