@@ -169,7 +169,7 @@ def test_log_refuses_an_infinite_end():
 @pytest.mark.parametrize(
     ("value", "transform", "message"),
     [
-        (0.0, LOG, "SE: lengthscale must be positive, got 0.0"),
+        (0.0, LOG, "SE: lengthscale must be positive and finite, got 0.0"),
         (-1.0, LOG, "positive"),
         ([1.0, -2.0], LOG, "positive"),
         (np.nan, IDENTITY, "finite"),

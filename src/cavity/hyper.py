@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.layout import Entry, Layout, Prior
-from cavity.transforms import IDENTITY, LOG, UNIT, Array, Log, Logit, Transform, wanted_text
+from cavity.transforms import IDENTITY, LOG, UNIT, Array, Log, Logit, Transform, range_text
 
 __all__ = [
     "IDENTITY",
@@ -144,7 +144,7 @@ def make_param(value: Any, transform: Transform, name: str, owner: str) -> Param
     if array.size == 0:
         raise ValueError(f"{owner}: {name} must have at least one element, got {param.value!r}")
     if not np.all((array > low) & (array < high)):
-        raise ValueError(f"{owner}: {name} must be {wanted_text(chosen.support, array)}, got {param.value!r}")
+        raise ValueError(f"{owner}: {name} must be {range_text(chosen.support)}, got {param.value!r}")
     bounds = None if param.bounds is None else _checked_bounds(param.bounds, chosen, array, name, owner)
     if param.prior is not None and np.any(np.asarray(param.prior.log_density(array)) == -np.inf):
         raise ValueError(

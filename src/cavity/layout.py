@@ -19,7 +19,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.transforms import Array, Transform, wanted_text
+from cavity.transforms import Array, Transform, range_text
 
 Indices = NDArray[np.intp]
 
@@ -108,7 +108,7 @@ class Layout:
         inside = (flat > self._low) & (flat < self._high)
         if not inside.all():
             i = int(np.argmin(inside))
-            wanted = wanted_text((float(self._low[i]), float(self._high[i])), flat[i])
+            wanted = range_text((float(self._low[i]), float(self._high[i])))
             raise ValueError(f"{self.names[i]} must be {wanted}, got {float(flat[i])!r}")
         if self.tied:
             differs = flat[self._copies] != flat[self._originals]

@@ -127,11 +127,11 @@ LOG = Log()
 UNIT = Logit(0.0, 1.0)
 
 
-def wanted_text(support: tuple[float, float], value: Array) -> str:
-    """What is wanted of a value outside the range of a transform, in words."""
+def range_text(support: tuple[float, float]) -> str:
+    """The values a transform allows, in words."""
     low, high = support
-    if not np.all(np.isfinite(value)):
+    if np.isinf(low):
         return "finite"
     if np.isinf(high):
-        return "positive" if low == 0.0 else f"greater than {low:g}"
+        return "positive and finite" if low == 0.0 else f"finite and greater than {low:g}"
     return f"between {low:g} and {high:g}"
