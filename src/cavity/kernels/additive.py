@@ -50,7 +50,7 @@ class Additive(Kernel):
 
     Examples
     --------
-    >>> from cavity.kernels import SE, Additive
+    >>> from cavity.kernels import SE, Additive, ard
     >>> Additive(SE(ard), order=2).bind(3).names[:3]
     ('additive.variances[0]', 'additive.variances[1]', 'se.lengthscale[0]')
     """

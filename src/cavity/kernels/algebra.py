@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cavity.hyper import LOG, Array, Param, Transform
 from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.distances import integer_power
 
 
 def _is_scale(value: Any) -> bool:
@@ -77,11 +78,11 @@ class Sum(_Composite):
     def _block(self, a: Rows, b: Rows) -> Array:
         K = self.terms[0]._block(a[0], b[0])
         for t, ta, tb in zip(self.terms[1:], a[1:], b[1:]):
-            K += t._block(ta, tb)
+            t._add_block(ta, tb, K)
         return K
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return np.concatenate([t._pull(ta, tb, G, t._block(ta, tb)) for t, ta, tb in zip(self.terms, a, b)])
+        return np.concatenate([t._pull_alone(ta, tb, G) for t, ta, tb in zip(self.terms, a, b)])
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         pulls = [t._pull_inputs(ta, tb, G, t._block(ta, tb)) for t, ta, tb in zip(self.terms, a, b)]
@@ -251,14 +252,13 @@ class Power(Kernel):
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)} ** {self.exponent}"
 
     def _slope(self, k: Array) -> Array:
-        return self.exponent * k ** (self.exponent - 1)
+        return self.exponent * integer_power(k, self.exponent - 1)
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         return self.kernel._prepare(X, ids)
 
     def _block(self, a: Rows, b: Rows) -> Array:
-        K = self.kernel._block(a, b)
-        return np.multiply(K, K, out=K) if self.exponent == 2 else K**self.exponent
+        return integer_power(self.kernel._block(a, b), self.exponent)
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         inner = self.kernel._block(a, b)
@@ -269,7 +269,7 @@ class Power(Kernel):
         return self.kernel._pull_inputs(a, b, G * self._slope(inner), inner)
 
     def _diag(self, a: Rows) -> Array:
-        return self.kernel._diag(a) ** self.exponent
+        return integer_power(self.kernel._diag(a), self.exponent)
 
     def _pull_diag(self, a: Rows, g: Array) -> Array:
         return self.kernel._pull_diag(a, g * self._slope(self.kernel._diag(a)))

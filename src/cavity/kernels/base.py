@@ -174,6 +174,16 @@ class Kernel(Parametrized):
     def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
         """d/dx of sum g * k(x, x), shape (len a, D)."""
 
+    # --- what some kernels can do better --------------------------------------------------------------------
+
+    def _add_block(self, a: Rows, b: Rows, K: Array) -> None:
+        """K += k(a, b)."""
+        K += self._block(a, b)
+
+    def _pull_alone(self, a: Rows, b: Rows, G: Array) -> Array:
+        """As `_pull` where k(a, b) is not at hand."""
+        return self._pull(a, b, G, self._block(a, b))
+
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
         """The kernel made definite for data with these columns: `ard` as vectors, column names as indices."""
         self._check_width(n_features)
@@ -369,7 +379,8 @@ class Kernel(Parametrized):
         if param.prior is not None:
             options.append(f"prior={param.prior!r}")
         if param.bounds is not None:
-            options.append(f"bounds=({float(param.bounds[0])!r}, {float(param.bounds[1])!r})")
+            low, high = (repr(float(b)) if np.isfinite(b) else f"float('{b}')" for b in param.bounds)
+            options.append(f"bounds=({low}, {high})")
         if param.tie is not None:
             options.append(f"tie={param.tie!r}")
         if param.transform is not None and param.transform != usual:

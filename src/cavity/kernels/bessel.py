@@ -75,7 +75,8 @@ def _log_bessel(nu: float, t: Array) -> Array:
 
 def log_matern(nu: float, t: Array) -> Array:
     """log M_nu(t) for t >= 0, element by element."""
-    return _log_large(nu, t) if nu >= DEBYE_ORDER else _log_bessel(nu, t)
+    value = _log_large(nu, t) if nu >= DEBYE_ORDER else _log_bessel(nu, t)
+    return np.minimum(value, 0.0, out=value)  # M_nu <= 1: above it only by round-off
 
 
 def log_matern_slope(nu: float, t: Array) -> Array:

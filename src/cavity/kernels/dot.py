@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cavity.hyper import LOG, Array, Param, Transform
 from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.distances import integer_power
 
 
 class DotProduct(Kernel):
@@ -88,6 +89,9 @@ class DotProduct(Kernel):
         scale = d_variance if np.ndim(self.variance) else np.array([d_variance.sum()])
         return np.append(scale, d_bias) if "bias" in self._params else scale
 
+    def _pull_alone(self, a: Rows, b: Rows, G: Array) -> Array:
+        return self._pull(a, b, G, G)  # k itself is not used
+
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         U, ga, gb = self._link_pull(self._u(a, b), a[2][:, None], b[2], G)
         d_variance, d_bias = np.einsum("ij,ij->j", a[0], U @ b[0]), float(U.sum())
@@ -153,16 +157,16 @@ class Polynomial(DotProduct):
         return [f"degree={self.degree}", *super()._arguments()]
 
     def _link(self, u: Array, qa: Array, qb: Array) -> Array:
-        return u**self.degree
+        return integer_power(u, self.degree)
 
     def _slope(self, u: Array) -> Array:
-        return self.degree * u ** (self.degree - 1)
+        return self.degree * integer_power(u, self.degree - 1)
 
     def _link_pull(self, u: Array, qa: Array, qb: Array, G: Array) -> tuple[Array, None, None]:
         return G * self._slope(u), None, None
 
     def _link_diag(self, q: Array) -> Array:
-        return q**self.degree
+        return integer_power(q, self.degree)
 
     def _link_diag_slope(self, q: Array) -> Array:
         return self._slope(q)
@@ -178,8 +182,8 @@ class NeuralNetwork(DotProduct):
 
         m^2 = 1 + 2 (q_a + q_b) + 4 (q_a q_b - u^2),     q = u(x, x),
 
-    whose last term is a Gram determinant and not negative: exact also where the argument of asin is next to
-    1.
+    whose last term is a Gram determinant and not negative: the value cannot leave the range of the arcsine by
+    round-off, and its derivative, which divides by m >= 1, cannot blow up.
     """
 
     def _root(self, u: Array, qa: Array, qb: Array) -> Array:

@@ -31,6 +31,11 @@ class NamedFunction:
             return repr(self.name)
         return getattr(self.function, "__name__", None) or repr(self.function)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.name is not None:  # by name, so that kernels pickle without the function itself
+            return as_function, (self.name, None, "pickled kernel")
+        return NamedFunction, (self.function, self.jacobian)
+
     def __call__(self, X: Array, owner: str) -> Array:
         """Values (n, E), checked."""
         with np.errstate(all="ignore"):

@@ -16,6 +16,7 @@ import ast
 import difflib
 import importlib
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NoReturn
@@ -57,6 +58,7 @@ def _helpers() -> Mapping[str, Callable[..., Any]]:
         "Logit": hyper.Logit,
         "Transform": hyper.Transform,
         "ard": ard,
+        "float": float,  # for infinite bounds
     }
     found = importlib.util.find_spec("cavity.priors")
     priors = vars(importlib.import_module("cavity.priors")) if found else {}
@@ -89,7 +91,7 @@ def parse(text: str) -> Kernel:
         raise ValueError(f"a kernel text must be a string, got {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a kernel text may have {MAX_LENGTH} characters, got {len(text)}")
-    stripped = text.strip()
+    stripped = re.sub(r"\s", " ", text.strip())  # a formula may run over several lines
     try:
         tree = ast.parse(stripped, mode="eval")
     except SyntaxError as error:
@@ -105,8 +107,10 @@ def parse(text: str) -> Kernel:
 
 def _message(text: str, column: int, problem: str) -> str:
     start, stop = max(0, column - 30), column + 30
-    shown = text[start:stop].replace("\n", " ")
-    return f"{problem}, at position {column + 1} of the kernel text:\n  {shown}\n  {' ' * (column - start)}^"
+    return (
+        f"{problem}, at position {column + 1} of the kernel text:\n"
+        f"  {text[start:stop]}\n  {' ' * (column - start)}^"
+    )
 
 
 class _Reader:
@@ -116,10 +120,9 @@ class _Reader:
         self.text = text
 
     def fail(self, node: ast.AST, problem: str) -> NoReturn:
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        before = self.text.split("\n")[: line - 1]
-        in_line = len(self.text.split("\n")[line - 1].encode()[:column].decode(errors="ignore"))
-        raise ValueError(_message(self.text, sum(len(part) + 1 for part in before) + in_line, problem))
+        in_bytes = getattr(node, "col_offset", 0)
+        column = len(self.text.encode()[:in_bytes].decode(errors="ignore"))
+        raise ValueError(_message(self.text, column, problem))
 
     def value(self, node: ast.AST, depth: int) -> Any:
         if depth > MAX_DEPTH:
@@ -150,8 +153,6 @@ class _Reader:
     def name(self, node: ast.AST, name: str) -> Any:
         if name == "ard":
             return _helpers()["ard"]
-        if name == "inf":
-            return float("inf")
         if name in _kernels():
             self.fail(node, f"{name} needs parentheses: {name}()")
         return self.unknown(node, name)

@@ -9,12 +9,14 @@ Where the slope is k times something cheap, it is computed from the known K and 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cavity.hyper import IDENTITY, LOG, Array, Logit, Param, Transform
+from cavity.kernels.base import Rows
 from cavity.kernels.bessel import log_matern, log_matern_slope, order_derivative
+from cavity.kernels.distances import Pairs, integer_power
 from cavity.kernels.stationary import Stationary
 
 SMALL_RATIO = 0.02
@@ -52,7 +54,7 @@ class Matern(Stationary):
     _kink = True
 
     def __init__(self, lengthscale: Any = 1.0, nu: Any = 1.5, *, loadings: Any = None) -> None:
-        super().__init__(lengthscale, loadings=loadings, nu=nu)
+        self._set_up_metric(lengthscale, loadings, nu=nu)
 
     def _check(self) -> None:
         super()._check()
@@ -106,12 +108,13 @@ class Matern(Stationary):
             return out
         return -np.exp(log_matern_slope(self.nu, t))
 
-    def _shape_pull(self, r2: Array, G: Array, K: Array) -> list[float]:
-        if self._params["nu"].fixed:
-            return [0.0]
-        weights = G * K
-        weights *= order_derivative(self.nu, np.sqrt(r2))
-        return [float(weights.sum())]
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        d_order = 0.0
+        if not self._params["nu"].fixed:
+            weights = order_derivative(self.nu, np.sqrt(self._distances(a, b)[0]))
+            weights *= K
+            d_order = float(np.vdot(G, weights))
+        return np.append(super()._pull(a, b, G, K), d_order)
 
 
 class GammaExponential(Stationary):
@@ -135,7 +138,7 @@ class GammaExponential(Stationary):
         if isinstance(gamma, Param) and gamma.fixed and np.ndim(gamma.value) == 0 and gamma.value == 2.0:
             # the end of the interval has no unconstrained coordinate, and as a fixed value needs none
             self._transforms = {**type(self)._transforms, "gamma": IDENTITY}  # type: ignore[misc]
-        super().__init__(lengthscale, loadings=loadings, gamma=gamma)
+        self._set_up_metric(lengthscale, loadings, gamma=gamma)
 
     def _check(self) -> None:
         super()._check()
@@ -146,26 +149,38 @@ class GammaExponential(Stationary):
             )
 
     def _radial(self, r2: Array, dims: int) -> Array:
-        np.power(r2, 0.5 * self.gamma, out=r2)
+        with np.errstate(divide="ignore"):  # log 0 = -inf, and exp brings it back to 0
+            np.log(r2, out=r2)
+        r2 *= 0.5 * self.gamma
+        np.exp(r2, out=r2)
         np.negative(r2, out=r2)
         return np.exp(r2, out=r2)
 
     def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
-        if self.gamma == 2.0:
-            return -K
-        # -(gamma / 2) r^gamma / r2 k, so that tiny distances neither overflow nor divide by zero
-        out = _over(np.power(r2, 0.5 * self.gamma), r2)
-        out *= K
-        out *= -0.5 * self.gamma
-        return out
+        raise NotImplementedError  # _weighted does it together with the derivative in gamma
 
-    def _shape_pull(self, r2: Array, G: Array, K: Array) -> list[float]:
-        # dk/dgamma = -k r^gamma log r, which is 0 at r = 0
-        log_r = np.log(r2, out=np.zeros_like(r2), where=r2 > 0)
-        log_r *= 0.5
-        log_r *= np.power(r2, 0.5 * self.gamma)
-        log_r *= K
-        return [-float(np.vdot(G, log_r))]
+    def _weighted(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None, float]:
+        """H = G dg/dr2 with dg/dr2 = -(gamma/2) r^gamma / r2 k, the near pairs, and d/d gamma."""
+        r2, near = self._distances(a, b)
+        log_r2 = np.log(r2, out=np.full_like(r2, -np.inf), where=r2 > 0)
+        H = np.multiply(log_r2, 0.5 * self.gamma)
+        np.exp(H, out=H)
+        H *= K
+        H *= G
+        log_r2[r2 == 0] = 0.0  # r^gamma log r is 0 there
+        d_gamma = -0.5 * float(np.vdot(H, log_r2))
+        np.divide(H, r2, out=H, where=r2 > 0)
+        if self.gamma == 2.0:
+            np.copyto(H, G * K, where=r2 == 0)  # the one case with a finite slope at 0, -1
+        H *= -0.5 * self.gamma
+        return H, near, d_gamma
+
+    def _weights(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None]:
+        return self._weighted(a, b, G, K)[:2]
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        H, near, d_gamma = self._weighted(a, b, G, K)
+        return np.append(self._pull_metric(a[0], b[0], H, near), d_gamma)
 
 
 class RationalQuadratic(Stationary):
@@ -184,7 +199,7 @@ class RationalQuadratic(Stationary):
     _homogeneous = True
 
     def __init__(self, lengthscale: Any = 1.0, alpha: Any = 1.0, *, loadings: Any = None) -> None:
-        super().__init__(lengthscale, loadings=loadings, alpha=alpha)
+        self._set_up_metric(lengthscale, loadings, alpha=alpha)
 
     def _check(self) -> None:
         super()._check()
@@ -202,23 +217,35 @@ class RationalQuadratic(Stationary):
         r2 -= 2.0
         return np.divide(K, r2, out=r2)  # -k / (2 + r2 / alpha)
 
-    def _shape_pull(self, r2: Array, G: Array, K: Array) -> list[float]:
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         if self._params["alpha"].fixed:
-            return [0.0]
-        # d log k / d alpha = t / (1 + t) - log(1 + t), t = r2 / (2 alpha)
-        t = r2 * (0.5 / self.alpha)
-        out = t / (1.0 + t)
-        out -= np.log1p(t)
-        small = np.abs(t) < SMALL_RATIO
-        if small.any():
-            # sum over k >= 2 of (-1)^(k+1) (k-1)/k t^k
-            u = t[small]
-            series = np.zeros_like(u)
-            for k in range(11, 1, -1):
-                series = series * u + (-1.0) ** (k + 1) * (k - 1) / k
-            out[small] = series * u * u
-        out *= K
-        return [float(np.vdot(G, out))]
+            return np.append(super()._pull(a, b, G, K), 0.0)
+        t, near = self._distances(a, b)
+        t *= 0.5 / self.alpha
+        W = G * K
+        d_alpha = _alpha_moment(t, W)
+        t += 1.0
+        W /= t
+        W *= -0.5
+        return np.append(self._pull_metric(a[0], b[0], W, near), d_alpha)
+
+
+def _alpha_moment(t: Array, W: Array) -> float:
+    """sum of W d log k / d alpha, that is of W [t / (1 + t) - log(1 + t)], t = r2 / (2 alpha).
+
+    For a tile of small t, where the two would cancel, by the series sum_{m >= 2} (-1)^(m+1) (m-1)/m t^m.
+    """
+    if t.size and t.max() < SMALL_RATIO:
+        series = np.zeros_like(t)
+        for m in range(11, 1, -1):
+            series *= t
+            series += (-1.0) ** (m + 1) * (m - 1) / m
+        series *= t
+        series *= t
+        return float(np.vdot(W, series))
+    work = t + 1.0  # one work array for both: memory asked for and given back costs more than the arithmetic
+    ratio = float(np.vdot(W, np.divide(t, work, out=work)))
+    return ratio - float(np.vdot(W, np.log1p(t, out=work)))
 
 
 # Polynomials of the compact kernels, book eq. 4.21: coefficients of 1, r, r^2, r^3 in terms of j
@@ -259,20 +286,36 @@ class PiecewisePolynomial(Stationary):
         j = dims // 2 + self.q + 1
         return j + self.q, np.polynomial.Polynomial(_COMPACT[self.q](j))
 
-    def _radial(self, r2: Array, dims: int) -> Array:
-        power, p = self._polynomial(dims)
+    @staticmethod
+    def _edge(r2: Array, power: int) -> tuple[Array, Array]:
+        """r cut off at 1 (in the memory of r2), and (1 - r)^power."""
         r = np.sqrt(r2, out=r2)
         np.minimum(r, 1.0, out=r)
-        return cast(Array, (1.0 - r) ** power * p(r))
+        return r, integer_power(1.0 - r, power)
+
+    def _radial(self, r2: Array, dims: int) -> Array:
+        power, p = self._polynomial(dims)
+        r, K = self._edge(r2, power)
+        K *= _horner(p.coef, r)
+        return K
 
     def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
         # dg/dr = (1-r)^(power-1) [(1-r) p' - power p] and dg/dr2 = dg/dr / (2 r); for q > 0 the bracket has a
         # factor r, which is divided out by dropping its first coefficient (zero)
         power, p = self._polynomial(dims)
-        bracket = np.polynomial.Polynomial([1.0, -1.0]) * p.deriv() - power * p
-        r = np.sqrt(r2, out=r2)
-        np.minimum(r, 1.0, out=r)
-        edge = (1.0 - r) ** (power - 1)
+        bracket = 0.5 * (np.polynomial.Polynomial([1.0, -1.0]) * p.deriv() - power * p)
+        r, slope = self._edge(r2, power - 1)
         if self.q == 0:
-            return 0.5 * _over(edge * bracket(r), r)
-        return cast(Array, 0.5 * edge * np.polynomial.Polynomial(bracket.coef[1:])(r))
+            slope *= _horner(bracket.coef, r)
+            return _over(slope, r)
+        slope *= _horner(bracket.coef[1:], r)
+        return slope
+
+
+def _horner(coefficients: Any, x: Array) -> Array:
+    """c_0 + c_1 x + c_2 x^2 + ..."""
+    out = np.full_like(x, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        out *= x
+        out += c
+    return out

@@ -32,6 +32,12 @@ class Constant(Kernel):
     def _block(self, a: Rows, b: Rows) -> Array:
         return np.full((len(a[0]), len(b[0])), self.variance)
 
+    def _add_block(self, a: Rows, b: Rows, K: Array) -> None:
+        K += self.variance
+
+    def _pull_alone(self, a: Rows, b: Rows, G: Array) -> Array:
+        return np.array([G.sum()])
+
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         return np.array([G.sum() * (K[0, 0] / self.variance if K.size else 0.0)])
 
@@ -86,6 +92,12 @@ class White(Kernel):
         K = np.zeros((len(a[0]), len(b[0])))
         K[self._same(a, b)] = self.variance
         return K
+
+    def _add_block(self, a: Rows, b: Rows, K: Array) -> None:
+        K[self._same(a, b)] += self.variance
+
+    def _pull_alone(self, a: Rows, b: Rows, G: Array) -> Array:
+        return np.array([G[self._same(a, b)].sum()])
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         where = self._same(a, b)

@@ -48,7 +48,10 @@ class Stationary(Kernel):
     _kink: ClassVar[bool] = False
     """True where g is not smooth in r2 at 0, so that tiny distances must be free of cancellation."""
 
-    def __init__(self, lengthscale: Any = 1.0, *, loadings: Any = None, **shape: Any) -> None:
+    def __init__(self, lengthscale: Any = 1.0, *, loadings: Any = None) -> None:
+        self._set_up_metric(lengthscale, loadings)
+
+    def _set_up_metric(self, lengthscale: Any, loadings: Any, **shape: Any) -> None:
         values: dict[str, Any] = {"lengthscale": lengthscale}
         if loadings is not None:
             values["loadings"] = loadings
@@ -74,10 +77,6 @@ class Stationary(Kernel):
     def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
         """dg/dr2 as a fresh array (or in r2), finite: zero at r2 = 0 where the limit is infinite."""
 
-    def _shape_pull(self, r2: Array, G: Array, K: Array) -> list[float]:
-        """Derivatives in the shape parameters; must not overwrite anything."""
-        return []
-
     # --- distances ------------------------------------------------------------------------------------------
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
@@ -94,13 +93,12 @@ class Stationary(Kernel):
     def _distances(self, a: Rows, b: Rows) -> tuple[Array, Pairs | None]:
         return squared_distances(cast(Metric, a), cast(Metric, b), self._kink)
 
-    def _weights(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None, list[float]]:
-        """H = G dg/dr2, the near pairs, and the derivatives in the shape parameters."""
+    def _weights(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None]:
+        """H = G dg/dr2, and the near pairs."""
         r2, near = self._distances(a, b)
-        shape = self._shape_pull(r2, G, K)
         H = self._radial_slope(r2, K, self._dims(a))
         H *= G
-        return H, near, shape
+        return H, near
 
     # --- values and pulls -----------------------------------------------------------------------------------
 
@@ -108,8 +106,8 @@ class Stationary(Kernel):
         return self._radial(self._distances(a, b)[0], self._dims(a))
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        H, near, shape = self._weights(a, b, G, K)
-        return np.concatenate([self._pull_metric(a[0], b[0], H, near), shape])
+        H, near = self._weights(a, b, G, K)
+        return self._pull_metric(a[0], b[0], H, near)
 
     def _pull_metric(self, za: Array, zb: Array, H: Array, near: Pairs | None) -> Array:
         """From H = G dg/dr2 to the derivatives in length scales and loadings. May overwrite H."""
@@ -125,7 +123,7 @@ class Stationary(Kernel):
         return np.concatenate([d_scale, d_loadings]) if d_loadings.size else d_scale
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
-        H, near, _ = self._weights(a, b, G, K)
+        H, near = self._weights(a, b, G, K)
         H *= 2.0
         dza, dzb = drifts(a[0], b[0], H, near)
         return self._to_inputs(dza), self._to_inputs(dzb)
@@ -165,10 +163,10 @@ class SE(Stationary):
     def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
         return -0.5 * K
 
-    def _weights(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None, list[float]]:
+    def _weights(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None]:
         H = G * K  # dg/dr2 = -k/2: no distances, no exponential
         H *= -0.5
-        return H, None, []
+        return H, None
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         return -0.5 * self._pull_metric(a[0], b[0], G * K, None)

@@ -62,7 +62,7 @@ class Wiener(Kernel):
 
     def _slopes(self, a: Rows, b: Rows) -> tuple[Array, Array]:
         """dk/da and dk/db; half of each where both are equal, so that their sum is the slope of k(x, x)."""
-        first = np.heaviside(np.subtract.outer(b[0], a[0]), 0.5)
+        first = np.heaviside(-np.subtract.outer(a[0], b[0]), 0.5)
         return first, 1.0 - first
 
     def _diag_slope(self, x: Array) -> Array:
