@@ -249,7 +249,11 @@ class Parametrized:
         return type(self).__name__.lower()
 
     def _rebuild(self, params: dict[str, Param], parts: tuple[Parametrized, ...]) -> Self:
-        """The same part with other values; what was cached for the old values is left behind."""
+        """The same part with other parameters and parts; a subclass may check here that shapes agree."""
+        return self._copy(params, parts)
+
+    def _copy(self, params: dict[str, Param], parts: tuple[Parametrized, ...]) -> Self:
+        """The same part with other values of the same shapes; what was cached is left behind."""
         cls = type(self)
         new = object.__new__(cls)
         held = new.__dict__
@@ -305,7 +309,7 @@ class Parametrized:
                 new_part, start = part._fill(values, numbers, start)
                 filled.append(new_part)
             parts = tuple(filled)
-        new = self._rebuild(params, parts)
+        new = self._copy(params, parts)  # shapes are as they were: no need for the checks of _rebuild
         new.__dict__["flat"] = values[first:start]
         return new, start
 
