@@ -116,7 +116,8 @@ def test_short_forms_can_be_parsed() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("RBF(1.0)", "unknown name 'RBF'"),
+        ("RBF(1.0)", "unknown name 'RBF'; did you mean SE"),
+        ("Quartic(1.0)", "unknown name 'Quartic'; The kernels are Additive, Categorical"),
         ("se(1.0)", "did you mean SE"),
         ("Matren(1.0)", "did you mean Matern"),
         ("SE", r"SE needs parentheses: SE\(\)"),

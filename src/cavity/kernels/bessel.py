@@ -4,15 +4,14 @@
 
 For orders up to `DEBYE_ORDER` the scaled Bessel function `kve` serves; where it overflows (t tiny, order
 above one) the first terms of the power series are exact to round-off. For larger orders K_nu is replaced by
-its uniform asymptotic expansion (Debye; Abramowitz and Stegun 9.7.8). With z = t / nu, s = sqrt(1 + z^2), w
-= s - 1,
+its uniform asymptotic expansion (Debye; Abramowitz and Stegun 9.7.8). With z = t / nu, s = sqrt(1 + z^2) and
+w = s - 1,
 
-    log M_nu = nu [log(1 + w/2) - w] - log(1 + w)/2 + log D(1/s) - log D(1),   D(p) = sum_k (-1)^k u_k(p) /
-    nu^k,
+    log M_nu = nu [log(1 + w/2) - w] - log(1 + w)/2 + log D(1/s) - log D(1)
+    D(p) = sum_k (-1)^k u_k(p) / nu^k
 
 in which everything large has canceled by hand: Stirling's series for Gamma(nu) is D(1), and nu -> infinity
-gives
--r^2 / 2 without loss of digits.
+gives -r^2 / 2 without loss of digits.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ from cavity.kernels.base import Kernel, Rows
 
 
 class Categorical(Kernel):
-    """Categories in one column of codes: k = 1 for the same level and `correlation` otherwise, or a learned
-    table.
+    """Categories in one column of codes: k = 1 for equal levels, `correlation` otherwise; or a learned table.
 
     Parameters
     ----------

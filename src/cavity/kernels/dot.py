@@ -137,8 +137,9 @@ class Linear(DotProduct):
 
 
 class Polynomial(DotProduct):
-    """Polynomial, k = (bias + sum_d variance_d x_d x'_d)^degree (book eq. 4.23): all products up to that
-    degree.
+    """Polynomial, k = (bias + sum_d variance_d x_d x'_d)^degree (book eq. 4.23).
+
+    Functions are polynomials: all products of columns up to that degree.
 
     Parameters
     ----------

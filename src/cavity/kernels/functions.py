@@ -97,8 +97,7 @@ _REGISTRY: dict[str, NamedFunction] = {
 
 
 def register_function(name: str, function: InputFunction, jacobian: InputFunction | None = None) -> None:
-    """Make a function of the inputs available by name to `Warped`, `Rescaled` and `Gibbs`, and to kernel
-    texts.
+    """Name a function of the inputs, for use in `Warped`, `Rescaled`, `Gibbs` and in kernel texts.
 
     Parameters
     ----------

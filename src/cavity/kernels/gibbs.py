@@ -1,10 +1,9 @@
 """Gibbs' kernel: a squared exponential whose length scale is a function of the input (book eq. 4.32).
 
-    k(x, x') = prod_d sqrt(2 l_d l'_d / (l_d^2 + l'_d^2)) exp(-(x_d - x'_d)^2 / (l_d^2 + l'_d^2)),   l_d =
-    l_d(x)
+    k(x, x') = prod_d sqrt(2 l_d l'_d / (l_d^2 + l'_d^2)) exp(-(x_d - x'_d)^2 / (l_d^2 + l'_d^2))
 
-The built-in function is log-linear, l_d(x) = lengthscale_d exp(slope_d x_d), with learnable values; any
-positive function of the inputs may take its place.
+with l_d = l_d(x) and l'_d = l_d(x'). The built-in function is log-linear, l_d(x) = lengthscale_d exp(slope_d
+x_d), with learnable values; any positive function of the inputs may take its place.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Kernels from text: the same text that `repr` prints, read without ever running it.
 
-    kernel   := kernel + kernel | kernel * kernel | kernel ** integer | (kernel) | kernel.on(columns) |
-    Name(arguments) Name     := SE, Matern, Periodic, ... (any kernel of this package)
-    argument := number | text | list | True | False | None | ard | ard(start) | Param(...) | fixed(...) |
-    prior | kernel
+    kernel   := Name(arguments) | (kernel) | kernel + kernel | kernel * kernel | kernel ** integer
+              | kernel.on(columns)
+    Name     := SE, Matern, Periodic, ... (any kernel of this package)
+    argument := kernel | number | text | list | True | False | None
+              | ard | ard(start) | Param(...) | fixed(...) | a prior
 
-A number or a `Param` beside `*` scales, beside `+` adds a constant. Python's own parser builds the tree;
-only the nodes above are accepted, names are looked up in a fixed table, and nothing else of the language is
+A number or a `Param` beside `*` scales, beside `+` adds a constant. Python's own parser builds the tree; only
+the nodes above are accepted, names are looked up in a fixed table, and nothing else of the language is
 reachable.
 """
 
@@ -31,6 +32,26 @@ MAX_DEPTH = 100
 
 MAX_EXPONENT = 100
 """Largest exponent after `**`."""
+
+
+ELSEWHERE = {
+    "RBF": "SE",
+    "SquaredExponential": "SE",
+    "Gaussian": "SE",
+    "ExpQuad": "SE",
+    "Exponential": "Matern(nu=0.5)",
+    "Matern12": "Matern(nu=0.5)",
+    "Matern32": "Matern(nu=1.5)",
+    "Matern52": "Matern(nu=2.5)",
+    "RQ": "RationalQuadratic",
+    "RatQuad": "RationalQuadratic",
+    "ExpSineSquared": "Periodic",
+    "DotProduct": "Linear",
+    "WhiteKernel": "White",
+    "ConstantKernel": "Constant",
+    "Coregion": "Categorical",
+}
+"""What kernels are called in other libraries, for the hint in an error."""
 
 
 @cache
@@ -162,6 +183,7 @@ class _Reader:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.6) or [
             k for k in known if k.lower() == name.lower()
         ]
+        close = [ELSEWHERE[name]] if name in ELSEWHERE else close
         hint = f"did you mean {close[0]}? " if close else ""
         kernels = ", ".join(sorted(_kernels()))
         self.fail(node, f"unknown name {name!r}; {hint}The kernels are {kernels}")

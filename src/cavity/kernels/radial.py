@@ -1,5 +1,4 @@
-"""Stationary kernels beside the squared exponential: a radial function g(r2), its slope, its shape
-parameters.
+"""Stationary kernels beside the squared exponential: a radial function g(r2), its slope, its shape.
 
 Book section 4.2.1, equations 4.14 to 4.21. Distances are Euclidean in the metric of `Stationary` (with a
 1-norm the Matern family is not positive definite in more than one dimension). All are 1 at r = 0.

@@ -1,12 +1,11 @@
 """Kernels written in frequencies: a single cosine, and the spectral mixture (Wilson and Adams, 2013).
 
     Cosine             k = cos(2 pi sum_d (x_d - x'_d) / period_d)
-    SpectralMixture    k = sum_q weight_q exp(-2 pi^2 sum_d (scale_qd tau_d)^2) cos(2 pi mean_q . tau),  tau
-    = x - x'
+    SpectralMixture    k = sum_q weight_q exp(-2 pi^2 sum_d (scale_qd tau_d)^2) cos(2 pi mean_q . tau)
 
-A cosine of a *distance* would not be positive definite in more than one column; a cosine of a projection is,
-being cos(f - f') = cos f cos f' + sin f sin f'. A phase is reduced to one turn before it is multiplied by 2
-pi, so inputs far from the origin keep their digits.
+with tau = x - x'. A cosine of a *distance* would not be positive definite in more than one column; a cosine
+of a projection is, being cos(f - f') = cos f cos f' + sin f sin f'. A phase is reduced to one turn before it is
+multiplied by 2 pi, so inputs far from the origin keep their digits.
 """
 
 from __future__ import annotations
@@ -85,8 +84,7 @@ class Cosine(Kernel):
 
 
 class SpectralMixture(Kernel):
-    """Spectral mixture: a spectral density that is a mixture of Gaussians, able to stand for any stationary
-    kernel.
+    """Spectral mixture: a mixture of Gaussians as spectral density, near any stationary kernel.
 
     k = sum_q weight_q exp(-2 pi^2 sum_d (scale_qd tau_d)^2) cos(2 pi mean_q . tau), tau = x - x'
 

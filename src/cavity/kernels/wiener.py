@@ -1,7 +1,7 @@
 """Wiener process and its integral, the cubic spline kernel (book section 6.3.1, eq. 6.28 and B.2).
 
-Both live on one column and start at `start`, where they are 0; inputs before it are refused. With v = min(x,
-x'):
+Both live on one column and start at `start`, where they are 0; inputs before it are refused.
+With v = min(x, x'):
 
     Wiener            k = v
     IntegratedWiener  k = |x - x'| v^2 / 2 + v^3 / 3
