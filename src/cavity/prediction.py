@@ -1,8 +1,10 @@
-"""Predictive distributions: n marginals, each with mean, variance, quantiles, log density, distribution and draws.
+"""Predictive distributions: n marginals, each with mean, variance, quantiles, log density, distribution and
+draws.
 
-`Prediction` is the protocol; inference rules and likelihoods return one of the concrete classes here. Arrays have one
-entry per case, shape (n,); a quantile at several levels and draws have these on the leading axis, (k, n).
-A variance that does not exist is infinite (Student-t noise with two degrees of freedom or fewer), never an error.
+`Prediction` is the protocol; inference rules and likelihoods return one of the concrete classes here.
+Arrays have one entry per case, shape (n,); a quantile at several levels and draws have these on the leading
+axis, (k, n). A variance that does not exist is infinite (Student-t noise with two degrees of freedom or
+fewer), never an error.
 
 Notation: F is a distribution function; Phi, phi those of the standard normal.
 """
@@ -22,7 +24,7 @@ LOG_2PI = float(np.log(2 * np.pi))
 Seed = int | np.random.Generator | None
 
 
-def _levels(q: ArrayLike) -> Array:
+def check_levels(q: ArrayLike) -> Array:
     """Quantile levels, checked."""
     levels: Array = np.asarray(q, dtype=float)
     if not np.all((levels >= 0) & (levels <= 1)):
@@ -139,7 +141,7 @@ class GaussianPrediction(Prediction):
 
     def quantile(self, q: ArrayLike) -> Array:
         """Mean + sd Phi^-1(q)."""
-        levels = _levels(q)
+        levels = check_levels(q)
         z = np.asarray(ndtri(levels)).reshape(levels.shape + (1,) * self._mean.ndim)
         with np.errstate(invalid="ignore"):
             return np.asarray(self._mean + np.where(self.sd > 0, self.sd * z, 0.0))
@@ -186,7 +188,7 @@ class GaussianPrediction(Prediction):
         return f"GaussianPrediction({len(self)} cases{joint})"
 
 
-# --- continuous distributions known through their distribution function ---------------------------------------------
+# --- continuous distributions known through their distribution function -------------------------------------
 
 
 def invert_cdf(cdf: Callable[[Array], Array], level: Array, start: Array, width: Array) -> Array:
@@ -229,7 +231,8 @@ def invert_cdf(cdf: Callable[[Array], Array], level: Array, start: Array, width:
 class ContinuousPrediction(Prediction):
     """Base of continuous predictions that know log density and distribution function; quantiles by inversion.
 
-    The left and the right half are inverted in the tail they belong to, so that extreme quantiles keep their digits.
+    The left and the right half are inverted in the tail they belong to, so that extreme quantiles keep
+    their digits.
     """
 
     def survival(self, y: ArrayLike) -> Array:
@@ -242,7 +245,7 @@ class ContinuousPrediction(Prediction):
 
     def quantile(self, q: ArrayLike) -> Array:
         """By bracketing and bisection on the distribution function."""
-        levels = _levels(q)
+        levels = check_levels(q)
         return np.stack([self._quantile(float(p)) for p in levels.ravel()]).reshape(
             levels.shape + (len(self),)
         )
@@ -269,7 +272,8 @@ class MixturePrediction(ContinuousPrediction):
         Log weights; they should add up to one.
     means, variances : arrays broadcastable to (J, n)
     variance : array (n,), optional
-        The variance where it is known otherwise (infinite for a heavy-tailed mixture cut into finitely many pieces).
+        The variance where it is known otherwise (infinite for a heavy-tailed mixture cut into finitely many
+        pieces).
     """
 
     def __init__(
@@ -391,7 +395,7 @@ class MixedPrediction(ContinuousPrediction):
         return np.choose(which, [p.sample(n, generator) for p in self._parts])
 
 
-# --- discrete distributions -----------------------------------------------------------------------------------------
+# --- discrete distributions ---------------------------------------------------------------------------------
 
 
 class CategoricalPrediction(Prediction):
@@ -447,11 +451,13 @@ class CategoricalPrediction(Prediction):
     def cdf(self, y: ArrayLike) -> Array:
         """Sum of the probabilities of values <= y."""
         y = np.broadcast_to(np.asarray(y, dtype=float), (len(self),))
-        return np.minimum(np.sum(self.probabilities * (self.values[None] <= y[:, None]), axis=1), 1.0)
+        return np.asarray(
+            np.minimum(np.sum(self.probabilities * (self.values[None] <= y[:, None]), axis=1), 1.0)
+        )
 
     def quantile(self, q: ArrayLike) -> Array:
         """Smallest value whose cumulative probability reaches q."""
-        levels = _levels(q)
+        levels = check_levels(q)
         cumulative = np.cumsum(self.probabilities, axis=1)
         short = cumulative[None] < (levels.ravel()[:, None, None] - 1e-15)
         index = np.minimum(short.sum(axis=2), len(self.values) - 1)

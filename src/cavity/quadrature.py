@@ -1,14 +1,15 @@
 """Vectorized adaptive quadrature of many one-dimensional integrals at once, in the log domain.
 
-Each of n integrals is covered by panels with Gauss-Legendre nodes. All panels of all integrals are kept in flat
-arrays, so a round of refinement is a few array operations however many integrals there are. A panel is *resolved*
-when the last Legendre coefficients of its values are small compared with the largest value in it (then the quadrature
-error, which is quadratically smaller, is negligible) and the expansion reproduces the values at both ends, so that no
-peak hides between a node and an end. It is *dropped* when nothing in it, ends included, can matter.
+Each of n integrals is covered by panels with Gauss-Legendre nodes. All panels of all integrals are kept in
+flat arrays, so a round of refinement is a few array operations however many integrals there are. A panel is
+*resolved* when the last Legendre coefficients of its values are small compared with the largest value in it
+(then the quadrature error, which is quadratically smaller, is negligible) and the expansion reproduces the
+values at both ends, so that no peak hides between a node and an end. It is *dropped* when nothing in it,
+ends included, can matter.
 
-Because integrands are compared through their logarithms, a peak is found by walking uphill: the panel next to it holds
-the largest value seen so far and is split until it is resolved. A unimodal integrand is found from any start; further
-peaks must lie near one of the starting edges.
+Because integrands are compared through their logarithms, a peak is found by walking uphill: the panel next
+to it holds the largest value seen so far and is split until it is resolved. A unimodal integrand is found
+from any start; further peaks must lie near one of the starting edges.
 
 Notation: integral i of F_i(t) = s exp(g), sign s and log magnitude g, over t.
 """
@@ -48,6 +49,9 @@ MAX_PANELS = 400
 
 _X, _W = np.polynomial.legendre.leggauss(NODES)
 _LOG_W = np.log(_W)
+GAUSS_WEIGHTS = _W
+"""Gauss-Legendre weights of a panel on [-1, 1]."""
+
 _P = np.polynomial.legendre.legvander(_X, NODES - 1)
 # Discrete Legendre transform: coefficient k is (2k+1)/2 sum_j w_j P_k(x_j) F(x_j).
 _TRANSFORM = ((2 * np.arange(NODES) + 1) / 2)[:, None] * (_P * _W[:, None]).T
@@ -161,7 +165,9 @@ def adaptive_rule(
             scaled = np.where(top > -np.inf, np.exp(g - top), 0.0)
             if signs is not None:
                 scaled = scaled * signs(t, index)
-            size = np.log(np.abs(scaled[:NODES] * _W[:, None]).sum(axis=0) * half) + np.where(top > -np.inf, top, 0.0)
+            size = np.log(np.abs(scaled[:NODES] * _W[:, None]).sum(axis=0) * half) + np.where(
+                top > -np.inf, top, 0.0
+            )
             bound = top + np.log(2 * half)
         totals = np.concatenate([size] + [s for s, _ in settled])
         owners = np.concatenate([index] + [i for _, i in settled])
@@ -169,7 +175,9 @@ def adaptive_rule(
         limit = total - DROP if floor is None else np.maximum(total - DROP, floor[index])
         matters = bound > limit
         # No smoother than the rounding of g itself, which is relative to its size.
-        tolerance = np.maximum(RESOLVED, np.where(np.isfinite(top), 1e-14 * np.abs(top), 0.0))
+        tolerance = np.maximum(
+            RESOLVED, np.where(np.isfinite(top), np.minimum(1e-14 * np.abs(top), 1e-2), 0.0)
+        )
         smooth = np.abs(_TAIL_ROWS @ scaled[:NODES]).max(axis=0) <= tolerance
         smooth &= np.abs(_ENDS @ scaled[:NODES] - scaled[NODES:]).max(axis=0) <= 1e2 * tolerance
         # A panel no wider than rounding cannot be split any more.
@@ -179,7 +187,9 @@ def adaptive_rule(
         final = matters & (smooth | small | crowded[index])
         split = matters & ~final
         if final.any():
-            done.append((t[:NODES, final], _LOG_W[:, None] + np.log(half[final]), index[final], inside[:, final]))
+            done.append(
+                (t[:NODES, final], _LOG_W[:, None] + np.log(half[final]), index[final], inside[:, final])
+            )
             settled.append((size[final], index[final]))
         if not split.any():
             break
@@ -195,9 +205,24 @@ def adaptive_rule(
         t = 0.5 * (a + b) + half * _X[:, None]
         done.append((t, _LOG_W[:, None] + np.log(half), index, log_function(t, index)))
     if not done:
-        done = [(np.zeros((NODES, 0)), np.zeros((NODES, 0)), np.zeros(0, dtype=np.intp), np.zeros((NODES, 0)))]
+        done = [
+            (np.zeros((NODES, 0)), np.zeros((NODES, 0)), np.zeros(0, dtype=np.intp), np.zeros((NODES, 0)))
+        ]
     nodes, log_weights, owner, values = (np.concatenate(pieces, axis=-1) for pieces in zip(*done))
     return PanelRule(nodes, log_weights, owner, values, n, resolved)
+
+
+def partial_integrals(values: Array, x: Array) -> Array:
+    """Integral from -1 to x of the polynomial through node values (q, M), one x in [-1, 1] per column.
+
+    Legendre polynomials integrate to (P_{k+1} - P_{k-1}) / (2k + 1).
+    """
+    c = _TRANSFORM @ values
+    P = np.polynomial.legendre.legvander(x, NODES).T  # (NODES + 1, M)
+    total: Array = c[0] * (x + 1)
+    for k in range(1, NODES):
+        total += c[k] * (P[k + 1] - P[k - 1]) / (2 * k + 1)
+    return total
 
 
 def ladder(center: Array, width: Array, steps: Array) -> Array:
@@ -238,6 +263,7 @@ def trapezoid_nodes(low: Array, high: Array, count: int) -> tuple[Array, Array]:
 
 
 def chunks(n: int, width: int, budget: int = 1 << 18) -> list[slice]:
-    """Slices of n columns such that a block of `width` rows stays within `budget` numbers (cache, not memory)."""
+    """Slices of n columns such that a block of `width` rows stays within `budget` numbers (cache, not
+    memory)."""
     size = max(1, budget // max(width, 1))
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]

@@ -5,8 +5,9 @@ Two primitives carry most closed-form tilted moments. For t >= 0 and any real z 
     half line:  q(t) ~ exp(-z t - t^2/2) on [0, inf)        interval:  the same on [0, length].
 
 A normal density with mean -z cut at zero has this shape, and so has the product of a normal density and an
-exponential tail. Raw moments m_k of the half line obey m_{k+1} = k m_{k-1} - z m_k. Forward this cancels for z > 0;
-backward, as the continued fraction R_k = m_k/m_{k-1} = k / (z + R_{k+1}), every term is positive.
+exponential tail. Raw moments m_k of the half line obey m_{k+1} = k m_{k-1} - z m_k. Forward this cancels
+for z > 0; backward, as the continued fraction R_k = m_k/m_{k-1} = k / (z + R_{k+1}), every term is
+positive.
 
 Notation: phi, Phi are the standard normal density and distribution function.
 """
@@ -59,8 +60,8 @@ def log_sigmoid(z: Array) -> Array:
 def log_half_line(delta: Array, rate: Array | float) -> Array:
     """log of the integral over t >= 0 of exp(-rate t) phi(t + delta), for rate >= 0.
 
-    With z = delta + rate: phi(delta) times Mills' ratio at z, or exp(rate delta + rate^2/2) Phi(-z), whichever
-    subtracts no large numbers.
+    With z = delta + rate: phi(delta) times Mills' ratio at z, or exp(rate delta + rate^2/2) Phi(-z),
+    whichever subtracts no large numbers.
     """
     z = delta + rate
     right = np.maximum(z, 0.0)
@@ -97,7 +98,7 @@ def half_line(z: Array) -> Moments:
     """Moments of the density proportional to exp(-z t - t^2/2) on t >= 0, for any real z."""
     z = np.asarray(z, dtype=float)
     far = z > CONTINUED_FRACTION_FROM
-    # Far on the left the cut does not matter and powers of z would overflow into nan: the normal's own moments.
+    # Far on the left the cut does not matter and powers of z would overflow: the normal's own moments.
     near = np.clip(z, -40.0, CONTINUED_FRACTION_FROM)
     direct = _half_line_direct(near)
     mean = np.where(z < -40.0, -z, direct.mean)
@@ -118,8 +119,8 @@ def normal_interval(a: Array, b: Array, length: Array | None = None) -> tuple[Ar
 
     Give `length` where b - a is known more accurately than the difference of the two.
 
-    Gauss-Legendre over that part of the interval that holds the mass: all terms are positive, so neither a narrow
-    interval nor one far in the tail loses digits.
+    Gauss-Legendre over that part of the interval that holds the mass: all terms are positive, so neither a
+    narrow interval nor one far in the tail loses digits.
     """
     a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
     # Seen from the end nearer to zero, s = x - start or start - x >= 0 has density exp(-z s - s^2/2).

@@ -1,16 +1,19 @@
 """The contract of a likelihood p(y | f): what every inference rule may ask of it, and the answers by default.
 
-All questions are vectorized over observations and answered in the log domain. A likelihood with one latent value per
-observation (`n_latent == 1`) works element by element: `f` has shape (..., n), so that leading axes may hold
-quadrature nodes or samples, and `y` has shape (n,). With several latent values `f` has shape (..., n, L).
+All questions are vectorized over observations and answered in the log domain. A likelihood with one latent
+value per observation (`n_latent == 1`) works element by element: `f` has shape (..., n), so that leading
+axes may hold quadrature nodes or samples, and `y` has shape (n,). With several latent values `f` has shape
+(..., n, L).
 
-A subclass must write `log_prob` alone; everything else is then found by adaptive quadrature and safe numerical
-differentiation (`cavity.likelihoods.fallback`). Families with closed forms override what they know better.
+A subclass must write `log_prob` alone; everything else is then found by adaptive quadrature and safe
+numerical differentiation (`cavity.likelihoods.fallback`). Families with closed forms override what they
+know better.
 
 Derivatives in parameters are with respect to `flat`, the natural values, one row per value: shape (P, n).
 
-Notation: the cavity is exp(nu f - tau f^2 / 2), *not normalized*, so that tau <= 0 can be expressed; eta is the power
-to which the likelihood is raised; the tilted density is p(y|f)^eta times the cavity, divided by its integral Z.
+Notation: the cavity is exp(nu f - tau f^2 / 2), *not normalized*, so that tau <= 0 can be expressed; eta is
+the power to which the likelihood is raised; the tilted density is p(y|f)^eta times the cavity, divided by
+its integral Z.
 """
 
 from __future__ import annotations
@@ -69,9 +72,10 @@ class ExpectedLogProb(NamedTuple):
 class Tilted:
     """Moments of the tilted density p(y|f)^eta exp(nu f - tau f^2/2) / Z, one per observation.
 
-    `log_z` is the log integral with the cavity as it stands; `log_z_normalized` the one with the cavity normalized
-    to a density (nan where the cavity is improper): it does not lose the small difference of two large numbers.
-    `c3` and `c4` are central moments, present when asked for by `order=4`. `d_log_z` is (P, n).
+    `log_z` is the log integral with the cavity as it stands; `log_z_normalized` the one with the cavity
+    normalized to a density (nan where the cavity is improper): it does not lose the small difference of two
+    large numbers. `c3` and `c4` are central moments, present when asked for by `order=4`. `d_log_z` is (P,
+    n).
     """
 
     log_z: Array
@@ -101,7 +105,8 @@ def as_targets(y: ArrayLike, owner: str) -> Array:
     if bad.any():
         where = np.argwhere(bad)[0]
         raise ValueError(
-            f"{owner}: y has a value that is not finite ({array[tuple(where)]}) at row {where[0]}; remove or impute it"
+            f"{owner}: y has a value that is not finite ({array[tuple(where)]}) at row {where[0]}; "
+            "remove or impute it"
         )
     return array
 
@@ -119,7 +124,8 @@ class Likelihood(Parametrized):
     """Latent values per observation."""
 
     log_concave: bool = False
-    """Whether log p(y|f) is concave in f for every y: the posterior then has one mode, site precisions are >= 0."""
+    """Whether log p(y|f) is concave in f for every y: the posterior then has one mode, site precisions are
+    >= 0."""
 
     smooth: bool = True
     """Whether log p(y|f) has two continuous derivatives in f (Laplace's method needs them)."""
@@ -127,17 +133,19 @@ class Likelihood(Parametrized):
     discrete: bool = False
     """Whether y takes countably many values (`log_prob` is then a log probability)."""
 
-    # --- what a likelihood must provide -------------------------------------------------------------------------
+    # --- what a likelihood must provide ---------------------------------------------------------------------
 
     @abstractmethod
     def log_prob(self, y: Array, f: Array) -> Array:
-        """log p(y|f), element by element; f may have leading axes: (..., n) or, for L latent values, (..., n, L)."""
+        """log p(y|f), element by element; f may have leading axes: (..., n) or, for L latent values, (...,
+        n, L)."""
 
-    # --- declarations with defaults -----------------------------------------------------------------------------
+    # --- declarations with defaults -------------------------------------------------------------------------
 
     @property
     def min_cavity_precision(self) -> float | Array:
-        """Cavity precisions must exceed this for the tilted density to exist, at power one (it scales with power)."""
+        """Cavity precisions must exceed this for the tilted density to exist, at power one (it scales with
+        power)."""
         return 0.0
 
     def check(self, y: ArrayLike) -> Array:
@@ -145,7 +153,8 @@ class Likelihood(Parametrized):
         return as_targets(y, type(self).__name__)
 
     def rows(self, index: Any) -> Self:
-        """The likelihood of some of the observations; differs from self only where there are per-point constants."""
+        """The likelihood of some of the observations; differs from self only where there are per-point
+        constants."""
         return self
 
     def break_points(self, y: Array) -> Array:
@@ -155,7 +164,7 @@ class Likelihood(Parametrized):
         """
         return np.asarray(y, dtype=float)[None]
 
-    # --- the four questions -------------------------------------------------------------------------------------
+    # --- the four questions ---------------------------------------------------------------------------------
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         """log p and its first three derivatives in f."""
@@ -200,7 +209,8 @@ class Likelihood(Parametrized):
         power: float | Array = 1.0,
         order: int = 2,
     ) -> Tilted:
-        """The same for a proper cavity given by mean and variance; its log_z is that of the normalized cavity."""
+        """The same for a proper cavity given by mean and variance; its log_z is that of the normalized
+        cavity."""
         y, mean, var = np.broadcast_arrays(
             *(np.asarray(a, dtype=float) for a in (y, cavity_mean, cavity_var))
         )
@@ -221,24 +231,25 @@ class Likelihood(Parametrized):
 
         return fallback.predictive(self, mean, var)
 
-    # --- further answers ----------------------------------------------------------------------------------------
+    # --- further answers ------------------------------------------------------------------------------------
 
     def sample(self, f: ArrayLike, rng: np.random.Generator) -> Array:
         """One draw of y for each latent value."""
         f = np.asarray(f, dtype=float)
-        return self.predictive(f.ravel(), np.zeros(f.size)).sample(1, rng)[0].reshape(f.shape)
+        return np.asarray(self.predictive(f.ravel(), np.zeros(f.size)).sample(1, rng)[0].reshape(f.shape))
 
     def outlier_probability(self, y: Array, mean: Array, var: Array) -> Array:
-        """How surprising y is, between 0 and 1, given everything else: f ~ N(mean, var) should not have seen y.
+        """How surprising y is, between 0 and 1, given everything else: f ~ N(mean, var) should not have
+        seen y.
 
-        By default the tail-based analogue: 1 - 2 min(F(y), 1 - F(y)) under the predictive distribution, so that 0.99
-        means that y lies outside the central 99 % of what was expected. Mixtures override it with the posterior
-        probability of an outlier component.
+        By default the tail-based analogue: 1 - 2 min(F(y), 1 - F(y)) under the predictive distribution, so
+        that 0.99 means that y lies outside the central 99 % of what was expected. Mixtures override it with
+        the posterior probability of an outlier component.
         """
         cdf = self.predictive(mean, var).cdf(y)
-        return np.clip(1 - 2 * np.minimum(cdf, 1 - cdf), 0.0, 1.0)
+        return np.asarray(np.clip(1 - 2 * np.minimum(cdf, 1 - cdf), 0.0, 1.0))
 
-    # --- text, equality -----------------------------------------------------------------------------------------
+    # --- text, equality -------------------------------------------------------------------------------------
 
     def _arguments(self) -> list[str]:
         """Text of the constructor's arguments."""
@@ -258,12 +269,47 @@ class Likelihood(Parametrized):
         return self
 
 
+class MultiLatentLikelihood(Likelihood):
+    """Base of likelihoods with several latent values per observation: f has shape (..., n, L)."""
+
+    @abstractmethod
+    def latent_derivatives(self, y: Array, f: Array) -> LatentDerivatives:
+        """log p (n,), gradient (n, L) and Hessian (n, L, L) in f, shape (n, L)."""
+
+    @abstractmethod
+    def curvature_gradient(self, y: Array, f: Array, S: Array) -> Array:
+        """d/df of sum_i tr(S_i W_i), W = -Hessian and S (n, L, L) symmetric: shape (n, L).
+
+        The third derivatives as Laplace's evidence gradient needs them, without an array of L^3 numbers per
+        point.
+        """
+
+    def latent_parameter_derivatives(self, y: Array, f: Array) -> LatentDerivatives:
+        """Derivatives in the flat parameters of log p (P, n), gradient (P, n, L) and Hessian (P, n, L, L)."""
+        n, P = len(y), self.flat.size
+        if P:
+            raise NotImplementedError(f"{type(self).__name__} has parameters but not their derivatives")
+        L = self.n_latent
+        return LatentDerivatives(np.zeros((0, n)), np.zeros((0, n, L)), np.zeros((0, n, L, L)))
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """Not for several latent values."""
+        raise ValueError(f"{type(self).__name__} has {self.n_latent} latent values: use latent_derivatives")
+
+    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
+        """Not for several latent values."""
+        raise ValueError(
+            f"{type(self).__name__} has {self.n_latent} latent values: use latent_parameter_derivatives"
+        )
+
+
 def require_cavity(owner: Likelihood, precision: Array, power: float | Array) -> None:
     """Refuse cavities for which the tilted density does not exist."""
     limit = np.asarray(power) * owner.min_cavity_precision
     if not np.all(precision > limit):
-        bad = int(np.flatnonzero(~(precision > np.broadcast_to(limit, precision.shape)))[0])
+        limits = np.broadcast_to(limit, precision.shape)
+        bad = int(np.flatnonzero(~(precision > limits))[0])
         raise ValueError(
-            f"{type(owner).__name__}: cavity_precision must exceed {np.broadcast_to(limit, precision.shape)[bad]:g} "
+            f"{type(owner).__name__}: cavity_precision must exceed {limits[bad]:g} "
             f"(power * min_cavity_precision), got {precision[bad]!r} at point {bad}; shorten the step"
         )

@@ -1,9 +1,10 @@
 """Binary labels y in {-1, +1}: probit, logit, probit with a lapse rate, and the Heaviside limit.
 
-Probit: Phi(y f) = P(g > 0) for g = y f + standard normal noise. With a normal cavity g is normal too, cut at zero by
-the observation, and f given g is normal: tilted moments are those of a cut normal density (`cavity.special`) pushed
-through a linear map, plus an independent normal part. Nothing is subtracted, so no variance can come out negative.
-A power other than one, and the logit, go through adaptive or fixed panels.
+Probit: Phi(y f) = P(g > 0) for g = y f + standard normal noise. With a normal cavity g is normal too, cut
+at zero by the observation, and f given g is normal: tilted moments are those of a cut normal density
+(`cavity.special`) pushed through a linear map, plus an independent normal part. Nothing is subtracted, so
+no variance can come out negative. A power other than one, and the logit, go through adaptive or fixed
+panels.
 
 Notation (book, chapter 3): z = y f; r = phi(z)/Phi(z).
 """
@@ -152,11 +153,14 @@ class Probit(BinaryLikelihood):
         require_cavity(self, cavity_precision, power)
         log_z, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, order)
         empty = np.zeros((0, len(mean)))
-        return Tilted(log_z + log_cavity_mass(cavity_shift, cavity_precision), log_z, mean, var, empty, c3, c4)
+        return Tilted(
+            log_z + log_cavity_mass(cavity_shift, cavity_precision), log_z, mean, var, empty, c3, c4
+        )
 
 
 class LapseProbit(BinaryLikelihood):
-    """Probit with a lapse rate: with probability `lapse` the label is a fair coin, p = lapse/2 + (1-lapse) Phi(y f).
+    """Probit with a lapse rate: with probability `lapse` the label is a fair coin, p = lapse/2 + (1-lapse)
+    Phi(y f).
 
     Parameters
     ----------
@@ -270,7 +274,9 @@ class Heaviside(BinaryLikelihood):
         require_cavity(self, cavity_precision, power)
         log_z, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, order, noise=0.0)
         empty = np.zeros((0, len(mean)))
-        return Tilted(log_z + log_cavity_mass(cavity_shift, cavity_precision), log_z, mean, var, empty, c3, c4)
+        return Tilted(
+            log_z + log_cavity_mass(cavity_shift, cavity_precision), log_z, mean, var, empty, c3, c4
+        )
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
         """Minus infinity: a normal density always reaches the impossible side."""

@@ -1,16 +1,16 @@
 """Answers for likelihoods that know only `log_prob`: adaptive quadrature and safe numerical differentiation.
 
-Integrals over f are taken in t = f - center, the center being the cavity mean or a break point, so that narrow
-densities keep their digits however far away from zero they are.
-Derivatives in f come from seven-point stencils at a ladder of steps; at each point the step is chosen at which
-neighboring rungs agree best, so neither the scale of f nor a nearby kink needs to be known.
+Integrals over f are taken in t = f - center, the center being the cavity mean or a break point, so that
+narrow densities keep their digits however far away from zero they are. Derivatives in f come from
+seven-point stencils at a ladder of steps; at each point the step is chosen at which neighboring rungs agree
+best, so neither the scale of f nor a nearby kink needs to be known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,10 +27,9 @@ from cavity.likelihoods.base import (
     require_cavity,
 )
 from cavity.prediction import CategoricalPrediction, ContinuousPrediction, Prediction, Seed, invert_cdf
-from cavity.quadrature import Index, PanelRule, adaptive_rule, ladder, widen
+from cavity.quadrature import GAUSS_WEIGHTS, Index, PanelRule, adaptive_rule, ladder, partial_integrals, widen
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+LOG_W0 = float(np.log(GAUSS_WEIGHTS[0]))
 
 STEPS = np.array([0.25, 1.0, 3.0, 8.0])
 """Starting panel edges around the cavity mean, in cavity standard deviations."""
@@ -48,7 +47,7 @@ PARAMETER_STEP = 2e-3
 """Step in a parameter, relative to its distance from the ends of its range: fourth-order differences."""
 
 
-# --- derivatives ----------------------------------------------------------------------------------------------------
+# --- derivatives --------------------------------------------------------------------------------------------
 
 
 def _best(estimates: Array) -> Array:
@@ -59,7 +58,7 @@ def _best(estimates: Array) -> Array:
     # Two agreements in a row, so that a chance coincidence of two rungs is not taken.
     score = np.maximum(change[:-1], change[1:])
     pick = np.argmin(score, axis=0)[None] + 1
-    return np.take_along_axis(estimates, pick, axis=0)[0]
+    return np.asarray(np.take_along_axis(estimates, pick, axis=0)[0])
 
 
 def derivatives(likelihood: Likelihood, y: Array, f: Array) -> Derivatives:
@@ -112,7 +111,7 @@ def _d_parameters(likelihood: Likelihood, y: Array, f: Array) -> Array:
     return d_log_prob(likelihood, y, f)
 
 
-# --- tilted moments -------------------------------------------------------------------------------------------------
+# --- tilted moments -----------------------------------------------------------------------------------------
 
 
 def _starting_edges(cavity_mean: Array, width: Array, breaks: Array) -> Array:
@@ -123,17 +122,20 @@ def _starting_edges(cavity_mean: Array, width: Array, breaks: Array) -> Array:
     return np.concatenate(parts)
 
 
-def _center(likelihood: Likelihood, y: Array, candidates: Array, shift: Array, tau: Array, power: Array) -> Array:
+def _center(
+    likelihood: Likelihood, y: Array, candidates: Array, shift: Array, tau: Array, power: Array
+) -> Array:
     """That candidate at which the tilted density is largest: t = f - center then keeps its digits."""
     log_p = np.stack([likelihood.log_prob(y, c) for c in candidates])
     g = power * log_p + (shift - 0.5 * tau * candidates) * candidates
-    return np.take_along_axis(candidates, np.argmax(g, axis=0)[None], axis=0)[0]
+    return np.asarray(np.take_along_axis(candidates, np.argmax(g, axis=0)[None], axis=0)[0])
 
 
 def tilted_rule(
     likelihood: Likelihood, y: Array, shift: Array, precision: Array, power: float | Array
 ) -> tuple[PanelRule, Array]:
-    """Panels for p(y|f)^power exp(shift f - precision f^2/2), and the center that t = f - center refers to."""
+    """Panels for p(y|f)^power exp(shift f - precision f^2/2), and the center that t = f - center refers
+    to."""
     proper = precision > 0
     breaks = np.atleast_2d(likelihood.break_points(y))
     tau = np.where(proper, precision, 1.0)
@@ -187,14 +189,14 @@ def tilted(
     return Tilted(log_z, normalized, center + (peak + from_peak), var, d_log_z, c3, c4)
 
 
-# --- expectations under a normal density ----------------------------------------------------------------------------
+# --- expectations under a normal density --------------------------------------------------------------------
 
 
 def expected_log_prob(likelihood: Likelihood, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
     """Panels for N(f|mean, var) log p(y|f), where var may be zero.
 
-    Without derivatives of log p: dE/dmean = E[(f - mean) log p]/var, dE/dvar = E[((f - mean)^2/var - 1) log p]/(2 var),
-    which hold across kinks too; log p at the mean is taken off first.
+    Without derivatives of log p: dE/dmean = E[(f - mean) log p]/var, dE/dvar = E[((f - mean)^2/var - 1) log
+    p]/(2 var), which hold across kinks too; log p at the mean is taken off first.
     """
     y, mean, var = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (y, mean, var)))
     sd = np.sqrt(var)
@@ -227,7 +229,10 @@ def expected_log_prob(likelihood: Likelihood, y: Array, mean: Array, var: Array)
     value = base + rule.sum(weights * h)
     if likelihood.smooth and type(likelihood).derivatives is not Likelihood.derivatives:
         # Known derivatives: dE/dmean = E[d1] and dE/dvar = E[d2]/2 subtract nothing.
-        here, there = likelihood.derivatives(y, mean), likelihood.rows(i).derivatives(y[i], mean[i] + sd[i] * x)
+        here, there = (
+            likelihood.derivatives(y, mean),
+            likelihood.rows(i).derivatives(y[i], mean[i] + sd[i] * x),
+        )
         d_mean = here.d1 + rule.sum(weights * (there.d1 - here.d1[i]))
         d_var = 0.5 * (here.d2 + rule.sum(weights * (there.d2 - here.d2[i])))
     else:
@@ -236,3 +241,124 @@ def expected_log_prob(likelihood: Likelihood, y: Array, mean: Array, var: Array)
     at_mean = _d_parameters(likelihood, y, mean)
     d_flat = rule.sum(weights * slopes) + (1 - covered) * at_mean
     return ExpectedLogProb(value, d_mean, d_var, d_flat)
+
+
+# --- predictions --------------------------------------------------------------------------------------------
+
+
+def predictive(likelihood: Likelihood, mean: ArrayLike, var: ArrayLike) -> Prediction:
+    """A prediction over y from `log_prob` alone."""
+    if likelihood.n_latent != 1:
+        raise ValueError(f"{type(likelihood).__name__}: predictive must be written for several latent values")
+    m: Array = np.atleast_1d(np.asarray(mean, dtype=float))
+    v: Array = np.broadcast_to(np.asarray(var, dtype=float), m.shape)
+    if not likelihood.discrete:
+        return QuadraturePrediction(likelihood, m, v)
+    values = getattr(likelihood, "values", None)
+    if values is None:
+        raise ValueError(
+            f"{type(likelihood).__name__} is discrete: give it an attribute `values`, the increasing array of "
+            "values y can take, or write predictive"
+        )
+    log_p = np.stack([_log_density(likelihood, np.full(len(m), float(k)), m, v) for k in values], axis=1)
+    return CategoricalPrediction(np.exp(log_p), values, log_p)
+
+
+def _log_density(likelihood: Likelihood, y: Array, mean: Array, var: Array) -> Array:
+    """log p(y) for f ~ N(mean, var); var may be zero."""
+    out = np.array(likelihood.log_prob(y, mean))
+    spread = var > 0
+    if spread.any():
+        out[spread] = likelihood.tilted_normalized(y[spread], mean[spread], var[spread]).log_z
+    return out
+
+
+class QuadraturePrediction(ContinuousPrediction):
+    """Continuous y known only through log p(y|f): all averages by quadrature over y, done once when first
+    needed.
+
+    Searches for the mass of y start at the mean of f, so y should be on the scale of f, as for noise around
+    f.
+    """
+
+    def __init__(self, likelihood: Likelihood, mean: Array, var: Array) -> None:
+        self._likelihood, self._f, self._v = likelihood, mean, var
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """Log density."""
+        y = np.broadcast_to(np.asarray(y, dtype=float), self._f.shape)
+        return _log_density(self._likelihood, y, self._f, self._v)
+
+    @cached_property
+    def _rule(self) -> PanelRule:
+        """Panels in t = y - mean that resolve the density of y."""
+        width = np.sqrt(self._v) + 1e-3 * (1 + np.abs(self._f))
+
+        def log_density(t: Array, index: Index) -> Array:
+            flat = np.broadcast_to(index, t.shape).ravel()
+            y = self._f[flat] + t.ravel()
+            log_p = _log_density(self._likelihood.rows(flat), y, self._f[flat], self._v[flat])
+            return log_p.reshape(t.shape)
+
+        edges = ladder(np.zeros_like(width), width, np.array([0.25, 1.0, 3.0, 8.0, 30.0]))
+        low, high = widen(log_density, edges.min(axis=0), edges.max(axis=0))
+        return adaptive_rule(log_density, np.concatenate([edges, low[None], high[None]]))
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        rule = self._rule
+        w, peak = rule.density()
+        t = rule.nodes
+        from_peak = rule.sum(w * (t - peak[rule.index]))
+        d = t - (peak + from_peak)[rule.index]
+        pieces = (w * d * d).sum(axis=0)
+        var = np.bincount(rule.index, weights=pieces, minlength=rule.n)
+        # A second moment to which the outermost decade still contributes does not converge: no variance.
+        reach = np.zeros(rule.n)
+        np.maximum.at(reach, rule.index, np.abs(d).max(axis=0))
+        outer = np.abs(d).max(axis=0) > 0.1 * reach[rule.index]
+        share = np.bincount(rule.index, weights=np.where(outer, pieces, 0.0), minlength=rule.n)
+        tail = reach > 1e3 * np.sqrt(var)
+        heavy = (share > 1e-3 * var) & (tail | (share > 0.5 * var) & (reach > 1e6 * self._quartile_width))
+        return self._f + peak + from_peak, np.where(heavy, np.inf, var)
+
+    @cached_property
+    def _quartile_width(self) -> Array:
+        low, high = self.interval(0.5)
+        return np.maximum(high - low, 1e-300)
+
+    @property
+    def mean(self) -> Array:
+        """By quadrature."""
+        return self._moments[0]
+
+    @property
+    def variance(self) -> Array:
+        """By quadrature; inf where the second moment does not converge."""
+        return self._moments[1]
+
+    def __len__(self) -> int:
+        return len(self._f)
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Sum over the panels left of y, and the part of the panel y is in by interpolation of its
+        density."""
+        y = np.broadcast_to(np.asarray(y, dtype=float), self._f.shape)
+        rule = self._rule
+        w, _ = rule.density()
+        t = (y - self._f)[rule.index]
+        half = np.exp(rule.log_weights[0] - LOG_W0)
+        middle = 0.5 * (rule.nodes[0] + rule.nodes[-1])
+        x = np.clip((t - middle) / half, -1.0, 1.0)
+        fraction = partial_integrals(w / GAUSS_WEIGHTS[:, None], x)
+        return np.clip(np.bincount(rule.index, weights=fraction, minlength=rule.n), 0.0, 1.0)
+
+    def _location_and_width(self) -> tuple[Array, Array]:
+        return self._f, np.sqrt(self._v) + 1e-3 * (1 + np.abs(self._f))
+
+    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+        """By inversion of the distribution function."""
+        generator = np.random.default_rng(rng)
+        u = generator.random((n, len(self)))
+        start, width = self._location_and_width()
+        return np.stack([invert_cdf(self.cdf, row, start, width) for row in u])

@@ -31,7 +31,8 @@ class GaussianNoise(Likelihood):
     log_concave = True
 
     def noise_variances(self, n: int) -> tuple[Array, Array]:
-        """Noise variance of each of n observations, (n,), and its derivatives in the flat parameters, (P, n)."""
+        """Noise variance of each of n observations, (n,), and its derivatives in the flat parameters, (P,
+        n)."""
         raise NotImplementedError
 
     def _noise(self, like: Array) -> tuple[Array, Array]:
@@ -132,8 +133,8 @@ class Gaussian(GaussianNoise):
         self._set_up({"variance": variance})
         if np.ndim(self.variance):
             raise ValueError(
-                f"Gaussian: variance must be one number, got {self.variance!r}; for known variances of single "
-                "observations use KnownNoise"
+                f"Gaussian: variance must be one number, got {self.variance!r}; for known variances of "
+                "single observations use KnownNoise"
             )
 
     def noise_variances(self, n: int) -> tuple[Array, Array]:
@@ -147,13 +148,14 @@ class Gaussian(GaussianNoise):
 
 
 class KnownNoise(GaussianNoise):
-    """Normal noise whose variance is known for each observation, p(y_i|f_i) = N(y_i | f_i, variances_i + variance).
+    """Normal noise whose variance is known for each observation, p(y_i|f_i) = N(y_i | f_i, variances_i +
+    variance).
 
     Parameters
     ----------
     variances : array (n,)
-        Known noise variances, in squared units of y. They belong to the observations: use `rows(index)` for a part of
-        the data and `at(new_variances)` to predict new noisy observations.
+        Known noise variances, in squared units of y. They belong to the observations: use `rows(index)` for
+        a part of the data and `at(new_variances)` to predict new noisy observations.
     variance : float or Param, optional
         Learned variance added to all of them; none by default.
     """

@@ -2,9 +2,10 @@
 
     p(y|f) = exp(-max(|y-f| - epsilon, 0)/s) / (2 (s + epsilon));  epsilon = 0 is the Laplace density.
 
-The tilted density consists of a normal density cut to the flat middle and two products of a normal density with an
-exponential tail, which are again cut normal densities: see `cavity.special`. Each piece has its log weight and moments
-in closed form without cancellation, for any ratio of cavity width to noise scale; the pieces are then mixed.
+The tilted density consists of a normal density cut to the flat middle and two products of a normal density
+with an exponential tail, which are again cut normal densities: see `cavity.special`. Each piece has its log
+weight and moments in closed form without cancellation, for any ratio of cavity width to noise scale; the
+pieces are then mixed.
 """
 
 from __future__ import annotations
@@ -56,10 +57,13 @@ class _ExponentialTails(Likelihood):
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """-max(|e| - epsilon, 0)/s - log 2(s + epsilon)."""
-        return self._log_constant() - np.maximum(np.abs(y - f) - self._half_width, 0.0) / self.scale
+        return np.asarray(
+            self._log_constant() - np.maximum(np.abs(y - f) - self._half_width, 0.0) / self.scale
+        )
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
-        """Almost everywhere: d1 = sign(e)/s outside the middle, zero inside; higher ones vanish (there are kinks)."""
+        """Almost everywhere: d1 = sign(e)/s outside the middle, zero inside; higher ones vanish (there are
+        kinks)."""
         e = y - f
         d1 = np.where(np.abs(e) > self._half_width, np.sign(e) / self.scale, 0.0)
         zero = np.zeros_like(d1)
@@ -208,7 +212,7 @@ class Laplace(_ExponentialTails, ScaleMixture):
     def expected_precision(self, squared_residual: Array) -> Array:
         """1/(s |e|): infinite at zero, where the kink is."""
         with np.errstate(divide="ignore"):
-            return 1 / (self.scale * np.sqrt(squared_residual))
+            return np.asarray(1 / (self.scale * np.sqrt(squared_residual)))
 
     def sample_precision(self, residual: Array, rng: np.random.Generator) -> Array:
         """Inverse Gaussian with mean 1/(s |e|) and shape 1/s^2."""
@@ -246,9 +250,12 @@ class EpsilonInsensitive(_ExponentialTails):
         x = -np.abs(x0 := x)
         inside = width / (s + width)
         uniform = _uniform_cdf(x, width, sd)
-        right, left = _shifted_exponential_cdf(x - width, sd, s), 1 - _shifted_exponential_cdf(-x - width, sd, s)
+        right, left = (
+            _shifted_exponential_cdf(x - width, sd, s),
+            1 - _shifted_exponential_cdf(-x - width, sd, s),
+        )
         lower = inside * uniform + (1 - inside) * 0.5 * (right + left)
-        return np.where(x0 <= 0, lower, 1 - lower)
+        return np.asarray(np.where(x0 <= 0, lower, 1 - lower))
 
 
 def _uniform_cdf(x: Array, width: float, sd: Array) -> Array:

@@ -1,12 +1,13 @@
-"""Mixtures: two normal components (regular and outlier), and finite mixtures of any likelihoods with one latent value.
+"""Mixtures: two normal components (regular and outlier), and finite mixtures of any likelihoods with one
+latent value.
 
 For p(y|f) = sum_k pi_k p_k(y|f) with responsibilities r_k and a_k = d1_k - d1, derivatives in f are
 
     d1 = sum r d1_k,  d2 = sum r (d2_k + a_k^2),  d3 = sum r (d3_k + 3 a_k d2_k + a_k^3).
 
-At power one the tilted density is the mixture of the components' tilted densities: closed form where theirs are.
-A power of a mixture is not a mixture; then adaptive panels are used. Cavities of mixtures of normals may have precisions
-down to -1/(largest variance).
+At power one the tilted density is the mixture of the components' tilted densities: closed form where theirs
+are. A power of a mixture is not a mixture; then adaptive panels are used. Cavities of mixtures of normals
+may have precisions down to -1/(largest variance).
 """
 
 from __future__ import annotations
@@ -69,9 +70,11 @@ def _softmax_columns(terms: Array) -> tuple[Array, Array]:
 
 
 class MixtureOfGaussians(ScaleMixture):
-    """Regular noise with occasional outliers: (1 - fraction) N(y|f, scale^2) + fraction N(y|f, outlier_scale^2).
+    """Regular noise with occasional outliers: (1 - fraction) N(y|f, scale^2) + fraction N(y|f,
+    outlier_scale^2).
 
-    The outlier component is always the wider one: what is stored and learned is `inflation` = outlier_scale / scale > 1.
+    The outlier component is always the wider one: what is stored and learned is `inflation` = outlier_scale
+    / scale > 1.
 
     Parameters
     ----------
@@ -88,10 +91,17 @@ class MixtureOfGaussians(ScaleMixture):
     _transforms: ClassVar = {"fraction": UNIT, "scale": LOG, "inflation": ABOVE_ONE}
 
     def __init__(
-        self, fraction: Any = 0.1, scale: Any = 1.0, inflation: Any = None, *, outlier_scale: float | None = None
+        self,
+        fraction: Any = 0.1,
+        scale: Any = 1.0,
+        inflation: Any = None,
+        *,
+        outlier_scale: float | None = None,
     ) -> None:
         if inflation is not None and outlier_scale is not None:
-            raise ValueError(f"give inflation or outlier_scale, not both: got {inflation!r} and {outlier_scale!r}")
+            raise ValueError(
+                f"give inflation or outlier_scale, not both: got {inflation!r} and {outlier_scale!r}"
+            )
         if outlier_scale is not None:
             regular = float(scale.value if isinstance(scale, Param) else scale)
             if not outlier_scale > regular:
@@ -186,7 +196,7 @@ class MixtureOfGaussians(ScaleMixture):
     def sample_precision(self, residual: Array, rng: np.random.Generator) -> Array:
         """The precision of a component drawn from the responsibilities."""
         _, r, w = self._responsibilities(residual**2)
-        return np.where(rng.random(residual.shape) < r[1], w[1], w[0])
+        return np.asarray(np.where(rng.random(residual.shape) < r[1], w[1], w[0]))
 
     def predictive(self, mean: ArrayLike, var: ArrayLike) -> MixturePrediction:
         """Mixture of two normals."""
@@ -205,13 +215,14 @@ class MixtureOfGaussians(ScaleMixture):
         """Posterior probability of the outlier component, where f ~ N(mean, var) has not seen y."""
         s2 = np.array([[self.scale], [self.outlier_scale]]) ** 2 + np.asarray(var)
         log_w = np.log(np.array([[1 - self.fraction], [self.fraction]]))
-        return _softmax_columns(log_w - 0.5 * (np.log(s2) + (y - mean) ** 2 / s2))[1][1]
+        return np.asarray(_softmax_columns(log_w - 0.5 * (np.log(s2) + (y - mean) ** 2 / s2))[1][1])
 
 
 class Mixture(Likelihood):
     """A finite mixture of likelihoods, for example three normals or a Student-t with a broad normal.
 
-    What is stored and learned is `odds`, the weights of the second and later components relative to the first.
+    What is stored and learned is `odds`, the weights of the second and later components relative to the
+    first.
 
     Parameters
     ----------
@@ -230,9 +241,14 @@ class Mixture(Likelihood):
     ) -> None:
         K = len(components)
         if K < 2 or any(c.n_latent != 1 for c in components):
-            raise ValueError(f"Mixture: components must be two or more likelihoods with one latent value, got {components!r}")
+            raise ValueError(
+                f"Mixture: components must be two or more likelihoods with one latent value, "
+                f"got {components!r}"
+            )
         if len({c.discrete for c in components}) > 1:
-            raise ValueError(f"Mixture: discrete and continuous components cannot be mixed, got {components!r}")
+            raise ValueError(
+                f"Mixture: discrete and continuous components cannot be mixed, got {components!r}"
+            )
         if weights is not None and odds is not None:
             raise ValueError("Mixture: give weights or odds, not both")
         if odds is None:
@@ -323,7 +339,9 @@ class Mixture(Likelihood):
         a = d1 - (r * d1).sum(axis=0)
         b = d2 + a * a
         b = b - (r * b).sum(axis=0)
-        A = np.tensordot(self._weight_slopes(), r, axes=0)  # (K-1, K, K, ...) outer product; keep the diagonal
+        A = np.tensordot(
+            self._weight_slopes(), r, axes=0
+        )  # (K-1, K, K, ...) outer product; keep the diagonal
         A = np.moveaxis(np.diagonal(A, axis1=1, axis2=2), -1, 1)
         rows = [(A.sum(axis=1), (A * a).sum(axis=1), (A * b).sum(axis=1))]
         for k, c in enumerate(self.components):

@@ -1,11 +1,13 @@
 """Gaussian scale mixtures: p(y|f) = sum or integral over w of c(w) exp(-w (y-f)^2/2).
 
-One routine gives the tilted moments of any of them from nodes (w_j, log c_j): given the node, the tilted density is
-normal with precision p_j = w_j + tau and mean nu/p_j around y, where nu and tau are the cavity's natural parameters
-centered at y. The log weight of a node is log c_j - log(p_j)/2 + nu^2/(2 p_j); for a proper cavity, normalized and with
-d the distance of its mean from y, the exponent is -d^2 tau w_j/(2 p_j), which subtracts nothing.
+One routine gives the tilted moments of any of them from nodes (w_j, log c_j): given the node, the tilted
+density is normal with precision p_j = w_j + tau and mean nu/p_j around y, where nu and tau are the cavity's
+natural parameters centered at y. The log weight of a node is log c_j - log(p_j)/2 + nu^2/(2 p_j); for a
+proper cavity, normalized and with d the distance of its mean from y, the exponent is -d^2 tau w_j/(2 p_j),
+which subtracts nothing.
 
-Variational EM and Gibbs samplers use the precision w as a latent variable; `ScaleMixture` is what they ask for.
+Variational EM and Gibbs samplers use the precision w as a latent variable; `ScaleMixture` is what they ask
+for.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class ScaleMixture(Likelihood):
 
     @abstractmethod
     def expected_precision(self, squared_residual: Array) -> Array:
-        """E[w | e] as a function of e^2: weights of iterated least squares and of variational EM (with E[e^2])."""
+        """E[w | e] as a function of e^2: weights of iterated least squares and of variational EM (with
+        E[e^2])."""
 
     @abstractmethod
     def sample_precision(self, residual: Array, rng: np.random.Generator) -> Array:
@@ -37,7 +40,8 @@ class ScaleMixture(Likelihood):
 
 
 class NodeMoments(NamedTuple):
-    """Tilted quantities from nodes: responsibilities (J, n), moments of f - y, and the precisions p_j (J, n)."""
+    """Tilted quantities from nodes: responsibilities (J, n), moments of f - y, and the precisions p_j (J,
+    n)."""
 
     log_z: Array
     log_z_normalized: Array

@@ -1,12 +1,14 @@
-"""Student-t noise: p(y|f) = Gamma((nu+1)/2) / (Gamma(nu/2) sqrt(nu pi) s) (1 + e^2/(nu s^2))^(-(nu+1)/2), e = y - f.
+"""Student-t noise: p(y|f) = Gamma((nu+1)/2) / (Gamma(nu/2) sqrt(nu pi) s) (1 + e^2/(nu s^2))^(-(nu+1)/2), e
+= y - f.
 
 Tilted moments to any power eta, without quadrature in f. With a = eta (nu+1)/2 and x = e^2/(nu s^2),
 
     (1 + x)^-a = 1/Gamma(a) integral u^(a-1) exp(-u (1 + x)) du,
 
-a normal density in f for each u. The trapezoid rule in log u converges geometrically (the integrand is analytic in a
-strip of half-width pi/2), so a second, remote mode of the tilted density needs no special care. Expectations of log p
-under a normal density use log(1 + x) = integral (1 - exp(-u x)) exp(-u) du/u in the same way.
+a normal density in f for each u. The trapezoid rule in log u converges geometrically (the integrand is
+analytic in a strip of half-width pi/2), so a second, remote mode of the tilted density needs no special
+care. Expectations of log p under a normal density use log(1 + x) = integral (1 - exp(-u x)) exp(-u) du/u in
+the same way.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ LOG_TINY = 38.0
 
 def _step(a: float) -> float:
     """Step for shape a: a gamma density in log u has width 1/sqrt(a), of which 0.75 suffices."""
-    return min(STEP, 0.75 / np.sqrt(a + 0.5))
+    return float(min(STEP, 0.75 / np.sqrt(a + 0.5)))
 
 
 def _gamma_range(a: float) -> tuple[float, float]:
@@ -80,7 +82,7 @@ class StudentT(ScaleMixture):
         z = np.abs(z) / np.sqrt(self.df)
         big = z > 1e8
         log1p = np.where(big, 2 * np.log(np.maximum(z, 1.0)), np.log1p(np.minimum(z, 1e8) ** 2))
-        return self._log_constant() - 0.5 * (self.df + 1) * log1p
+        return np.asarray(self._log_constant() - 0.5 * (self.df + 1) * log1p)
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         """With D = nu s^2 + e^2: (nu+1) e/D, (nu+1)(e^2 - nu s^2)/D^2, 2(nu+1) e (e^2 - 3 nu s^2)/D^3."""
@@ -88,7 +90,10 @@ class StudentT(ScaleMixture):
         D = q + e * e
         n1 = self.df + 1
         return Derivatives(
-            self.log_prob(y, f), n1 * e / D, n1 * ((e * e - q) / D) / D, 2 * n1 * (e / D) * ((e * e - 3 * q) / D) / D
+            self.log_prob(y, f),
+            n1 * e / D,
+            n1 * ((e * e - q) / D) / D,
+            2 * n1 * (e / D) * ((e * e - 3 * q) / D) / D,
         )
 
     def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
@@ -122,7 +127,10 @@ class StudentT(ScaleMixture):
         pieces = {}
         for value in np.unique(powers):
             group = powers == value
-            pieces[value] = (group, self._tilted_power(y[group], cavity_shift[group], cavity_precision[group], value))
+            pieces[value] = (
+                group,
+                self._tilted_power(y[group], cavity_shift[group], cavity_precision[group], value),
+            )
         out = [np.empty((2, len(y)) if name == "d_log_z" else len(y)) for name in Tilted.__dataclass_fields__]
         for group, t in pieces.values():
             for full, name in zip(out, Tilted.__dataclass_fields__):
@@ -143,7 +151,9 @@ class StudentT(ScaleMixture):
         for block in chunks(len(y), count):
             x, h = trapezoid_nodes(low[block], high[block], count)
             u = np.exp(x)
-            nodes = tilted_from_nodes(y[block], shift[block], precision[block], 2 * u / q, a * x - u + np.log(h) + constant)
+            nodes = tilted_from_nodes(
+                y[block], shift[block], precision[block], 2 * u / q, a * x - u + np.log(h) + constant
+            )
             m = nodes.moments
             r = nodes.responsibilities
             # x/(1+x) and log(1+x) are expectations of u e^2/q / a and digamma(a) - log u over nodes and f
@@ -200,7 +210,7 @@ class StudentT(ScaleMixture):
 
     def expected_precision(self, squared_residual: Array) -> Array:
         """(nu+1) / (nu s^2 + e^2)."""
-        return (self.df + 1) / (self.df * self.scale**2 + squared_residual)
+        return np.asarray((self.df + 1) / (self.df * self.scale**2 + squared_residual))
 
     def sample_precision(self, residual: Array, rng: np.random.Generator) -> Array:
         """Gamma with shape (nu+1)/2 and rate (nu s^2 + e^2)/2."""
