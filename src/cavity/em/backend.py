@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 # Below this many multiply-adds per pass the interpreted kernels take about a millisecond: not worth a
 # compilation.
-SMALL_PASS = 500_000
+SMALL_PASS = 100_000
 # Measured: with more features than this, triangular solves and products in BLAS overtake the compiled loops.
 MANY_FEATURES = 32
 # Rows a thread must have before a second one is worth waking.

@@ -40,6 +40,7 @@ class Components(ABC):
     """
 
     letters: ClassVar[dict[str, tuple[str, ...]]] = {}
+    nonnegative: ClassVar[bool] = False  # whether data must not be negative
     n_features: int = 0
     n_components: int = 0
 
@@ -139,6 +140,10 @@ class Components(ABC):
     def unpack(self, v: Array, like: Params) -> Params:
         """Inverse of `pack`."""
 
+    def project(self, params: Params) -> Params:
+        """Nearest parameters inside their bounds, for points found by extrapolation."""
+        return params
+
     def letter_names(self) -> dict[str, tuple[str, ...]]:
         """Parameters behind every letter of `params` and `init_params`."""
         return self.letters
@@ -208,6 +213,7 @@ class _OneRate(IndependentFeatures):
     """
 
     parameter: ClassVar[str]
+    nonnegative: ClassVar[bool] = True
 
     def __init__(self, pseudo_count: float = 1e-3) -> None:
         self.pseudo_count = pseudo_count
@@ -398,6 +404,7 @@ class Categorical(Components):
     """
 
     letters: ClassVar[dict[str, tuple[str, ...]]] = {"e": ("emissionprob",)}
+    nonnegative: ClassVar[bool] = True
 
     def __init__(self, n_symbols: int | None = None, concentration: float = 1.0) -> None:
         self.n_symbols = n_symbols
@@ -504,7 +511,9 @@ def _symbols(x: Array) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
 def _check_sign(x: Array, family: str) -> None:
     if np.nanmin(x, initial=0.0) < 0:
         i, j = np.argwhere(x < 0)[0]
-        raise ValueError(f"{family} components need values >= 0: X[{i}, {j}] is {x[i, j]:g}")
+        raise ValueError(
+            f"Negative values in data: X[{i}, {j}] is {x[i, j]:g}, {family} components need values >= 0"
+        )
 
 
 def _check_whole(x: Array, family: str) -> None:

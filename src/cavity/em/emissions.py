@@ -169,6 +169,11 @@ class MixtureEmission(Components):
         found = self._inner.degenerate(inner, (counts[:, None] * weights).ravel())
         return sorted({k // self.n_mix for k in found})
 
+    def project(self, params: Params) -> Params:
+        """Inner parameters within their bounds."""
+        weights, inner = self._split(params)
+        return {"weights": weights, **self._inner.project(inner)}
+
     def pack(self, params: Params, like: Params) -> Array:
         """Log ratios of the weights and inner coordinates."""
         weights, inner = self._split(params)
@@ -315,6 +320,13 @@ class Product(Components):
             found.update(f.degenerate(self._part(params, i), counts))
         return sorted(found)
 
+    def project(self, params: Params) -> Params:
+        """Every part within its bounds."""
+        out: Params = {}
+        for i, (f, _) in enumerate(self._bound):
+            out.update(self._name(f.project(self._part(params, i)), i))
+        return out
+
     def pack(self, params: Params, like: Params) -> Array:
         """The parts' coordinates, one after the other."""
         parts = enumerate(self._bound)
@@ -355,3 +367,10 @@ def make_components(family: Any) -> Components:
     if isinstance(family, (list, tuple)):
         return Product(family)
     raise ValueError(f"{family!r} is neither a family, a family's name nor a list of (family, columns)")
+
+
+def nonnegative(family: Any) -> bool:
+    """Whether a family, or the family of that name, takes non-negative data only."""
+    if isinstance(family, str):
+        family = FAMILIES.get(family)
+    return bool(getattr(family, "nonnegative", False))

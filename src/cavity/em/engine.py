@@ -211,6 +211,8 @@ def _try_point(problem: Problem[Params], vector: Vector, like: Params) -> tuple[
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             theta = problem.unpack(vector, like)
+            if hasattr(problem, "project"):
+                theta = problem.project(theta)
             objective, statistics = problem.e_step(theta)
     except (ValueError, np.linalg.LinAlgError):
         return None

@@ -9,7 +9,7 @@ over sequences, transitions up to T - 1.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from .backend import recursion_kernels, resolve_threads
 from .components import Categorical, Components, Params
-from .emissions import MixtureEmission, make_components
+from .emissions import MixtureEmission, make_components, nonnegative
 from .engine import DegeneracyWarning, EMResult, Restarts, run_restarts
 from .filtering import Forecast, OnlineFilter, forecast
 from .gaussian import Gaussian
@@ -547,6 +547,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = bool(self.allow_nan)
+        tags.input_tags.positive_only = nonnegative(self.emissions)
         return tags
 
 
@@ -561,9 +562,12 @@ def _is_sequence_list(X: Any) -> bool:
 
 def _refuse_lengths_as_y(y: Any, X: Any) -> None:
     """y is ignored as in scikit-learn, but lengths given in its place must not be lost silently."""
-    if isinstance(y, (Sequence, np.ndarray)) and not isinstance(y, str) and len(y) != len(X):
+    if not isinstance(y, (list, tuple, np.ndarray)):
+        return
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if len(y) != n_rows:
         raise ValueError(
-            f"the second argument has {len(y)} entries for {len(X)} rows; pass sequence lengths by "
+            f"the second argument has {len(y)} entries for {n_rows} rows; pass sequence lengths by "
             "name: lengths=..."
         )
 

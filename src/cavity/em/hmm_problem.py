@@ -157,6 +157,10 @@ class HMMProblem:
             self.family.unpack(vector[m:], like.params),
         )
 
+    def project(self, theta: HMMTheta) -> HMMTheta:
+        """Emission parameters within their bounds."""
+        return HMMTheta(theta.startprob, theta.transmat, self.family.project(theta.params))
+
     def natural(self, theta: HMMTheta) -> dict[str, Array]:
         """Natural parameters by name."""
         return {"startprob": theta.startprob, "transmat": theta.transmat, **theta.params}

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, chec
 
 from .backend import resolve_threads
 from .components import ROW_BLOCK, Components, Params, responsibilities
-from .emissions import make_components
+from .emissions import make_components, nonnegative
 from .engine import DegeneracyError, DegeneracyWarning, EMResult, Restarts, run_restarts
 from .gaussian import Gaussian
 from .initialization import start_kinds, start_responsibilities
@@ -103,6 +103,10 @@ class MixtureProblem:
         return MixtureTheta(
             simplex_from_free(vector[:n], like.weights), self.family.unpack(vector[n:], like.params)
         )
+
+    def project(self, theta: MixtureTheta) -> MixtureTheta:
+        """Component parameters within their bounds."""
+        return MixtureTheta(theta.weights, self.family.project(theta.params))
 
     def natural(self, theta: MixtureTheta) -> dict[str, Array]:
         """Natural parameters by name."""
@@ -440,6 +444,11 @@ class Mixture(_MixtureBase):
     def _family(self) -> Components:
         return make_components(self.components)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = nonnegative(self.components)
+        return tags
+
 
 class GaussianMixture(_MixtureBase):
     """Gaussian mixture with full, tied, diagonal, spherical or factor-analysis covariances.
@@ -566,6 +575,8 @@ class StudentTMixture(GaussianMixture):
         Degrees of freedom: fixed, estimated per component, or one estimate for all.
     dof_bounds : (float, float)
         Range of the estimates.
+    accelerate : bool
+        SQUAREM, on by default here: plain EM is slow in the degrees of freedom.
     n_components, covariance_type, ... : as for `GaussianMixture`; `covariances_` hold the scale matrices.
 
     Attributes
@@ -592,7 +603,7 @@ class StudentTMixture(GaussianMixture):
         n_init: int = 1,
         max_iter: int = 500,
         tol: float = 1e-6,
-        accelerate: bool = False,
+        accelerate: bool = True,
         ordering: str | None = "means",
         allow_nan: bool = False,
         n_jobs: int | None = None,

@@ -175,16 +175,19 @@ class StudentT(Gaussian):
         return np.concatenate([base, np.log(nu)])
 
     def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`; degrees of freedom outside their bounds are refused."""
+        """Inverse of `pack`."""
         k = self.n_components
         if not isinstance(self.dof, str):
             return {**super().unpack(v, like), "dofs": like["dofs"]}
         tail = k if self.dof == "estimate" else 1
         nu = np.broadcast_to(np.exp(v[-tail:]), (k,))
-        low, high = self.dof_bounds
-        if np.any(nu < low * (1 - 1e-3)) or np.any(nu > high * (1 + 1e-3)):
-            raise ValueError(f"degrees of freedom {nu} outside dof_bounds={self.dof_bounds}")
         return {**super().unpack(v[:-tail], like), "dofs": np.array(nu)}
+
+    def project(self, params: Params) -> Params:
+        """Degrees of freedom within their bounds."""
+        if not isinstance(self.dof, str):
+            return params
+        return {**params, "dofs": np.clip(params["dofs"], *self.dof_bounds)}
 
 
 def _solve_dof(mean_log_u: float, bounds: tuple[float, float]) -> float:
