@@ -161,8 +161,9 @@ def second_moments(za: Array, zb: Array, H: Array, near: Pairs | None = None) ->
     H, apart = _split(H, near)
     center = center_of(zb)
     xa, xb = za - center, zb - center
-    rows, columns = H.sum(axis=1), H.sum(axis=0)
-    out = rows @ (xa * xa) + columns @ (xb * xb) - 2.0 * np.einsum("ij,ij->j", xa, H @ xb)
+    moments = H @ np.column_stack([xb, np.ones(len(xb))])  # the row sums come with the matrix product
+    Hx, rows, columns = moments[:, :-1], moments[:, -1], H.sum(axis=0)
+    out = rows @ (xa * xa) + columns @ (xb * xb) - 2.0 * np.einsum("ij,ij->j", xa, Hx)
     if apart is not None and near is not None:
         d = za[near[0]] - zb[near[1]]
         out += apart @ (d * d)

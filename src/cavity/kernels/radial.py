@@ -32,7 +32,7 @@ class Matern(Stationary):
 
     A sample has as many derivatives as there are integers below nu. Closed forms for nu = 1/2, exp(-r) (the
     Ornstein-Uhlenbeck process); 3/2, (1 + t) exp(-t); 5/2, (1 + t + t^2/3) exp(-t). Any other nu > 0 goes
-    through a Bessel function and is some ten times slower; nu -> infinity is the squared exponential.
+    through a Bessel function and is some fifty times slower; nu -> infinity is the squared exponential.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@
     SpectralMixture    k = sum_q weight_q exp(-2 pi^2 sum_d (scale_qd tau_d)^2) cos(2 pi mean_q . tau)
 
 with tau = x - x'. A cosine of a *distance* would not be positive definite in more than one column; a cosine
-of a projection is, being cos(f - f') = cos f cos f' + sin f sin f'. A phase is reduced to one turn before it is
-multiplied by 2 pi, so inputs far from the origin keep their digits.
+of a projection is, being cos(f - f') = cos f cos f' + sin f sin f'. A phase is reduced to one turn before it
+is multiplied by 2 pi, so inputs far from the origin keep their digits.
 """
 
 from __future__ import annotations
