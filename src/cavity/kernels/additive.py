@@ -117,7 +117,7 @@ class Additive(Kernel):
     def _reverse(self, z: Sequence[Array], G: Array) -> tuple[Array, list[Array]]:
         """Derivatives of sum G k in the variances, and the cotangent of each z_d."""
         table = symmetric_polynomials(z, self.order)
-        d_variances = np.array([np.vdot(G, e) for e in table[-1][1:]])
+        d_variances = np.array([np.sum(G * e) for e in table[-1][1:]])
         adjoint = [v * G for v in np.ravel(self.variances)]  # of E_1 .. E_order
         pulls = []
         for d in range(len(z) - 1, -1, -1):

@@ -213,8 +213,8 @@ class Scaled(Kernel):
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         inner, factor = self._inner(K)
-        d_variance = np.vdot(G, K) / self.variance
-        return np.concatenate([[d_variance], factor * self.kernel._pull(a, b, G, inner)])
+        pulled, total = self.kernel._pull_and_sum(a, b, G, inner)
+        return np.concatenate([[total * factor / self.variance], factor * pulled])
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         inner, factor = self._inner(K)

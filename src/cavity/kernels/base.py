@@ -184,6 +184,10 @@ class Kernel(Parametrized):
         """As `_pull` where k(a, b) is not at hand."""
         return self._pull(a, b, G, self._block(a, b))
 
+    def _pull_and_sum(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, float]:
+        """`_pull`, and sum G * K; G and K are often parts of larger matrices, which `vdot` would copy."""
+        return self._pull(a, b, G, K), float(np.einsum("ij,ij->", G, K))
+
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
         """The kernel made definite for data with these columns: `ard` as vectors, column names as indices."""
         self._check_width(n_features)

@@ -112,7 +112,7 @@ class Matern(Stationary):
         if not self._params["nu"].fixed:
             weights = order_derivative(self.nu, np.sqrt(self._distances(a, b)[0]))
             weights *= K
-            d_order = float(np.vdot(G, weights))
+            d_order = float(np.einsum("ij,ij->", G, weights))
         return np.append(super()._pull(a, b, G, K), d_order)
 
 

@@ -179,3 +179,8 @@ class SE(Stationary):
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         return -0.5 * self._pull_metric(a[0], b[0], G * K, None)
+
+    def _pull_and_sum(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, float]:
+        H = G * K
+        total = float(H.sum())
+        return -0.5 * self._pull_metric(a[0], b[0], H, None), total
