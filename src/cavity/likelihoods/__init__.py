@@ -16,6 +16,7 @@ from cavity.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from cavity.likelihoods.laplace import EpsilonInsensitive, Laplace
 from cavity.likelihoods.mixture import Mixture, MixtureOfGaussians
 from cavity.likelihoods.ordinal import OrdinalProbit
+from cavity.likelihoods.registry import as_likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.likelihoods.softmax import Softmax
 from cavity.likelihoods.student_t import StudentT
@@ -49,4 +50,5 @@ __all__ = [
     "Softmax",
     "StudentT",
     "Tilted",
+    "as_likelihood",
 ]

@@ -1,0 +1,5 @@
+"""scikit-learn estimators: the contract of that library around the models of this one."""
+
+from cavity.estimators.regressor import GPRegressor
+
+__all__ = ["GPRegressor"]

@@ -1,0 +1,237 @@
+"""`GP`: a kernel, a mean function, a likelihood and an inference rule, put together.
+
+An immutable value like its parts. `theta` lists the free parameters of kernel, mean and likelihood, in this order;
+`evidence` and `leave_one_out_log_prob` return a value with its gradient in `theta`; `condition` returns a posterior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.hyper import Array, Parametrized
+from cavity.inference.base import Approximation, Status
+from cavity.inference.exact import Exact
+from cavity.kernels.base import Kernel, as_inputs
+from cavity.latent.dense import DensePrior
+from cavity.latent.posterior import BasisWeights, PosteriorProcess
+from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.gaussian import Gaussian
+from cavity.linalg import Workspace
+from cavity.means import Basis, Mean, as_mean
+from cavity.prediction import GaussianPrediction, Prediction
+
+
+class Posterior:
+    """A Gaussian process after seeing data: predictions of the function f and of new observations y."""
+
+    def __init__(self, model: GP, approximation: Approximation, y: Array, sample_weight: Array | None) -> None:
+        self.model, self.approximation = model, approximation
+        self._y, self._sample_weight = y, sample_weight
+
+    @property
+    def process(self) -> PosteriorProcess:
+        """The latent posterior process."""
+        return self.approximation.process
+
+    @property
+    def log_evidence(self) -> float:
+        """Log marginal likelihood of the data, or its approximation."""
+        return self.approximation.log_evidence
+
+    @property
+    def status(self) -> Status:
+        """How inference ended."""
+        return self.approximation.status
+
+    @property
+    def basis(self) -> BasisWeights | None:
+        """Posterior of the weights of explicit basis functions, where the mean has them."""
+        return self.process.basis
+
+    def mean(self, X: ArrayLike) -> Array:
+        """Posterior mean of f, shape (m,) or (m, T)."""
+        return self.process.mean(X)
+
+    def variance(self, X: ArrayLike) -> Array:
+        """Posterior variance of f, shape (m,)."""
+        return self.process.variance(X)
+
+    def covariance(self, X: ArrayLike) -> Array:
+        """Posterior covariance of f among the rows of X, shape (m, m)."""
+        return self.process.covariance(X)
+
+    def mean_gradient(self, X: ArrayLike) -> Array:
+        """d mean / dx, shape (m, D)."""
+        return self.process.mean_gradient(X)
+
+    def variance_gradient(self, X: ArrayLike) -> Array:
+        """d variance / dx, shape (m, D)."""
+        return self.process.variance_gradient(X)
+
+    def sample(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
+        """Joint draws of f at X, shape (size, m)."""
+        return self.process.sample(X, size, rng)
+
+    def predict_f(self, X: ArrayLike, *, joint: bool = False) -> GaussianPrediction:
+        """Distribution of f at X; with `joint` including the covariance among the rows."""
+        mean = self.mean(X)
+        if joint:
+            cov = self.covariance(X)
+            return GaussianPrediction(mean, np.diagonal(cov).copy(), cov)
+        return GaussianPrediction(mean, self._per_target(self.variance(X), mean))
+
+    def predict_y(self, X: ArrayLike) -> Prediction:
+        """Distribution of new observations at X."""
+        mean = self.mean(X)
+        return self.model.likelihood.predictive(mean, self._per_target(self.variance(X), mean))
+
+    @staticmethod
+    def _per_target(variance: Array, mean: Array) -> Array:
+        return variance if mean.ndim == 1 else np.repeat(variance[:, None], mean.shape[1], axis=1)
+
+    def update(self, X: ArrayLike, y: ArrayLike) -> Posterior:
+        """The posterior given these observations too, at the same hyperparameters."""
+        X_all = np.vstack([self.process.X, as_inputs(X)])
+        y_all = np.concatenate([self._y, np.asarray(y, dtype=float)])
+        weight = self._sample_weight
+        if weight is not None:
+            weight = np.concatenate([weight, np.ones(len(y_all) - len(weight))])
+        return self.model.condition(X_all, y_all, sample_weight=weight)
+
+
+class GP(Parametrized):
+    """A Gaussian process model.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    likelihood : Likelihood, optional
+        Noise model; Gaussian of variance 1 by default.
+    mean : Mean or {"zero", "constant", "linear"}, optional
+        Prior mean function; zero by default.
+    inference : object, optional
+        Inference rule; exact by default.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood | None = None,
+        mean: Mean | str | None = None,
+        inference: Any = None,
+    ) -> None:
+        if not isinstance(kernel, Kernel):
+            raise ValueError(f"kernel must be a cavity kernel, for instance 1.0 * SE(1.0), got {kernel!r}")
+        self.inference = Exact() if inference is None else inference
+        self._columns: int | None = None
+        parts = (kernel, as_mean(mean), Gaussian() if likelihood is None else likelihood)
+        self._set_up({}, parts)
+
+    @property
+    def kernel(self) -> Kernel:
+        """Covariance function."""
+        return cast(Kernel, self._parts[0])
+
+    @property
+    def mean(self) -> Mean:
+        """Prior mean function."""
+        return cast(Mean, self._parts[1])
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """Observation model."""
+        return cast(Likelihood, self._parts[2])
+
+    def __repr__(self) -> str:
+        return f"GP({self.kernel!r}, {self.likelihood!r}, mean={self.mean!r})"
+
+    def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
+        """The model made definite for data with these columns."""
+        kernel = self.kernel.bind(n_features, feature_names)
+        mean = self.mean.bind(n_features, feature_names)
+        new = self._rebuild({}, (kernel, mean, self.likelihood))
+        new._columns = n_features
+        return new
+
+    # --- data in -------------------------------------------------------------------------------------------------
+
+    def _data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        X, y = as_inputs(X), self.likelihood.check(y)
+        if len(X) == 0:
+            raise ValueError("X is empty: a model needs at least one row")
+        if len(y) != len(X):
+            raise ValueError(f"X and y must have as many rows as each other, got {len(X)} and {len(y)}")
+        return X, y
+
+    def prior(self, X: ArrayLike, workspace: Workspace | None = None) -> DensePrior:
+        """The process at the inputs."""
+        mean: Mean | None = self.mean
+        return DensePrior(self.kernel, as_inputs(X), mean, workspace)
+
+    def _bound(self, X: Array) -> Self:
+        return self if self._columns == X.shape[1] else self.bind(X.shape[1])
+
+    # --- objectives ----------------------------------------------------------------------------------------------
+
+    def evidence(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: Array | None = None,
+        workspace: Workspace | None = None,
+    ) -> tuple[float, Array]:
+        """Log evidence and its gradient in `theta` (of the model bound to the columns of X)."""
+        X, y = self._data(X, y)
+        model = self._bound(X)
+        value, gradient = model.inference.evidence(model.prior(X, workspace), model.likelihood, y, sample_weight)
+        return value, model.to_theta(gradient.flat)
+
+    def leave_one_out_log_prob(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: Array | None = None,
+        workspace: Workspace | None = None,
+    ) -> tuple[float, Array]:
+        """Sum of the log densities of each target given the others, and its gradient in `theta`."""
+        X, y = self._data(X, y)
+        model = self._bound(X)
+        prior = model.prior(X, workspace)
+        value, gradient = model.inference.leave_one_out_log_prob(prior, model.likelihood, y, sample_weight)
+        return value, model.to_theta(gradient.flat)
+
+    # --- results -------------------------------------------------------------------------------------------------
+
+    def condition(self, X: ArrayLike, y: ArrayLike, sample_weight: Array | None = None) -> Posterior:
+        """The posterior given the data, at these hyperparameters."""
+        X, y = self._data(X, y)
+        model = self._bound(X)
+        approximation = model.inference.infer(model.prior(X), model.likelihood, y, sample_weight)
+        return Posterior(model, approximation, y, sample_weight)
+
+    def leave_one_out(self, X: ArrayLike, y: ArrayLike, sample_weight: Array | None = None) -> Prediction:
+        """Distribution of each target given all others, at these hyperparameters."""
+        X, y = self._data(X, y)
+        model = self._bound(X)
+        return cast(
+            Prediction, model.inference.leave_one_out(model.prior(X), model.likelihood, y, sample_weight)
+        )
+
+    def degrees_of_freedom(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Effective number of parameters of the fit."""
+        X, y = self._data(X, y)
+        model = self._bound(X)
+        return float(model.inference.degrees_of_freedom(model.prior(X), model.likelihood, y))
+
+    def draw(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
+        """Joint draws of f at X before seeing data, shape (size, m)."""
+        X = as_inputs(X)
+        rng = np.random.default_rng(rng)
+        model = self._bound(X)
+        if isinstance(model.mean, Basis) and model.mean.vague:
+            raise ValueError("basis functions with vague weights have no prior draws; give the weights a finite variance")
+        return model.prior(X).unwhiten(rng.standard_normal((len(X), size))).T

@@ -1,0 +1,1 @@
+"""Inference rules: how the likelihood factors become Gaussian sites."""

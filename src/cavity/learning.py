@@ -1,0 +1,313 @@
+"""Learning hyperparameters: maximize an objective from several starts, keep the best, report them all.
+
+Objectives: the log evidence (ML-II), leave-one-out log density, each plus the log prior of parameters that have one
+(MAP). The optimizer is L-BFGS-B on unconstrained parameters inside a wide box read off the data; a user's own bounds
+take the place of the box.
+
+Starts. The first is read off the data (`cavity.starts`), the second are the values the model came with, the others are
+the most promising of many draws from the priors, by the objective after a few steps. Sums of kernels have local optima
+in which two terms share one role; so, at the end, each term of the best solution is drawn anew in turn, the others
+staying where they are. A start that fails numerically is recorded and skipped; an evaluation that fails inside a run is
+a step too far, and the line search comes back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cavity.hyper import Array
+from cavity.linalg import Workspace
+from cavity.progress import Progress
+from cavity.starts import Starts
+
+if TYPE_CHECKING:
+    from cavity.gp import GP
+
+OBJECTIVES = ("evidence", "loo")
+
+SCREENED_PER_START = 8
+"""Draws from the priors that are tried for a few steps for each random start that is run to the end."""
+
+SCREENING_STEPS = 12
+"""Iterations of a trial run."""
+
+ROUNDING_SLOPE = 1e-4
+"""Slope, relative to the objective, below which a failing line search only means that rounding has been reached."""
+
+RELOCATIONS = 5
+"""Draws that are tried for each term of a sum when it is drawn anew."""
+
+FAILED = 1e15
+"""Objective (to be minimized, per run shifted) reported to the line search where an evaluation fails."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the optimizer.
+
+    Attributes
+    ----------
+    kind : str
+        "data", "given", "random" or "relocated": where the start came from.
+    theta, value
+        Where it ended, and the objective there (-inf where it failed from the outset).
+    start
+        Where it began.
+    converged : bool
+    evaluations, failures : int
+        Evaluations of the objective, and how many of them failed numerically.
+    message : str
+    """
+
+    kind: str
+    start: Array
+    theta: Array
+    value: float
+    converged: bool
+    evaluations: int
+    failures: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The outcome of learning: the best model and every run."""
+
+    model: GP
+    value: float
+    runs: tuple[Run, ...]
+    stopped: str = ""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run that won met the optimizer's criterion."""
+        best = max(self.runs, key=lambda run: run.value, default=None)
+        return best is not None and best.converged
+
+
+class _OutOfTime(Exception):
+    """Raised inside an objective to leave the optimizer."""
+
+
+@dataclass
+class Objective:
+    """What is maximized, as a function of `theta`; counts evaluations and remembers the best point."""
+
+    model: GP
+    X: Array
+    y: Array
+    kind: str = "evidence"
+    sample_weight: Array | None = None
+    deadline: float = np.inf
+    evaluations: int = 0
+    failures: int = 0
+    last_error: str = ""
+    best: tuple[float, Array] | None = None
+    _workspace: Workspace = field(default_factory=Workspace)
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        """Value and gradient, to be maximized; (-inf, zeros) where the evaluation fails."""
+        if time.monotonic() > self.deadline:
+            raise _OutOfTime
+        self.evaluations += 1
+        try:
+            try:
+                model = self.model.replace(theta)
+            except ValueError as error:  # a value left the range of floating-point numbers
+                raise OverflowError(str(error)) from None
+            method = model.evidence if self.kind == "evidence" else model.leave_one_out_log_prob
+            value, gradient = method(self.X, self.y, self.sample_weight, self._workspace)
+            prior, d_prior = model.log_prior()
+            value, gradient = value + prior, gradient + d_prior
+        except (np.linalg.LinAlgError, FloatingPointError, OverflowError) as error:
+            self.last_error = str(error)
+            value = -np.inf
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            self.failures += 1
+            return -np.inf, np.zeros(len(theta))
+        if self.best is None or value > self.best[0]:
+            self.best = (value, np.array(theta, dtype=float))
+        return value, gradient
+
+
+def maximize(objective: Objective, start: Array, box: Array, scale: Array, kind: str, steps: int = 500) -> Run:
+    """Run L-BFGS-B from one start, in coordinates theta / scale, inside the box."""
+    from scipy.optimize import minimize
+
+    objective.best, objective.evaluations, objective.failures = None, 0, 0
+    start = np.clip(start, box[:, 0], box[:, 1])
+    message, converged = "", False
+
+    def negative(u: Array) -> tuple[float, Array]:
+        value, gradient = objective(u * scale)
+        if value == -np.inf:
+            if objective.best is None:
+                raise np.linalg.LinAlgError(objective.last_error or "the objective is not finite at the start")
+            return FAILED + abs(objective.best[0]), gradient
+        return -value, -gradient * scale
+
+    try:
+        found = minimize(
+            negative,
+            start / scale,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=box / scale[:, None],
+            options={"maxiter": steps, "maxfun": 10 * steps, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-5},
+        )
+        message, converged = str(found.message), bool(found.success) or _flat(found, box / scale[:, None])
+    except np.linalg.LinAlgError as error:
+        message = str(error)
+    except _OutOfTime:
+        message = "stopped: max_time was reached"
+    value, theta = objective.best if objective.best is not None else (-np.inf, start)
+    return Run(kind, start, theta, value, converged, objective.evaluations, objective.failures, message)
+
+
+def _flat(found: Any, box: Array) -> bool:
+    """Whether a run that ended in an abnormal line search is at an optimum within rounding all the same."""
+    outward = ((found.x <= box[:, 0]) & (found.jac > 0)) | ((found.x >= box[:, 1]) & (found.jac < 0))
+    return bool(np.max(np.abs(np.where(outward, 0.0, found.jac)), initial=0.0) <= ROUNDING_SLOPE * (1.0 + abs(found.fun)))
+
+
+def _screen(objective: Objective, draws: Sequence[Array], keep: int, box: Array, scale: Array) -> list[Array]:
+    """The most promising of some draws: best objective after a few steps from each."""
+    trials = [maximize(objective, draw, box, scale, "trial", SCREENING_STEPS) for draw in draws]
+    ranked = sorted((t for t in trials if np.isfinite(t.value)), key=lambda t: -t.value)
+    chosen: list[Array] = []
+    for trial in ranked:
+        # Trials on their way to the same optimum look alike; prefer different ones.
+        if all(np.max(np.abs(trial.theta - other) / scale) > 0.5 for other in chosen):
+            chosen.append(trial.theta)
+        if len(chosen) == keep:
+            break
+    return chosen
+
+
+def learn(
+    model: GP,
+    X: Array,
+    y: Array,
+    *,
+    objective: str = "evidence",
+    n_restarts: int = 3,
+    sample_weight: Array | None = None,
+    given: bool = True,
+    data_driven: bool = True,
+    random_state: np.random.Generator | int | None = None,
+    n_jobs: int | None = None,
+    max_time: float | None = None,
+    show_progress: bool | None = None,
+) -> Learned:
+    """Maximize an objective over the free parameters of a model.
+
+    Parameters
+    ----------
+    model : GP
+        Bound to the columns of X.
+    objective : {"evidence", "loo"}
+    n_restarts : int
+        Runs beside the first, data-driven one.
+    given : bool
+        Whether the model's own values are worth a run (a user chose them).
+    data_driven : bool
+        Whether the first start is read off the data; otherwise it is the model's own values.
+    max_time : float, optional
+        Seconds after which the best so far is returned.
+
+    Returns
+    -------
+    Learned
+        Also after Ctrl-C or when time is up: the best of what was reached.
+    """
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
+    rng = np.random.default_rng(random_state)
+    deadline = np.inf if max_time is None else time.monotonic() + max_time
+    goal = Objective(model, X, y, objective, sample_weight, deadline)
+    if model.theta.size == 0:
+        value, _ = goal(model.theta)
+        return Learned(model, value, ())
+    starts = Starts.of(model, X, y, sample_weight)
+    if not data_driven:
+        starts = replace(starts, first=np.clip(model.theta, starts.box[:, 0], starts.box[:, 1]))
+    box, scale = starts.box, starts.scale
+    runs: list[Run] = []
+    stopped = ""
+    try:
+        with Progress("learning hyperparameters", 1 + n_restarts, show_progress) as progress:
+            planned = _plan(goal, starts, n_restarts, given, rng)
+            for run in _execute(goal, planned, box, scale, n_jobs):
+                runs.append(run)
+                progress.advance(f"(best {max(r.value for r in runs):.4g})")
+            if n_restarts > 0 and len(starts.blocks) > 1:
+                for run in _relocate(goal, starts, runs, rng):
+                    runs.append(run)
+                    progress.refresh(f"(best {max(r.value for r in runs):.4g})")
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+        if goal.best is not None:
+            runs.append(Run("interrupted", model.theta, goal.best[1], goal.best[0], False, 0, 0, "interrupted"))
+    except _OutOfTime:
+        stopped = "max_time was reached"
+    if time.monotonic() > deadline:
+        stopped = "max_time was reached"
+    usable = [run for run in runs if np.isfinite(run.value)]
+    if not usable:
+        reason = runs[-1].message if runs else stopped
+        raise np.linalg.LinAlgError(f"no start could be evaluated: {reason}")
+    best = max(usable, key=lambda run: run.value)
+    return Learned(model.replace(best.theta), best.value, tuple(runs), stopped)
+
+
+def _plan(
+    goal: Objective, starts: Starts, n_restarts: int, given: bool, rng: np.random.Generator
+) -> Iterator[tuple[str, Array]]:
+    """(kind, start) of each run, data-driven first."""
+    yield "data", starts.first
+    left = n_restarts
+    if given and left > 0 and np.max(np.abs(goal.model.theta - starts.first) / starts.scale) > 0.1:
+        left -= 1
+        yield "given", goal.model.theta
+    if left > 0:
+        draws = [starts.draw(rng) for _ in range(SCREENED_PER_START * left)]
+        for start in _screen(goal, draws, left, starts.box, starts.scale):
+            yield "random", start
+
+
+def _relocate(goal: Objective, starts: Starts, runs: Sequence[Run], rng: np.random.Generator) -> Iterator[Run]:
+    """From the best solution, each term of the kernel's sum drawn anew; improvements are built upon."""
+    best = max(runs, key=lambda run: run.value)
+    if not np.isfinite(best.value):
+        return
+    for block in starts.blocks:
+        draws = []
+        for _ in range(RELOCATIONS):
+            theta = best.theta.copy()
+            theta[block] = starts.draw(rng, widen=2.0)[block]
+            draws.append(theta)
+        for start in _screen(goal, draws, 1, starts.box, starts.scale):
+            run = maximize(goal, start, starts.box, starts.scale, "relocated")
+            yield run
+            if run.value > best.value:
+                best = run
+
+
+def _execute(
+    goal: Objective, planned: Iterator[tuple[str, Array]], box: Array, scale: Array, n_jobs: int | None
+) -> Iterator[Run]:
+    """Runs, one after the other or through joblib (which may be backed by processes, threads or a cluster)."""
+    if n_jobs in (None, 1):
+        for kind, start in planned:
+            yield maximize(goal, start, box, scale, kind)
+        return
+    from joblib import Parallel, delayed
+
+    work: Callable[..., Any] = delayed(maximize)
+    tasks = [work(goal, start, box, scale, kind) for kind, start in planned]
+    yield from Parallel(n_jobs=n_jobs, return_as="generator")(tasks)

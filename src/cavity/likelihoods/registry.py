@@ -1,0 +1,37 @@
+"""Likelihoods by name, as estimators and the command line take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.classification import LapseProbit, Logit, Probit
+from cavity.likelihoods.counts import NegativeBinomial, Poisson
+from cavity.likelihoods.gaussian import Gaussian
+from cavity.likelihoods.laplace import EpsilonInsensitive, Laplace
+from cavity.likelihoods.mixture import MixtureOfGaussians
+from cavity.likelihoods.student_t import StudentT
+
+BY_NAME: dict[str, Callable[[], Likelihood]] = {
+    "gaussian": Gaussian,
+    "student-t": StudentT,
+    "laplace": Laplace,
+    "mixture": MixtureOfGaussians,
+    "epsilon-insensitive": EpsilonInsensitive,
+    "probit": Probit,
+    "logit": Logit,
+    "lapse-probit": LapseProbit,
+    "poisson": Poisson,
+    "negative-binomial": NegativeBinomial,
+}
+"""Names of the noise models that need no further arguments."""
+
+
+def as_likelihood(spec: Any) -> Likelihood:
+    """A likelihood from its name or from itself."""
+    if isinstance(spec, Likelihood):
+        return spec
+    if isinstance(spec, str) and spec in BY_NAME:
+        return BY_NAME[spec]()
+    raise ValueError(f"likelihood must be a Likelihood or one of {', '.join(map(repr, BY_NAME))}, got {spec!r}")

@@ -1,0 +1,279 @@
+"""Dense linear algebra on symmetric positive definite matrices, in place and in tiles.
+
+A symmetric matrix is held as the lower triangle of a C-ordered array. Its transpose is a Fortran-ordered upper
+triangle in the same memory, so LAPACK works on it without a copy. The strict upper triangle is never read.
+
+Jitter policy, the only one in the library: a factorization is tried as it is, then with each step of `JITTER_LADDER`
+times the mean diagonal added, and the amount that was needed is reported with the result. When the ladder is
+exhausted, `NotPositiveDefiniteError` says what to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+
+JITTER_LADDER = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
+"""Fractions of the mean diagonal that may be added to it, smallest first."""
+
+TILE_ROWS, TILE_COLUMNS = 128, 512
+"""Shape of a tile: 512 kB of doubles, about a core's second-level cache; few enough tiles that calls do not count."""
+
+PARALLEL_FROM = 1500
+"""Rows from which tiles are shared among threads; below, the numerical library's own threads are still spinning."""
+
+
+class NotPositiveDefiniteError(np.linalg.LinAlgError):
+    """A covariance matrix that should be positive definite is not, even with the largest jitter."""
+
+
+# --- threads --------------------------------------------------------------------------------------------------------
+
+
+def n_threads() -> int:
+    """Threads that tile-wise work may use: what the numerical libraries were given, else the cores of this process.
+
+    Worker processes of a parallel run are started with these variables at 1, so that there is one level of
+    parallelism only.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        text = os.environ.get(name, "")
+        if text.isdigit() and int(text) > 0:
+            return int(text)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+@cache
+def _pool(pid: int, threads: int) -> ThreadPoolExecutor:
+    """One pool per process (a forked child must not use its parent's)."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="cavity-tile")
+
+
+class _SmallProducts:
+    """While entered, matrix products run on one thread: those of a tile are too small to share.
+
+    Without it the products of NumPy would wake a second pool of threads that spins beside LAPACK's. Entering is
+    counted, so that calls from several Python threads restore the original setting once, at the end.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._depth, self._limiter, self._controller = threading.Lock(), 0, None, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                if self._controller is None:
+                    from threadpoolctl import ThreadpoolController
+
+                    self._controller = ThreadpoolController()
+                self._limiter = self._controller.limit(limits=1, user_api="blas")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                cast(Any, self._limiter).restore_original_limits()
+
+
+small_products = _SmallProducts()
+
+
+# --- tiles ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def lower_tiles(n: int) -> tuple[tuple[slice, slice], ...]:
+    """Pairs of slices (rows, columns) that cover the lower triangle.
+
+    A tile that reaches the diagonal ends with a square block on it (its columns stop where its rows do).
+    """
+    tiles = []
+    for i in range(0, n, TILE_ROWS):
+        rows = slice(i, min(i + TILE_ROWS, n))
+        for j in range(0, rows.stop, TILE_COLUMNS):
+            tiles.append((rows, slice(j, min(j + TILE_COLUMNS, rows.stop))))
+    return tuple(tiles)
+
+
+def map_tiles(function: Callable[[slice, slice], T], n: int) -> list[T]:
+    """`function(rows, columns)` for every lower tile of an n x n matrix, on several threads where that pays."""
+    tiles, threads = lower_tiles(n), n_threads()
+    with small_products:
+        if threads == 1 or n < PARALLEL_FROM:
+            return [function(rows, columns) for rows, columns in tiles]
+        return list(_pool(os.getpid(), threads).map(lambda tile: function(*tile), tiles))
+
+
+_HALF_LOWER = np.tril(np.ones((TILE_ROWS, TILE_ROWS)), -1) + 0.5 * np.eye(TILE_ROWS)
+
+
+def halve_symmetric(G: Array, rows: slice, columns: slice) -> Array:
+    """Weights of a symmetric sum over the lower triangle, in place: nothing above the diagonal, half of the diagonal.
+
+    Twice the sum over all tiles is then the sum over the whole matrix.
+    """
+    if columns.stop == rows.stop:
+        size = rows.stop - rows.start
+        G[:, -size:] *= _HALF_LOWER[:size, :size]
+    return G
+
+
+def mirror_lower(A: Array) -> Array:
+    """Copy the lower triangle of A to the upper one, in place, and return A."""
+    for i in range(0, len(A), TILE_ROWS):
+        rows = slice(i, min(i + TILE_ROWS, len(A)))
+        block = np.tril(A[rows, rows])
+        A[rows, rows] = block + np.tril(block, -1).T
+        A[rows, rows.stop :] = A[rows.stop :, rows].T
+    return A
+
+
+class Workspace:
+    """Arrays kept between evaluations of one fit, so that memory is paged in once.
+
+    An array handed out under a name is valid until the next request under that name.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def get(self, name: str, shape: tuple[int, ...]) -> Array:
+        """An uninitialized array; the same memory as last time if the shape is the same."""
+        array = self._arrays.get(name)
+        if array is None or array.shape != shape:
+            array = self._arrays[name] = np.empty(shape)
+        return array
+
+
+# --- Cholesky factors -----------------------------------------------------------------------------------------------
+
+
+class Cholesky:
+    """A = L L', with L in the lower triangle of a C-ordered array (the strict upper triangle holds anything).
+
+    Attributes
+    ----------
+    lower : array (n, n)
+        Memory of the factor.
+    jitter : float
+        What was added to the diagonal of A before it could be factorized.
+    """
+
+    def __init__(self, lower: Array, jitter: float = 0.0) -> None:
+        self.lower = lower
+        self.jitter = jitter
+
+    @classmethod
+    def of(cls, A: Array) -> Cholesky:
+        """Factor of a full or lower-triangular matrix, with the jitter policy; A is kept."""
+        return factorize(lambda: np.array(A, dtype=float, order="C"))
+
+    @property
+    def log_det(self) -> float:
+        """log |A|."""
+        return 2.0 * float(np.log(np.diagonal(self.lower)).sum())
+
+    def solve(self, B: Array) -> Array:
+        """A^-1 B."""
+        if B.size == 0:
+            return B.copy()
+        x, _ = lapack.dpotrs(self.lower.T, B, lower=0)
+        return cast(Array, x.reshape(B.shape))
+
+    def half_solve(self, B: Array) -> Array:
+        """L^-1 B."""
+        return self._triangular(B, trans=1)
+
+    def half_solve_transposed(self, B: Array) -> Array:
+        """L^-T B."""
+        return self._triangular(B, trans=0)
+
+    def _triangular(self, B: Array, trans: int) -> Array:
+        if B.size == 0:
+            return B.copy()
+        # The Fortran view is U = L', so L^-1 B is a solve with U transposed.
+        x, _ = lapack.dtrtrs(self.lower.T, B, lower=0, trans=trans)
+        return cast(Array, x.reshape(B.shape))
+
+    def multiply(self, U: Array) -> Array:
+        """L U."""
+        from scipy.linalg.blas import dtrmm
+
+        flat = U.reshape(len(U), -1)
+        return cast(Array, dtrmm(1.0, self.lower.T, flat, lower=0, trans_a=1).reshape(U.shape))
+
+    def into_inverse(self) -> Array:
+        """A^-1 in the lower triangle of the factor's own memory; the factor is gone afterwards."""
+        out, info = lapack.dpotri(self.lower.T, lower=0, overwrite_c=1)
+        if info != 0:
+            raise NotPositiveDefiniteError(f"the factor is singular at row {info - 1}")
+        lower = cast(Array, out.T)
+        self.lower = np.empty((0, 0))
+        return lower
+
+    def inverse_diagonal(self) -> Array:
+        """The diagonal of A^-1, by row norms of L^-1 (the factor is kept)."""
+        inverse, _ = lapack.dtrtri(self.lower.T, lower=0)
+        upper = np.triu(inverse)
+        return np.einsum("ij,ij->i", upper, upper)
+
+
+def try_factorize(A: Array) -> Cholesky | None:
+    """Factor of the matrix in the lower triangle of A (overwritten), or None if it is not positive definite."""
+    out, info = lapack.dpotrf(A.T, lower=0, clean=0, overwrite_a=1)
+    if info != 0 or not np.isfinite(out[0, 0]):
+        return None
+    return Cholesky(out.T)
+
+
+def factorize(build: Callable[[], Array], explain: Callable[[], str] | None = None) -> Cholesky:
+    """Factor of the matrix that `build()` writes (lower triangle of a fresh C-ordered array), by the jitter policy.
+
+    Parameters
+    ----------
+    build : callable
+        Called once per step of the ladder that is needed.
+    explain : callable, optional
+        Gives the likely reason, for the error message when the ladder is exhausted.
+    """
+    scale = 0.0
+    for fraction in JITTER_LADDER:
+        A = build()
+        diagonal = A.reshape(-1)[:: len(A) + 1]
+        if fraction == 0.0:
+            scale = float(np.mean(diagonal)) if len(A) else 1.0
+            if not np.isfinite(scale):
+                raise NotPositiveDefiniteError(
+                    "the covariance matrix has entries that are not finite: a parameter has overflowed; "
+                    "bound the parameters or rescale the inputs"
+                )
+        diagonal += fraction * scale
+        factor = try_factorize(A)
+        if factor is not None:
+            factor.jitter = fraction * scale
+            return factor
+    reason = explain() if explain is not None else ""
+    raise NotPositiveDefiniteError(
+        f"the {len(A)} x {len(A)} covariance matrix is not positive definite, even with {JITTER_LADDER[-1]:g} of its "
+        f"mean diagonal ({scale:.3g}) added. {reason}".rstrip()
+    )
+
+
+def first_duplicates(X: Array, limit: int = 3) -> tuple[int, list[tuple[int, int]]]:
+    """Number of rows that repeat an earlier one, and the first few pairs of row numbers."""
+    _, first, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
+    earlier = first[inverse.reshape(-1)]
+    repeats = np.flatnonzero(earlier != np.arange(len(X)))
+    return len(repeats), [(int(earlier[i]), int(i)) for i in repeats[:limit]]
