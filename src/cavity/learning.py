@@ -110,6 +110,11 @@ class Objective:
     best: tuple[float, Array] | None = None
     _workspace: Workspace = field(default_factory=Workspace)
 
+    def reset(self) -> None:
+        """Forget what belongs to one run: counts, the best point, and the inference rule's memory."""
+        self.best, self.evaluations, self.failures, self.last_error = None, 0, 0, ""
+        self._workspace.memory.clear()
+
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Value and gradient, to be maximized; (-inf, zeros) where the evaluation fails."""
         if time.monotonic() > self.deadline:
@@ -139,7 +144,7 @@ def maximize(objective: Objective, start: Array, box: Array, scale: Array, kind:
     """Run L-BFGS-B from one start, in coordinates theta / scale, inside the box."""
     from scipy.optimize import minimize
 
-    objective.best, objective.evaluations, objective.failures = None, 0, 0
+    objective.reset()
     start = np.clip(start, box[:, 0], box[:, 1])
     message, converged = "", False
 

@@ -143,11 +143,14 @@ def mirror_lower(A: Array) -> Array:
 class Workspace:
     """Arrays kept between evaluations of one fit, so that memory is paged in once.
 
-    An array handed out under a name is valid until the next request under that name.
+    An array handed out under a name is valid until the next request under that name. `memory` is for what an inference
+    rule wants to remember from one evaluation to the next (sites for a warm start, the stage it is in); it is cleared
+    at the beginning of each run of an optimizer.
     """
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}
+        self.memory: dict[str, Any] = {}
 
     def get(self, name: str, shape: tuple[int, ...]) -> Array:
         """An uninitialized array; the same memory as last time if the shape is the same."""

@@ -25,7 +25,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
 @parametrize_with_checks(
     [
         GaussianMixture(),
-        GaussianMixture(2, "factor", allow_nan=True),
+        GaussianMixture(2, "diag", allow_nan=True),
         StudentTMixture(),
         Mixture(components="exponential"),
         HMM(),

@@ -1,4 +1,17 @@
-"""What every inference rule returns: the posterior process, the log evidence, and an honest status."""
+"""What every inference rule answers: the posterior process, the log evidence, and an honest status.
+
+An inference rule is an object with a `name` and
+
+- `supports(likelihood)`: whether it can handle the likelihood at all;
+- `infer(prior, likelihood, y, sample_weight=None)`: an `Approximation`;
+- `evidence(prior, likelihood, y, sample_weight=None)`: log evidence and its `Gradient`, for learning. It may remember
+  what helps the next evaluation in `prior.workspace.memory`, and raises `InferenceFailedError` where the value would
+  not be comparable with the last one (no convergence, another branch, another stage);
+- `leave_one_out(prior, likelihood, y, sample_weight=None)`: a `Prediction` of each target given the others.
+
+An unsupported pair raises `UnsupportedPairError`, which names alternatives. A sample weight w means that the likelihood
+factor is raised to the power w.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +30,10 @@ Array = NDArray[np.float64]
 
 class ConvergenceWarning(UserWarning):
     """An approximation or an optimization stopped before it met its own criterion."""
+
+
+class InferenceFailedError(np.linalg.LinAlgError):
+    """An evaluation of the evidence that cannot be used by an optimizer; the message says why."""
 
 
 class UnsupportedPairError(ValueError):

@@ -238,14 +238,14 @@ class DensePrior:
         self.n = len(self.X)
         self.mean_function = mean_function
         self.mean = np.zeros(self.n) if mean_function is None else mean_function(self.X)
-        self._workspace = workspace or Workspace()
+        self.workspace = workspace or Workspace()
         self._filled = False
 
     # --- the covariance matrix -----------------------------------------------------------------------------------
 
     @property
     def _K(self) -> Array:
-        return self._workspace.get("K", (self.n, self.n))
+        return self.workspace.get("K", (self.n, self.n))
 
     def _fill(self, copy: Array | None = None) -> Array:
         """Lower tiles of K, evaluated once; with `copy`, also written there while they are in cache."""
@@ -288,7 +288,7 @@ class DensePrior:
         """Condition on observations with the given noise variances, shape (n,) (zero where exact)."""
 
         def build() -> Array:
-            A = self._workspace.get("A", (self.n, self.n))
+            A = self.workspace.get("A", (self.n, self.n))
             self._fill(copy=A)
             A.reshape(-1)[:: self.n + 1] += variance
             return A

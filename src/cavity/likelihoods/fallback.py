@@ -257,8 +257,8 @@ def predictive(likelihood: Likelihood, mean: ArrayLike, var: ArrayLike) -> Predi
     values = getattr(likelihood, "values", None)
     if values is None:
         raise ValueError(
-            f"{type(likelihood).__name__} is discrete: give it an attribute `values`, the increasing array of "
-            "values y can take, or write predictive"
+            f"{type(likelihood).__name__} is discrete: give it an attribute `values`, the increasing "
+            "array of values y can take, or write predictive"
         )
     log_p = np.stack([_log_density(likelihood, np.full(len(m), float(k)), m, v) for k in values], axis=1)
     return CategoricalPrediction(np.exp(log_p), values, log_p)
