@@ -1,0 +1,1 @@
+"""Benchmarks against the floor of the numerical library and other packages: `python -m benchmarks NAME`."""
