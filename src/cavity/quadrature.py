@@ -132,6 +132,7 @@ def adaptive_rule(
     edges: Array,
     signs: Callable[[Array, Index], Array] | None = None,
     floor: Array | None = None,
+    drop: float = DROP,
 ) -> PanelRule:
     """Panels that resolve every integrand.
 
@@ -145,6 +146,8 @@ def adaptive_rule(
         Sign of F where it is not positive; same arguments.
     floor : array (n,), optional
         Log size below which a panel's content does not matter (rounding noise of the integrand, say).
+    drop : float
+        Nats below the total at which a panel is dropped.
     """
     edges = np.sort(edges, axis=0)
     n = edges.shape[1]
@@ -172,7 +175,7 @@ def adaptive_rule(
         totals = np.concatenate([size] + [s for s, _ in settled])
         owners = np.concatenate([index] + [i for _, i in settled])
         total = scatter_logsumexp(totals, owners, n)[index]
-        limit = total - DROP if floor is None else np.maximum(total - DROP, floor[index])
+        limit = total - drop if floor is None else np.maximum(total - drop, floor[index])
         matters = bound > limit
         # No smoother than the rounding of g itself, which is relative to its size.
         tolerance = np.maximum(
@@ -231,8 +234,10 @@ def ladder(center: Array, width: Array, steps: Array) -> Array:
     return np.concatenate([center[None], center - offsets, center + offsets])
 
 
-def widen(log_function: LogFunction, low: Array, high: Array, factor: float = 8.0) -> tuple[Array, Array]:
-    """Move the outer edges outwards until log F there has fallen DROP nats below the largest value seen.
+def widen(
+    log_function: LogFunction, low: Array, high: Array, factor: float = 8.0, drop: float = DROP
+) -> tuple[Array, Array]:
+    """Move the outer edges outwards until log F there has fallen `drop` nats below the largest value seen.
 
     Without that, mass beyond the first guess of the range would be lost silently.
     """
@@ -244,7 +249,7 @@ def widen(log_function: LogFunction, low: Array, high: Array, factor: float = 8.
         g_low, g_high = log_function(low[None], everyone)[0], log_function(high[None], everyone)[0]
         best = np.maximum(best, np.maximum(g_low, g_high))
         span = high - low
-        open_low, open_high = g_low > best - DROP, g_high > best - DROP
+        open_low, open_high = g_low > best - drop, g_high > best - drop
         if not (open_low.any() or open_high.any()):
             break
         low = np.where(open_low, low - factor * span, low)

@@ -1,6 +1,8 @@
-"""Derivatives in f and in the parameters, and expected log densities, against mpmath, differences and quadrature."""
+"""Derivatives in f and in parameters, and expected log densities, against mpmath and quadrature."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import likelihood_reference as ref
 import numpy as np
@@ -49,7 +51,7 @@ def test_three_derivatives_in_f(name):
     d = likelihood.derivatives(y, f)
     np.testing.assert_array_equal(d.log_prob, likelihood.log_prob(y, f))
     h = 4e-4
-    for k, (value, upper) in enumerate(zip(d[:3], d[1:])):
+    for k, (value, upper) in enumerate(pairwise(d)):
         numeric = differences(lambda x, k=k: likelihood.derivatives(y, x)[k], f, h)
         noise = 1e-14 * (1 + np.abs(value)) / h
         np.testing.assert_array_less(np.abs(upper - numeric), 1e-7 * np.abs(upper) + noise + 1e-9)
@@ -143,7 +145,7 @@ def test_expected_precision_is_the_weight_of_the_score():
     "likelihood", [lk.StudentT(0.5, 3.0), lk.Laplace(0.7), lk.MixtureOfGaussians(0.1, 0.3)]
 )
 def test_scale_mixture_nodes_and_precision_draws(likelihood):
-    e = np.array([0.01, 0.3, 2.0, 8.0])
+    e = np.array([0.01, 0.3, 0.8, 8.0])
     w, log_c = likelihood.scale_mixture()
     density = np.log(np.exp(log_c[:, None] - 0.5 * w[:, None] * e**2).sum(axis=0))
     np.testing.assert_allclose(density, likelihood.log_prob(np.zeros(4), e), rtol=1e-9)

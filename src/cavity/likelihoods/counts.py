@@ -228,7 +228,7 @@ class Binomial(CountLikelihood):
 
     def break_points(self, y: Array) -> Array:
         """Where the expected count equals the count, roughly."""
-        return (np.log(y + 0.5) - np.log(self.trials - y + 0.5))[None]
+        return (np.log(y + 0.5) - np.log(np.maximum(self.trials - y, 0.0) + 0.5))[None]
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """log C(N, y) + y log sigma(f) + (N - y) log sigma(-f)."""

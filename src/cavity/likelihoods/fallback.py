@@ -26,7 +26,7 @@ from cavity.likelihoods.base import (
     log_cavity_mass,
     require_cavity,
 )
-from cavity.prediction import CategoricalPrediction, ContinuousPrediction, Prediction, Seed, invert_cdf
+from cavity.prediction import CategoricalPrediction, ContinuousPrediction, Prediction, Seed
 from cavity.quadrature import GAUSS_WEIGHTS, Index, PanelRule, adaptive_rule, ladder, partial_integrals, widen
 
 LOG_W0 = float(np.log(GAUSS_WEIGHTS[0]))
@@ -43,6 +43,12 @@ GAUSS_RANGE = 14.0
 RUNGS = 2.0 ** -np.arange(0, 26)
 """Steps of numerical differentiation, relative to 4 (1 + |f|)."""
 
+PREDICTIVE_DROP = 60.0
+"""Nats below its peak at which a predictive density of y is cut."""
+
+AGREE = 1e-3
+"""Relative agreement of neighboring rungs below which a step counts as short enough."""
+
 PARAMETER_STEP = 2e-3
 """Step in a parameter, relative to its distance from the ends of its range: fourth-order differences."""
 
@@ -50,15 +56,22 @@ PARAMETER_STEP = 2e-3
 # --- derivatives --------------------------------------------------------------------------------------------
 
 
-def _best(estimates: Array) -> Array:
-    """From estimates at decreasing steps (rungs, ...) the one that agrees best with its neighbor."""
+def _best(estimates: Array, noise: Array) -> Array:
+    """From estimates at decreasing steps (rungs, ...) the one that agrees best with both neighbors.
+
+    Steps that are far too long make all estimates tiny, hence close to each other: so agreement must also be
+    relative to the estimate, or within the rounding noise of the rung.
+    """
     with np.errstate(invalid="ignore"):
         change = np.abs(np.diff(estimates, axis=0))
     change = np.where(np.isfinite(change), change, np.inf)
-    # Two agreements in a row, so that a chance coincidence of two rungs is not taken.
-    score = np.maximum(change[:-1], change[1:])
-    pick = np.argmin(score, axis=0)[None] + 1
-    return np.asarray(np.take_along_axis(estimates, pick, axis=0)[0])
+    spread = np.maximum(change[:-1], change[1:])
+    inner, rounding = estimates[1:-1], noise[1:-1]
+    with np.errstate(invalid="ignore"):
+        agree = spread <= AGREE * np.abs(inner) + 10 * rounding
+    score = spread + rounding
+    score = np.where(agree.any(axis=0) & ~agree, np.inf, score)
+    return np.asarray(np.take_along_axis(inner, np.argmin(score, axis=0)[None], axis=0)[0])
 
 
 def derivatives(likelihood: Likelihood, y: Array, f: Array) -> Derivatives:
@@ -72,7 +85,8 @@ def derivatives(likelihood: Likelihood, y: Array, f: Array) -> Derivatives:
         d1 = (45 * odd1 - 9 * odd2 + odd3) / (60 * h)
         d2 = (270 * (p1 + m1 - 2 * g) - 27 * (p2 + m2 - 2 * g) + 2 * (p3 + m3 - 2 * g)) / (180 * h**2)
         d3 = (-13 * odd1 + 8 * odd2 - odd3) / (8 * h**3)
-    return Derivatives(g, _best(d1), _best(d2), _best(d3))
+        rounding = 2e-16 * (1 + np.abs(g) + np.abs(p1))
+    return Derivatives(g, *(_best(d, 4 * rounding / h**k) for k, d in enumerate((d1, d2, d3), start=1)))
 
 
 def _in_parameters(likelihood: Likelihood, evaluate: Callable[[Any], Array]) -> Array:
@@ -301,8 +315,9 @@ class QuadraturePrediction(ContinuousPrediction):
             return log_p.reshape(t.shape)
 
         edges = ladder(np.zeros_like(width), width, np.array([0.25, 1.0, 3.0, 8.0, 30.0]))
-        low, high = widen(log_density, edges.min(axis=0), edges.max(axis=0))
-        return adaptive_rule(log_density, np.concatenate([edges, low[None], high[None]]))
+        low, high = widen(log_density, edges.min(axis=0), edges.max(axis=0), drop=PREDICTIVE_DROP)
+        full = np.concatenate([edges, low[None], high[None]])
+        return adaptive_rule(log_density, full, drop=PREDICTIVE_DROP)
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
@@ -357,8 +372,23 @@ class QuadraturePrediction(ContinuousPrediction):
         return self._f, np.sqrt(self._v) + 1e-3 * (1 + np.abs(self._f))
 
     def sample(self, n: int = 1, rng: Seed = None) -> Array:
-        """By inversion of the distribution function."""
+        """Choose a panel by its mass, then invert the integral of its density by bisection."""
         generator = np.random.default_rng(rng)
-        u = generator.random((n, len(self)))
-        start, width = self._location_and_width()
-        return np.stack([invert_cdf(self.cdf, row, start, width) for row in u])
+        rule = self._rule
+        w, _ = rule.density()
+        mass = w.sum(axis=0)
+        pick = np.empty((n, len(self)), dtype=np.intp)
+        for i in range(len(self)):
+            own = np.flatnonzero(rule.index == i)
+            pick[:, i] = generator.choice(own, size=n, p=mass[own] / mass[own].sum())
+        values, target = (w / GAUSS_WEIGHTS[:, None])[:, pick.ravel()], mass[pick.ravel()]
+        target = target * generator.random(pick.size)
+        low, high = np.full(pick.size, -1.0), np.full(pick.size, 1.0)
+        for _ in range(52):
+            x = 0.5 * (low + high)
+            short = partial_integrals(values, x) < target
+            low, high = np.where(short, x, low), np.where(short, high, x)
+        column = pick.ravel()
+        half = np.exp(rule.log_weights[0, column] - LOG_W0)
+        t = 0.5 * (rule.nodes[0, column] + rule.nodes[-1, column]) + half * low
+        return self._f + t.reshape(pick.shape)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
 from cavity.hyper import LOG, Array
 from cavity.likelihoods.base import (
@@ -115,17 +116,19 @@ class HeteroscedasticGaussian(MultiLatentLikelihood):
         v = 1 / P[:, 0, 0]
         log_var = float(np.log(self.variance))
 
+        log_eta_v = np.log(eta * v)
+
         def conditional(t: Array, i: Index) -> tuple[Array, Array, Array]:
-            """log noise variance, cavity residual y - E[f|g], and eta v + s, at g = mean_g + t."""
+            """log noise variance s, cavity residual y - E[f|g], and log(s + eta v), at g = mean_g + t."""
             log_s = log_var + mean[i, 1] + t
-            residual = y[i] - mean[i, 0] - slope[i] * t
-            with np.errstate(over="ignore"):
-                return log_s, residual, np.exp(log_s) + eta[i] * v[i]
+            return log_s, y[i] - mean[i, 0] - slope[i] * t, np.logaddexp(log_s, log_eta_v[i])
 
         def log_density(t: Array, i: Index) -> Array:
-            log_s, residual, total = conditional(t, i)
-            scale = 0.5 * ((1 - eta[i]) * log_s - np.where(np.isinf(total), log_s, np.log(total)))
-            return np.asarray(scale - 0.5 * eta[i] * residual * (residual / total) - 0.5 * tau_g[i] * t * t)
+            log_s, residual, log_total = conditional(t, i)
+            scale = 0.5 * ((1 - eta[i]) * log_s - log_total)
+            # residual^2 / total, formed so that neither factor leaves double precision alone
+            fit = 0.5 * eta[i] * (residual * np.exp(-0.5 * log_total)) ** 2
+            return np.asarray(scale - fit - 0.5 * tau_g[i] * t * t)
 
         width = 1 / np.sqrt(tau_g)
         residual = y - mean[:, 0]
@@ -140,20 +143,20 @@ class HeteroscedasticGaussian(MultiLatentLikelihood):
         rule = adaptive_rule(log_density, np.concatenate([edges, low[None], high[None]]))
         w, _ = rule.density()
         t, i = rule.nodes, rule.index
-        log_s, residual_t, total = conditional(t, i)
-        s = total - eta[i] * v[i]
-        # f given g and y: precision eta/s + 1/v, residual e = residual_t * s/total
-        var_f = v[i] * (s / total)
-        e_mean = residual_t * (s / total)
-        f_offset = residual_t * (eta[i] * v[i] / total) + slope[i] * t
+        log_s, residual_t, _ = conditional(t, i)
+        noise_share = expit(log_s - log_eta_v[i])  # s / (s + eta v)
+        cavity_share = expit(log_eta_v[i] - log_s)
+        # f given g and y: precision eta/s + 1/v
+        var_f = v[i] * noise_share
+        f_offset = residual_t * cavity_share + slope[i] * t
         moment = [rule.sum(w * a) for a in (f_offset, t)]
         df, dt = f_offset - moment[0][i], t - moment[1][i]
         cov = np.empty((len(y), 2, 2))
         cov[:, 0, 0] = rule.sum(w * (var_f + df * df))
         cov[:, 1, 1] = rule.sum(w * dt * dt)
         cov[:, 0, 1] = cov[:, 1, 0] = rule.sum(w * df * dt)
-        with np.errstate(over="ignore"):
-            ratio = (var_f + e_mean**2) * np.exp(-log_s)
+        # E[e^2 | g, y] / s = cavity_share/eta + (e_mean / sd)^2, in which small s divides nothing by zero
+        ratio = cavity_share / eta[i] + (residual_t * noise_share * np.exp(-0.5 * log_s)) ** 2
         d_log_z = (0.5 * eta * (rule.sum(w * ratio) - 1) / self.variance)[None]
         # normalizers: of the density's power, of the cavity of g
         normalized = rule.log_integral() - 0.5 * eta * LOG_2PI + 0.5 * (np.log(tau_g) - LOG_2PI)

@@ -34,4 +34,6 @@ def as_likelihood(spec: Any) -> Likelihood:
         return spec
     if isinstance(spec, str) and spec in BY_NAME:
         return BY_NAME[spec]()
-    raise ValueError(f"likelihood must be a Likelihood or one of {', '.join(map(repr, BY_NAME))}, got {spec!r}")
+    raise ValueError(
+        f"likelihood must be a Likelihood or one of {', '.join(map(repr, BY_NAME))}, got {spec!r}"
+    )
