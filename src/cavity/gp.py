@@ -1,7 +1,8 @@
 """`GP`: a kernel, a mean function, a likelihood and an inference rule, put together.
 
-An immutable value like its parts. `theta` lists the free parameters of kernel, mean and likelihood, in this order;
-`evidence` and `leave_one_out_log_prob` return a value with its gradient in `theta`; `condition` returns a posterior.
+An immutable value like its parts. `theta` lists the free parameters of kernel, mean and likelihood, in this
+order; `evidence` and `leave_one_out_log_prob` return a value with its gradient in `theta`; `condition`
+returns a posterior.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from cavity.hyper import Array, Parametrized
 from cavity.inference.base import Approximation, Status
-from cavity.inference.exact import Exact
+from cavity.inference.registry import as_inference
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.latent.dense import DensePrior
 from cavity.latent.posterior import BasisWeights, PosteriorProcess
@@ -28,7 +29,9 @@ from cavity.prediction import GaussianPrediction, Prediction
 class Posterior:
     """A Gaussian process after seeing data: predictions of the function f and of new observations y."""
 
-    def __init__(self, model: GP, approximation: Approximation, y: Array, sample_weight: Array | None) -> None:
+    def __init__(
+        self, model: GP, approximation: Approximation, y: Array, sample_weight: Array | None
+    ) -> None:
         self.model, self.approximation = model, approximation
         self._y, self._sample_weight = y, sample_weight
 
@@ -94,13 +97,30 @@ class Posterior:
         return variance if mean.ndim == 1 else np.repeat(variance[:, None], mean.shape[1], axis=1)
 
     def update(self, X: ArrayLike, y: ArrayLike) -> Posterior:
-        """The posterior given these observations too, at the same hyperparameters."""
-        X_all = np.vstack([self.process.X, as_inputs(X)])
-        y_all = np.concatenate([self._y, np.asarray(y, dtype=float)])
+        """The posterior given these observations too, at the same hyperparameters.
+
+        With exact inference the Cholesky factor is extended: O(n^2 m) for m new observations.
+        """
+        model = self.model
+        X_new, y_new = model._data(X, y)
+        if X_new.shape[1] != self.process.X.shape[1] or y_new.shape[1:] != self._y.shape[1:]:
+            raise ValueError(
+                f"X and y must have the columns of the data before, {self.process.X.shape[1]} and "
+                f"{self._y.shape[1:]}, got {X_new.shape[1]} and {y_new.shape[1:]}"
+            )
+        X_all, y_all = np.vstack([self.process.X, X_new]), np.concatenate([self._y, y_new])
         weight = self._sample_weight
         if weight is not None:
-            weight = np.concatenate([weight, np.ones(len(y_all) - len(weight))])
-        return self.model.condition(X_all, y_all, sample_weight=weight)
+            weight = np.concatenate([weight, np.ones(len(X_new))])
+        extend = getattr(model.inference, "extend", None)
+        if extend is None:
+            return model.condition(X_all, y_all, sample_weight=weight)
+        return Posterior(
+            model,
+            extend(self.approximation, model.prior(X_all), model.likelihood, y_all, weight),
+            y_all,
+            weight,
+        )
 
 
 class GP(Parametrized):
@@ -113,8 +133,8 @@ class GP(Parametrized):
         Noise model; Gaussian of variance 1 by default.
     mean : Mean or {"zero", "constant", "linear"}, optional
         Prior mean function; zero by default.
-    inference : object, optional
-        Inference rule; exact by default.
+    inference : object or {"auto", "exact", "laplace", "ep", "variational"}, optional
+        Inference rule; by default ("auto") exact for Gaussian noise, otherwise EP, otherwise Laplace's method.
     """
 
     def __init__(
@@ -126,9 +146,10 @@ class GP(Parametrized):
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise ValueError(f"kernel must be a cavity kernel, for instance 1.0 * SE(1.0), got {kernel!r}")
-        self.inference = Exact() if inference is None else inference
         self._columns: int | None = None
-        parts = (kernel, as_mean(mean), Gaussian() if likelihood is None else likelihood)
+        noise = Gaussian() if likelihood is None else likelihood
+        self.inference = as_inference(inference, noise)
+        parts = (kernel, as_mean(mean), noise)
         self._set_up({}, parts)
 
     @property
@@ -157,7 +178,15 @@ class GP(Parametrized):
         new._columns = n_features
         return new
 
-    # --- data in -------------------------------------------------------------------------------------------------
+    # --- data in --------------------------------------------------------------------------------------------
+
+    def _given(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[Self, Array, Array, Array | None]:
+        """Checked data, and the model made definite for their columns."""
+        names = getattr(X, "columns", None)
+        X, y = self._data(X, y)
+        return self._bound(X, names), X, y, _checked_weight(sample_weight, len(X))
 
     def _data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
         X, y = as_inputs(X), self.likelihood.check(y)
@@ -172,66 +201,81 @@ class GP(Parametrized):
         mean: Mean | None = self.mean
         return DensePrior(self.kernel, as_inputs(X), mean, workspace)
 
-    def _bound(self, X: Array) -> Self:
-        return self if self._columns == X.shape[1] else self.bind(X.shape[1])
+    def _bound(self, X: Array, names: Any = None) -> Self:
+        if self._columns == X.shape[1]:
+            return self
+        return self.bind(X.shape[1], None if names is None else [str(name) for name in names])
 
-    # --- objectives ----------------------------------------------------------------------------------------------
+    # --- objectives -----------------------------------------------------------------------------------------
 
     def evidence(
         self,
         X: ArrayLike,
         y: ArrayLike,
-        sample_weight: Array | None = None,
+        sample_weight: ArrayLike | None = None,
         workspace: Workspace | None = None,
     ) -> tuple[float, Array]:
         """Log evidence and its gradient in `theta` (of the model bound to the columns of X)."""
-        X, y = self._data(X, y)
-        model = self._bound(X)
-        value, gradient = model.inference.evidence(model.prior(X, workspace), model.likelihood, y, sample_weight)
+        model, X, y, weight = self._given(X, y, sample_weight)
+        value, gradient = model.inference.evidence(model.prior(X, workspace), model.likelihood, y, weight)
         return value, model.to_theta(gradient.flat)
 
     def leave_one_out_log_prob(
         self,
         X: ArrayLike,
         y: ArrayLike,
-        sample_weight: Array | None = None,
+        sample_weight: ArrayLike | None = None,
         workspace: Workspace | None = None,
     ) -> tuple[float, Array]:
         """Sum of the log densities of each target given the others, and its gradient in `theta`."""
-        X, y = self._data(X, y)
-        model = self._bound(X)
+        model, X, y, weight = self._given(X, y, sample_weight)
         prior = model.prior(X, workspace)
-        value, gradient = model.inference.leave_one_out_log_prob(prior, model.likelihood, y, sample_weight)
+        value, gradient = model.inference.leave_one_out_log_prob(prior, model.likelihood, y, weight)
         return value, model.to_theta(gradient.flat)
 
-    # --- results -------------------------------------------------------------------------------------------------
+    # --- results --------------------------------------------------------------------------------------------
 
-    def condition(self, X: ArrayLike, y: ArrayLike, sample_weight: Array | None = None) -> Posterior:
+    def condition(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Posterior:
         """The posterior given the data, at these hyperparameters."""
-        X, y = self._data(X, y)
-        model = self._bound(X)
-        approximation = model.inference.infer(model.prior(X), model.likelihood, y, sample_weight)
-        return Posterior(model, approximation, y, sample_weight)
+        model, X, y, weight = self._given(X, y, sample_weight)
+        approximation = model.inference.infer(model.prior(X), model.likelihood, y, weight)
+        return Posterior(model, approximation, y, weight)
 
-    def leave_one_out(self, X: ArrayLike, y: ArrayLike, sample_weight: Array | None = None) -> Prediction:
+    def leave_one_out(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Prediction:
         """Distribution of each target given all others, at these hyperparameters."""
-        X, y = self._data(X, y)
-        model = self._bound(X)
-        return cast(
-            Prediction, model.inference.leave_one_out(model.prior(X), model.likelihood, y, sample_weight)
-        )
+        model, X, y, weight = self._given(X, y, sample_weight)
+        return cast(Prediction, model.inference.leave_one_out(model.prior(X), model.likelihood, y, weight))
 
     def degrees_of_freedom(self, X: ArrayLike, y: ArrayLike) -> float:
         """Effective number of parameters of the fit."""
-        X, y = self._data(X, y)
-        model = self._bound(X)
+        model, X, y, _ = self._given(X, y, None)
         return float(model.inference.degrees_of_freedom(model.prior(X), model.likelihood, y))
 
     def draw(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
         """Joint draws of f at X before seeing data, shape (size, m)."""
+        names = getattr(X, "columns", None)
         X = as_inputs(X)
         rng = np.random.default_rng(rng)
-        model = self._bound(X)
-        if isinstance(model.mean, Basis) and model.mean.vague:
-            raise ValueError("basis functions with vague weights have no prior draws; give the weights a finite variance")
-        return model.prior(X).unwhiten(rng.standard_normal((len(X), size))).T
+        model = self._bound(X, names)
+        basis = model.mean if isinstance(model.mean, Basis) else None
+        if basis is not None and basis.vague:
+            raise ValueError(
+                "basis functions with vague weights have no prior draws; give the weights a finite variance"
+            )
+        f = model.prior(X).unwhiten(rng.standard_normal((len(X), size)))
+        if basis is not None:  # the prior mean of the weights is in the mean function already
+            root = np.linalg.cholesky(basis.prior_covariance)
+            f = f + basis.features(X) @ (root @ rng.standard_normal((len(root), size)))
+        return f.T
+
+
+def _checked_weight(sample_weight: ArrayLike | None, n: int) -> Array | None:
+    if sample_weight is None:
+        return None
+    weight: Array = np.asarray(sample_weight, dtype=float)
+    if weight.shape != (n,) or not (np.isfinite(weight) & (weight > 0)).all():
+        wrong = weight if weight.shape != (n,) else weight[~(np.isfinite(weight) & (weight > 0))][0]
+        raise ValueError(
+            f"sample_weight must be {n} positive numbers (leave out rows of weight zero), got {wrong!r}"
+        )
+    return weight

@@ -1,14 +1,14 @@
 """Learning hyperparameters: maximize an objective from several starts, keep the best, report them all.
 
-Objectives: the log evidence (ML-II), leave-one-out log density, each plus the log prior of parameters that have one
-(MAP). The optimizer is L-BFGS-B on unconstrained parameters inside a wide box read off the data; a user's own bounds
-take the place of the box.
+Objectives: the log evidence (ML-II), leave-one-out log density, each plus the log prior of parameters that
+have one (MAP). The optimizer is L-BFGS-B on unconstrained parameters inside a wide box read off the data; a
+user's own bounds take the place of the box.
 
-Starts. The first is read off the data (`cavity.starts`), the second are the values the model came with, the others are
-the most promising of many draws from the priors, by the objective after a few steps. Sums of kernels have local optima
-in which two terms share one role; so, at the end, each term of the best solution is drawn anew in turn, the others
-staying where they are. A start that fails numerically is recorded and skipped; an evaluation that fails inside a run is
-a step too far, and the line search comes back.
+Starts. The first is read off the data (`cavity.starts`), the second are the values the model came with, the
+others are the most promising of many draws from the priors, by the objective after a few steps. Sums of
+kernels have local optima in which two terms share one role; so, at the end, each term of the best solution is
+drawn anew in turn, the others staying where they are. A start that fails numerically is recorded and skipped;
+an evaluation that fails inside a run is a step too far, and the line search comes back.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ SCREENING_STEPS = 12
 """Iterations of a trial run."""
 
 ROUNDING_SLOPE = 1e-4
-"""Slope, relative to the objective, below which a failing line search only means that rounding has been reached."""
+"""Slope, relative to the objective, below which a failing line search only means that rounding has been
+reached."""
 
 RELOCATIONS = 5
 """Draws that are tried for each term of a sum when it is drawn anew."""
@@ -140,7 +141,9 @@ class Objective:
         return value, gradient
 
 
-def maximize(objective: Objective, start: Array, box: Array, scale: Array, kind: str, steps: int = 500) -> Run:
+def maximize(
+    objective: Objective, start: Array, box: Array, scale: Array, kind: str, steps: int = 500
+) -> Run:
     """Run L-BFGS-B from one start, in coordinates theta / scale, inside the box."""
     from scipy.optimize import minimize
 
@@ -152,7 +155,9 @@ def maximize(objective: Objective, start: Array, box: Array, scale: Array, kind:
         value, gradient = objective(u * scale)
         if value == -np.inf:
             if objective.best is None:
-                raise np.linalg.LinAlgError(objective.last_error or "the objective is not finite at the start")
+                raise np.linalg.LinAlgError(
+                    objective.last_error or "the objective is not finite at the start"
+                )
             return FAILED + abs(objective.best[0]), gradient
         return -value, -gradient * scale
 
@@ -177,7 +182,10 @@ def maximize(objective: Objective, start: Array, box: Array, scale: Array, kind:
 def _flat(found: Any, box: Array) -> bool:
     """Whether a run that ended in an abnormal line search is at an optimum within rounding all the same."""
     outward = ((found.x <= box[:, 0]) & (found.jac > 0)) | ((found.x >= box[:, 1]) & (found.jac < 0))
-    return bool(np.max(np.abs(np.where(outward, 0.0, found.jac)), initial=0.0) <= ROUNDING_SLOPE * (1.0 + abs(found.fun)))
+    return bool(
+        np.max(np.abs(np.where(outward, 0.0, found.jac)), initial=0.0)
+        <= ROUNDING_SLOPE * (1.0 + abs(found.fun))
+    )
 
 
 def _screen(objective: Objective, draws: Sequence[Array], keep: int, box: Array, scale: Array) -> list[Array]:
@@ -257,7 +265,9 @@ def learn(
     except KeyboardInterrupt:
         stopped = "interrupted"
         if goal.best is not None:
-            runs.append(Run("interrupted", model.theta, goal.best[1], goal.best[0], False, 0, 0, "interrupted"))
+            runs.append(
+                Run("interrupted", model.theta, goal.best[1], goal.best[0], False, 0, 0, "interrupted")
+            )
     except _OutOfTime:
         stopped = "max_time was reached"
     if time.monotonic() > deadline:
@@ -285,7 +295,9 @@ def _plan(
             yield "random", start
 
 
-def _relocate(goal: Objective, starts: Starts, runs: Sequence[Run], rng: np.random.Generator) -> Iterator[Run]:
+def _relocate(
+    goal: Objective, starts: Starts, runs: Sequence[Run], rng: np.random.Generator
+) -> Iterator[Run]:
     """From the best solution, each term of the kernel's sum drawn anew; improvements are built upon."""
     best = max(runs, key=lambda run: run.value)
     if not np.isfinite(best.value):
@@ -306,7 +318,8 @@ def _relocate(goal: Objective, starts: Starts, runs: Sequence[Run], rng: np.rand
 def _execute(
     goal: Objective, planned: Iterator[tuple[str, Array]], box: Array, scale: Array, n_jobs: int | None
 ) -> Iterator[Run]:
-    """Runs, one after the other or through joblib (which may be backed by processes, threads or a cluster)."""
+    """Runs, one after the other or through joblib (which may be backed by processes, threads or a
+    cluster)."""
     if n_jobs in (None, 1):
         for kind, start in planned:
             yield maximize(goal, start, box, scale, kind)

@@ -1,11 +1,12 @@
 """Dense linear algebra on symmetric positive definite matrices, in place and in tiles.
 
-A symmetric matrix is held as the lower triangle of a C-ordered array. Its transpose is a Fortran-ordered upper
-triangle in the same memory, so LAPACK works on it without a copy. The strict upper triangle is never read.
+A symmetric matrix is held as the lower triangle of a C-ordered array. Its transpose is a Fortran-ordered
+upper triangle in the same memory, so LAPACK works on it without a copy. The strict upper triangle is never
+read.
 
-Jitter policy, the only one in the library: a factorization is tried as it is, then with each step of `JITTER_LADDER`
-times the mean diagonal added, and the amount that was needed is reported with the result. When the ladder is
-exhausted, `NotPositiveDefiniteError` says what to look at.
+Jitter policy, the only one in the library: a factorization is tried as it is, then with each step of
+`JITTER_LADDER` times the mean diagonal added, and the amount that was needed is reported with the result.
+When the ladder is exhausted, `NotPositiveDefiniteError` says what to look at.
 """
 
 from __future__ import annotations
@@ -28,21 +29,24 @@ JITTER_LADDER = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 """Fractions of the mean diagonal that may be added to it, smallest first."""
 
 TILE_ROWS, TILE_COLUMNS = 128, 512
-"""Shape of a tile: 512 kB of doubles, about a core's second-level cache; few enough tiles that calls do not count."""
+"""Shape of a tile: 512 kB of doubles, about a core's second-level cache; few enough tiles that calls do not
+count."""
 
 PARALLEL_FROM = 1500
-"""Rows from which tiles are shared among threads; below, the numerical library's own threads are still spinning."""
+"""Rows from which tiles are shared among threads; below, the numerical library's own threads are still
+spinning."""
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
     """A covariance matrix that should be positive definite is not, even with the largest jitter."""
 
 
-# --- threads --------------------------------------------------------------------------------------------------------
+# --- threads ------------------------------------------------------------------------------------------------
 
 
 def n_threads() -> int:
-    """Threads that tile-wise work may use: what the numerical libraries were given, else the cores of this process.
+    """Threads that tile-wise work may use: what the numerical libraries were given, else the cores of this
+    process.
 
     Worker processes of a parallel run are started with these variables at 1, so that there is one level of
     parallelism only.
@@ -63,19 +67,21 @@ def _pool(pid: int, threads: int) -> ThreadPoolExecutor:
 class _SmallProducts:
     """While entered, matrix products run on one thread: those of a tile are too small to share.
 
-    Without it the products of NumPy would wake a second pool of threads that spins beside LAPACK's. Entering is
-    counted, so that calls from several Python threads restore the original setting once, at the end.
+    Without it the products of NumPy would wake a second pool of threads that spins beside LAPACK's. Entering
+    is counted, so that calls from several Python threads restore the original setting once, at the end.
     """
 
     def __init__(self) -> None:
-        self._lock, self._depth, self._limiter, self._controller = threading.Lock(), 0, None, None
+        self._lock, self._depth = threading.Lock(), 0
+        self._limiter: Any = None
+        self._controller: Any = None
 
     def __enter__(self) -> None:
         with self._lock:
             self._depth += 1
             if self._depth == 1:
                 if self._controller is None:
-                    from threadpoolctl import ThreadpoolController
+                    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
                     self._controller = ThreadpoolController()
                 self._limiter = self._controller.limit(limits=1, user_api="blas")
@@ -84,13 +90,13 @@ class _SmallProducts:
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
-                cast(Any, self._limiter).restore_original_limits()
+                self._limiter.restore_original_limits()
 
 
 small_products = _SmallProducts()
 
 
-# --- tiles ----------------------------------------------------------------------------------------------------------
+# --- tiles --------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -108,7 +114,8 @@ def lower_tiles(n: int) -> tuple[tuple[slice, slice], ...]:
 
 
 def map_tiles(function: Callable[[slice, slice], T], n: int) -> list[T]:
-    """`function(rows, columns)` for every lower tile of an n x n matrix, on several threads where that pays."""
+    """`function(rows, columns)` for every lower tile of an n x n matrix, on several threads where that
+    pays."""
     tiles, threads = lower_tiles(n), n_threads()
     with small_products:
         if threads == 1 or n < PARALLEL_FROM:
@@ -120,7 +127,8 @@ _HALF_LOWER = np.tril(np.ones((TILE_ROWS, TILE_ROWS)), -1) + 0.5 * np.eye(TILE_R
 
 
 def halve_symmetric(G: Array, rows: slice, columns: slice) -> Array:
-    """Weights of a symmetric sum over the lower triangle, in place: nothing above the diagonal, half of the diagonal.
+    """Weights of a symmetric sum over the lower triangle, in place: nothing above the diagonal, half of the
+    diagonal.
 
     Twice the sum over all tiles is then the sum over the whole matrix.
     """
@@ -143,9 +151,9 @@ def mirror_lower(A: Array) -> Array:
 class Workspace:
     """Arrays kept between evaluations of one fit, so that memory is paged in once.
 
-    An array handed out under a name is valid until the next request under that name. `memory` is for what an inference
-    rule wants to remember from one evaluation to the next (sites for a warm start, the stage it is in); it is cleared
-    at the beginning of each run of an optimizer.
+    An array handed out under a name is valid until the next request under that name. `memory` is for what an
+    inference rule wants to remember from one evaluation to the next (sites for a warm start, the stage it is
+    in); it is cleared at the beginning of each run of an optimizer.
     """
 
     def __init__(self) -> None:
@@ -160,7 +168,7 @@ class Workspace:
         return array
 
 
-# --- Cholesky factors -----------------------------------------------------------------------------------------------
+# --- Cholesky factors ---------------------------------------------------------------------------------------
 
 
 class Cholesky:
@@ -219,6 +227,8 @@ class Cholesky:
 
     def into_inverse(self) -> Array:
         """A^-1 in the lower triangle of the factor's own memory; the factor is gone afterwards."""
+        if self.lower.size == 0:
+            return self.lower
         out, info = lapack.dpotri(self.lower.T, lower=0, overwrite_c=1)
         if info != 0:
             raise NotPositiveDefiniteError(f"the factor is singular at row {info - 1}")
@@ -228,21 +238,28 @@ class Cholesky:
 
     def inverse_diagonal(self) -> Array:
         """The diagonal of A^-1, by row norms of L^-1 (the factor is kept)."""
+        if len(self.lower) == 0:
+            return np.zeros(0)
         inverse, _ = lapack.dtrtri(self.lower.T, lower=0)
         upper = np.triu(inverse)
-        return np.einsum("ij,ij->i", upper, upper)
+        return cast(Array, np.einsum("ij,ij->i", upper, upper))
 
 
 def try_factorize(A: Array) -> Cholesky | None:
-    """Factor of the matrix in the lower triangle of A (overwritten), or None if it is not positive definite."""
+    """Factor of the matrix in the lower triangle of A (overwritten), or None if it is not positive
+    definite."""
+    if A.size == 0:
+        return Cholesky(A)
     out, info = lapack.dpotrf(A.T, lower=0, clean=0, overwrite_a=1)
-    if info != 0 or not np.isfinite(out[0, 0]):
+    # Not every LAPACK notices entries that are not finite; they end up on the diagonal.
+    if info != 0 or not np.isfinite(np.diagonal(out)).all():
         return None
     return Cholesky(out.T)
 
 
 def factorize(build: Callable[[], Array], explain: Callable[[], str] | None = None) -> Cholesky:
-    """Factor of the matrix that `build()` writes (lower triangle of a fresh C-ordered array), by the jitter policy.
+    """Factor of the matrix that `build()` writes (lower triangle of a fresh C-ordered array), by the jitter
+    policy.
 
     Parameters
     ----------
@@ -269,9 +286,23 @@ def factorize(build: Callable[[], Array], explain: Callable[[], str] | None = No
             return factor
     reason = explain() if explain is not None else ""
     raise NotPositiveDefiniteError(
-        f"the {len(A)} x {len(A)} covariance matrix is not positive definite, even with {JITTER_LADDER[-1]:g} of its "
-        f"mean diagonal ({scale:.3g}) added. {reason}".rstrip()
+        f"the {len(A)} x {len(A)} covariance matrix is not positive definite, even with "
+        f"{JITTER_LADDER[-1]:g} of its mean diagonal ({scale:.3g}) added. {reason}".rstrip()
     )
+
+
+def covariance_root(S: Array) -> Callable[[Array], Array]:
+    """U -> M U with M M' = S, for draws from N(0, S), where S may be singular by rounding.
+
+    A Cholesky factor by the jitter policy; where even that fails (the covariance of values that are known
+    exactly is nothing but rounding errors), the symmetric root without the negative eigenvalues.
+    """
+    try:
+        return factorize(S.copy).multiply
+    except NotPositiveDefiniteError:
+        values, vectors = np.linalg.eigh(S)
+        root = vectors * np.sqrt(np.clip(values, 0.0, None))
+        return lambda U: root @ U
 
 
 def first_duplicates(X: Array, limit: int = 3) -> tuple[int, list[tuple[int, int]]]:

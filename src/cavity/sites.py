@@ -1,7 +1,8 @@
 """Gaussian sites: what an inference rule puts in place of the likelihood factors.
 
-A site is exp(shift * f - precision * f^2 / 2), in natural parameters and without a constant. Precisions may be
-negative (a heavy-tailed likelihood widens the posterior where an outlier contradicts it) or zero (no information).
+A site is exp(shift * f - precision * f^2 / 2), in natural parameters and without a constant. Precisions may
+be negative (a heavy-tailed likelihood widens the posterior where an outlier contradicts it) or zero (no
+information).
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Sites:
 
     def __post_init__(self) -> None:
         if self.shift.shape != self.precision.shape:
-            raise ValueError(f"sites need as many shifts as precisions, got {self.shift.shape} and {self.precision.shape}")
+            raise ValueError(
+                f"sites need as many shifts as precisions, got {self.shift.shape} and {self.precision.shape}"
+            )
 
     @classmethod
     def zero(cls, n: int) -> Sites:

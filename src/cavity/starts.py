@@ -1,9 +1,10 @@
-"""Where learning starts: typical sizes read off the data, turned into values, spreads and limits of parameters.
+"""Where learning starts: typical sizes read off the data, turned into values, spreads and limits of
+parameters.
 
-Nothing here changes the model. Every parameter says what it measures (a length along some input columns, a variance of
-the function, of the noise, ...); the data say how large such things typically are. From that come the first start, the
-draws of later starts for parameters without a prior of their own, the box that the optimizer stays in, and the scale
-of each coordinate.
+Nothing here changes the model. Every parameter says what it measures (a length along some input columns, a
+variance of the function, of the noise, ...); the data say how large such things typically are. From that come
+the first start, the draws of later starts for parameters without a prior of their own, the box that the
+optimizer stays in, and the scale of each coordinate.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ NOISE_SHARE = 0.1
 """Noise starts at a tenth of the targets' variance."""
 
 SUM_LADDER = 4.0
-"""Terms of a sum start with length scales this factor apart, longest first, so that they do not compete for one role."""
+"""Terms of a sum start with length scales this factor apart, longest first, so that they do not compete for
+one role."""
 
 SHAPE_RANGE = 30.0
-"""Shape parameters are sought within this factor of the value given; farther out they hardly change the function."""
+"""Shape parameters are sought within this factor of the value given; farther out they hardly change the
+function."""
 
 SUBSET = 400
 """Rows looked at for typical distances."""
@@ -95,7 +98,8 @@ class DataScale:
         f_scale: tuple[float, float] | None = None,
         sample_weight: Array | None = None,
     ) -> Self:
-        """Read off inputs (n, D) and targets (n,) or (n, T); `f_scale` where the latent scale is not that of y."""
+        """Read off inputs (n, D) and targets (n,) or (n, T); `f_scale` where the latent scale is not that of
+        y."""
         some = X[np.linspace(0, len(X) - 1, min(len(X), SUBSET)).astype(int)]
         distance, spacing = np.empty(X.shape[1]), np.empty(X.shape[1])
         extent = np.ptp(X, axis=0)
@@ -107,7 +111,9 @@ class DataScale:
             spacing[d] = np.min(steps) if steps.size else 0.0
         # A column that never varies says nothing about length: any finite value will do.
         typical = np.where(distance > 0, distance, np.where(np.abs(X[0]) > 0, np.abs(X[0]), 1.0))
-        share = np.full(len(y), 1.0 / len(y)) if sample_weight is None else sample_weight / sample_weight.sum()
+        share = (
+            np.full(len(y), 1.0 / len(y)) if sample_weight is None else sample_weight / sample_weight.sum()
+        )
         centers = share @ y
         y_center = float(np.mean(centers))
         y_sd = float(np.mean(np.sqrt(share @ (y - centers) ** 2)))
@@ -128,7 +134,8 @@ class DataScale:
 
 @dataclass(frozen=True)
 class Guess:
-    """A typical value with its spread (in unconstrained units), and the limits of the optimizer (natural units)."""
+    """A typical value with its spread (in unconstrained units), and the limits of the optimizer (natural
+    units)."""
 
     center: float
     spread: float
@@ -145,7 +152,8 @@ class _Reader:
     # kernels
 
     def kernel(self, k: Kernel, columns: tuple[int, ...] | None, share: float, stretch: float) -> list[Guess]:
-        """`columns` None means coordinates without units; `share` is this part's share of the function's variance."""
+        """`columns` None means coordinates without units; `share` is this part's share of the function's
+        variance."""
         from cavity.kernels import On, Periodic, Product, Scaled, Sum
 
         listed: list[Guess] = []
@@ -301,7 +309,8 @@ class Starts:
         return cls(model, np.clip(first, box[:, 0], box[:, 1]), spread, box, scale, _blocks(model))
 
     def draw(self, rng: np.random.Generator, widen: float = 1.0) -> Array:
-        """A random start: from each parameter's own prior where it has one, else around the data-driven value."""
+        """A random start: from each parameter's own prior where it has one, else around the data-driven
+        value."""
         theta = self.first + widen * self.spread * rng.standard_normal(len(self.first))
         return np.clip(self.model.layout.draw_from_priors(theta, rng), self.box[:, 0], self.box[:, 1])
 

@@ -1,7 +1,7 @@
 """What the estimators share: nested parameters, training rows, memory.
 
-Models are immutable values, so `set_params(kernel__se__lengthscale=2.0)` puts an updated kernel in place of the old one
-instead of changing it.
+Models are immutable values, so `set_params(kernel__se__lengthscale=2.0)` puts an updated kernel in place of
+the old one instead of changing it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from cavity.kernels import White
 from cavity.kernels.base import Kernel
 
 MATRICES_WHILE_FITTING = 3.0
-"""n x n matrices alive while an objective and its gradient are evaluated: covariance, factor, and room for tiles."""
+"""n x n matrices alive while an objective and its gradient are evaluated: covariance, factor, and room for
+tiles."""
 
 
 class NestedParameters(BaseEstimator):  # type: ignore[misc]
@@ -31,7 +32,9 @@ class NestedParameters(BaseEstimator):  # type: ignore[misc]
         if deep:
             for name, value in list(params.items()):
                 if isinstance(value, Parametrized):
-                    params.update({f"{name}__{k.replace('.', '__')}": p.value for k, p in value._paths().items()})
+                    params.update(
+                        {f"{name}__{k.replace('.', '__')}": p.value for k, p in value._paths().items()}
+                    )
         return params
 
     def set_params(self, **params: Any) -> Self:
@@ -56,10 +59,11 @@ class NestedParameters(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows as they enter the model: weight-zero rows left out, and, where rows repeat, one row with their total weight.
+    """Rows as they enter the model: weight-zero rows left out, and, where rows repeat, one row with their
+    total weight.
 
-    A row of weight w is a likelihood factor to the power w, so w equal rows and one row of weight w are the same model.
-    Rows are only put in a canonical order where weights or repeats make that necessary.
+    A row of weight w is a likelihood factor to the power w, so w equal rows and one row of weight w are the
+    same model. Rows are only put in a canonical order where weights or repeats make that necessary.
 
     Attributes
     ----------
@@ -103,7 +107,8 @@ def _has_repeats(X: Array, y: Array) -> bool:
 
 
 def contains_white(kernel: Kernel) -> bool:
-    """Whether a kernel has noise that belongs to a case, so that equal rows are not interchangeable with one."""
+    """Whether a kernel has noise that belongs to a case, so that equal rows are not interchangeable with
+    one."""
     return isinstance(kernel, White) or any(contains_white(cast(Kernel, part)) for part in kernel.parts)
 
 

@@ -29,21 +29,21 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
     Parameters
     ----------
     kernel : Kernel or str, optional
-        Covariance function, in the units of the data, or its text; `1.0 * SE(ard)` by default. Its values are one of
-        the starting points of learning, and its priors, bounds and fixed flags are respected.
+        Covariance function, in the units of the data, or its text; `1.0 * SE(ard)` by default. Its values are
+        one of the starting points of learning, and its priors, bounds and fixed flags are respected.
     mean : Mean or {"zero", "constant", "linear"}
         Prior mean function. With several targets "constant" means a constant per target, integrated out.
     likelihood : Likelihood or str
         Noise model.
     inference : {"auto", "exact"} or an inference rule
     objective : {"evidence", "loo"} or None
-        What hyperparameters maximize: log evidence or leave-one-out log density, each plus the log prior of those
-        parameters that have one. None keeps all values as given.
+        What hyperparameters maximize: log evidence or leave-one-out log density, each plus the log prior of
+        those parameters that have one. None keeps all values as given.
     n_restarts : int
         Runs of the optimizer beside the first, data-driven one.
     standardize : bool
-        Whether starting values and the scale of the optimizer are read off the data. It never changes the model:
-        kernel values, `log_evidence_` and predictions are always in the units of the data.
+        Whether starting values and the scale of the optimizer are read off the data. It never changes the
+        model: kernel values, `log_evidence_` and predictions are always in the units of the data.
     random_state : int, Generator or RandomState, optional
     n_jobs : int, optional
         Processes for the runs of the optimizer.
@@ -104,7 +104,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         self.max_time = max_time
         self.max_rows = max_rows
 
-    # --- fitting -------------------------------------------------------------------------------------------------
+    # --- fitting --------------------------------------------------------------------------------------------
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn hyperparameters and condition on the data.
@@ -159,7 +159,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         if y.ndim == 2 and isinstance(mean, str) and mean == "constant":
             mean = Basis("constant")
         likelihood = as_likelihood(self.likelihood)
-        inference = None if isinstance(self.inference, str) and self.inference in ("auto", "exact") else self.inference
+        inference = (
+            None
+            if isinstance(self.inference, str) and self.inference in ("auto", "exact")
+            else self.inference
+        )
         names = getattr(self, "feature_names_in_", None)
         model = GP(kernel, likelihood, as_mean(mean), inference)
         return model.bind(X.shape[1], None if names is None else [str(n) for n in names])
@@ -213,7 +217,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
                 stacklevel=3,
             )
 
-    # --- prediction ----------------------------------------------------------------------------------------------
+    # --- prediction -----------------------------------------------------------------------------------------
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "posterior_")
@@ -239,7 +243,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         cov : array (m, m)
         """
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov cannot both be True; the sd is the root of cov's diagonal")
+            raise ValueError(
+                "return_std and return_cov cannot both be True; the sd is the root of cov's diagonal"
+            )
         X = self._checked(X)
         if return_cov:
             cov = self.posterior_.covariance(X)
@@ -260,7 +266,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         return self.likelihood_.predictive(flat, np.zeros(len(flat))).variance
 
     def predict_dist(self, X: ArrayLike, *, noise: bool = True) -> Prediction:
-        """Predictive distribution of y at each row (of f with `noise=False`): quantiles, intervals, log densities."""
+        """Predictive distribution of y at each row (of f with `noise=False`): quantiles, intervals, log
+        densities."""
         X = self._checked(X)
         return self.posterior_.predict_y(X) if noise else self.posterior_.predict_f(X)
 
@@ -269,7 +276,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         X = self._checked(X)
         return self.posterior_.mean_gradient(X), self.posterior_.variance_gradient(X)
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0, *, noise: bool = True) -> Array:
+    def sample_y(
+        self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0, *, noise: bool = True
+    ) -> Array:
         """Joint draws of new observations (of f with `noise=False`) at X.
 
         Returns
@@ -289,7 +298,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         return np.stack([self.likelihood_.sample(f[:, :, t], rng) for t in range(f.shape[2])], axis=2)
 
     def leave_one_out(self) -> Prediction:
-        """Predictive distribution of each training target given all others, at the learned hyperparameters."""
+        """Predictive distribution of each training target given all others, at the learned
+        hyperparameters."""
         check_is_fitted(self, "posterior_")
         loo = self.model_.leave_one_out(self.rows_.X, self.rows_.y, self.rows_.weight)
         if np.array_equal(self.rows_.index, np.arange(len(loo))):
@@ -298,7 +308,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
             raise ValueError("leave-one-out needs every training row to have a weight above zero")
         return GaussianPrediction(loo.mean[self.rows_.index], loo.variance[self.rows_.index])
 
-    # --- more data -----------------------------------------------------------------------------------------------
+    # --- more data ------------------------------------------------------------------------------------------
 
     def update(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Condition on more data, keeping the hyperparameters."""

@@ -4,13 +4,13 @@ An inference rule is an object with a `name` and
 
 - `supports(likelihood)`: whether it can handle the likelihood at all;
 - `infer(prior, likelihood, y, sample_weight=None)`: an `Approximation`;
-- `evidence(prior, likelihood, y, sample_weight=None)`: log evidence and its `Gradient`, for learning. It may remember
-  what helps the next evaluation in `prior.workspace.memory`, and raises `InferenceFailedError` where the value would
-  not be comparable with the last one (no convergence, another branch, another stage);
+- `evidence(prior, likelihood, y, sample_weight=None)`: log evidence and its `Gradient`, for learning. It may
+  remember what helps the next evaluation in `prior.workspace.memory`, and raises `InferenceFailedError` where
+  the value would not be comparable with the last one (no convergence, another branch, another stage);
 - `leave_one_out(prior, likelihood, y, sample_weight=None)`: a `Prediction` of each target given the others.
 
-An unsupported pair raises `UnsupportedPairError`, which names alternatives. A sample weight w means that the likelihood
-factor is raised to the power w.
+An unsupported pair raises `UnsupportedPairError`, which names alternatives. A sample weight w means that the
+likelihood factor is raised to the power w.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ class Status:
     converged : bool
         Whether the rule's own criterion holds for what is returned.
     stage : str
-        Which algorithm found the result ("exact", "newton", "ep", "double loop", "power ep", "variational", ...).
+        Which algorithm found the result ("exact", "newton", "ep", "double loop", "power ep", "variational",
+        ...).
     iterations : int
     residual : float
-        The criterion's value: for EP the largest mismatch of moments, for Laplace the norm of the Newton step.
+        The criterion's value: for EP the largest mismatch of moments, for Laplace the norm of the Newton
+        step.
     jitter : float
         What was added to the diagonal of the factorized matrix; 0 nearly always.
     message : str

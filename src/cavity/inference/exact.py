@@ -1,15 +1,16 @@
 """Exact inference for Gaussian noise (book sections 2.2, 2.7, 5.4).
 
     A = K + diag(noise variance),  r = y - m(X),  alpha = A^-1 r
-    log p(y) = -1/2 r' alpha - 1/2 log|A| - n/2 log 2 pi                                              (book eq. 2.30)
-    d log p / dA = 1/2 (alpha alpha' - A^-1)                                                          (book eq. 5.9)
+    log p(y) = -1/2 r' alpha - 1/2 log|A| - n/2 log 2 pi          (book eq. 2.30)
+    d log p / dA = 1/2 (alpha alpha' - A^-1)                      (book eq. 5.9)
 
-Explicit basis functions h with weights N(b, B) integrated out replace A^-1 by R = A^-1 - A^-1 H Q^-1 H' A^-1 with
-Q = B^-1 + H' A^-1 H, and add -1/2 log|Q| + 1/2 log|B^-1|; for vague weights (B^-1 -> 0) the last term and p/2 log 2 pi
-are dropped (book eq. 2.45). Several targets share everything but alpha; their log evidences add up.
+Explicit basis functions h with weights N(b, B) integrated out replace A^-1 by R = A^-1 - A^-1 H Q^-1 H' A^-1
+with Q = B^-1 + H' A^-1 H, and add -1/2 log|Q| + 1/2 log|B^-1|; for vague weights (B^-1 -> 0) the last term
+and p/2 log 2 pi are dropped (book eq. 2.45). Several targets share everything but alpha; their log evidences
+add up.
 
-Leave-one-out: with d the diagonal of R, y_i given the others is normal with mean y_i - alpha_i / d_i and variance
-1 / d_i (book eq. 5.12). Its gradient is one cotangent of A for all parameters, not O(n^3) for each.
+Leave-one-out: with d the diagonal of R, y_i given the others is normal with mean y_i - alpha_i / d_i and
+variance 1 / d_i (book eq. 5.12). Its gradient is one cotangent of A for all parameters, not O(n^3) for each.
 """
 
 from __future__ import annotations
@@ -33,15 +34,29 @@ if TYPE_CHECKING:
 class _Conditioned:
     """One conditioning on data: everything the results below are made of."""
 
-    def __init__(self, prior: DensePrior, likelihood: GaussianNoise, y: Array, sample_weight: Array | None) -> None:
+    def __init__(
+        self,
+        prior: DensePrior,
+        likelihood: GaussianNoise,
+        y: Array,
+        sample_weight: Array | None,
+        known: ObservedCorrection | None = None,
+    ) -> None:
         self.prior, self.n = prior, prior.n
         self.residual = (y.T - prior.mean).T.reshape(self.n, -1)
         self.targets = self.residual.shape[1]
         self.noise, self.d_noise = likelihood.noise_variances(self.n)
-        # A factor to the power w is a Gaussian of variance noise / w, up to a constant accounted for in log_evidence.
+        # A factor to the power w is a Gaussian of variance noise / w, up to a constant accounted for in
+        # log_evidence.
         self.sample_weight = np.ones(self.n) if sample_weight is None else sample_weight
+        if np.any((self.noise == 0.0) & (self.sample_weight != 1.0)):
+            raise ValueError(
+                "observations without noise take no sample_weight: they are exact, whatever their weight"
+            )
         self.variance = self.noise / self.sample_weight
-        self.correction: ObservedCorrection = prior.observe(self.variance)
+        self.correction: ObservedCorrection = (
+            prior.observe(self.variance) if known is None else prior.observe_more(known, self.variance)
+        )
         self.factor = self.correction.factor
         self.log_det = self.factor.log_det
         self.basis = self._integrate_basis()
@@ -60,8 +75,9 @@ class _Conditioned:
         Q = try_factorize(np.ascontiguousarray(mean.prior_precision + H.T @ projection))
         if Q is None:
             raise NotPositiveDefiniteError(
-                f"the {H.shape[1]} basis functions are linearly dependent on these {self.n} inputs and their weights "
-                "have a vague prior: use fewer basis functions or give the weights a finite prior variance"
+                f"the {H.shape[1]} basis functions are linearly dependent on these {self.n} inputs and their "
+                "weights have a vague prior: use fewer basis functions or give the weights a finite prior "
+                "variance"
             )
         shift = Q.solve(projection.T @ self.residual)
         return BasisWeights(mean.prior_mean[:, None] + shift, shift, Q, projection)
@@ -129,9 +145,14 @@ class _Conditioned:
 
     def leave_one_out(self) -> tuple[Array, Array]:
         """Means (n, T) and variances (n,) of each target given the others."""
+        own = self.factor.inverse_diagonal()
         W = self._basis_root()
-        d = self.factor.inverse_diagonal() - np.einsum("ij,ij->i", W, W)
-        return self.residual - self.alpha / d[:, None], 1.0 / d
+        d = own - np.einsum("ij,ij->i", W, W)
+        # Where a vague weight is known from this point only, nothing is known without it.
+        lost = d <= self.n * np.finfo(float).eps * own
+        d = np.where(lost, 1.0, d)
+        mean = np.where(lost[:, None], 0.0, self.residual - self.alpha / d[:, None])
+        return mean, np.where(lost, np.inf, 1.0 / d)
 
     def leave_one_out_log_prob(self) -> tuple[float, Gradient]:
         """Overwrites the factor."""
@@ -139,7 +160,8 @@ class _Conditioned:
         d = np.diagonal(R).copy()[:, None]
         scaled = self.alpha / d
         value = 0.5 * float(np.sum(np.log(d) - self.alpha * scaled - LOG_2PI))
-        # L(alpha, d): dL/dalpha = -alpha/d, dL/dd = (1/d + alpha^2/d^2)/2; d alpha = -R dA alpha, dd = -diag(R dA R)
+        # L(alpha, d): dL/dalpha = -alpha/d, dL/dd = (1/d + alpha^2/d^2)/2; d alpha = -R dA alpha, dd =
+        # -diag(R dA R)
         U = R @ -scaled
         W = R * np.sqrt(0.5 * np.sum(1.0 / d + scaled**2, axis=1))
         G = -(W @ W.T) - 0.5 * (U @ self.alpha.T + self.alpha @ U.T)
@@ -173,9 +195,27 @@ class Exact:
         self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> Approximation:
         """Posterior process and log evidence."""
-        c = self._condition(prior, likelihood, y, sample_weight)
-        message = f"jitter {c.factor.jitter:.3g} was added to the diagonal" if c.factor.jitter else ""
-        return Approximation(c.process(), c.log_evidence, Status(jitter=c.factor.jitter, message=message))
+        return self._approximation(self._condition(prior, likelihood, y, sample_weight))
+
+    def extend(
+        self,
+        earlier: Approximation,
+        prior: DensePrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+    ) -> Approximation:
+        """As `infer`, where the leading rows of the prior are those that `earlier` was conditioned on."""
+        correction = earlier.process.correction
+        if not (isinstance(correction, ObservedCorrection) and isinstance(likelihood, GaussianNoise)):
+            return self.infer(prior, likelihood, y, sample_weight)
+        return self._approximation(_Conditioned(prior, likelihood, y, sample_weight, correction))
+
+    @staticmethod
+    def _approximation(c: _Conditioned) -> Approximation:
+        jitter = c.factor.jitter
+        message = f"jitter {jitter:.3g} was added to the diagonal" if jitter else ""
+        return Approximation(c.process(), c.log_evidence, Status(jitter=jitter, message=message))
 
     def evidence(
         self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
@@ -194,23 +234,27 @@ class Exact:
         mean = (mean.T + prior.mean).T
         if c.targets == 1:
             mean = mean[:, 0]
-        # 1/d is the variance of an observation with this point's own effective noise; report one of weight one.
+        # 1/d is the variance of an observation with this point's own effective noise; report one of weight
+        # one.
         variance = variance - c.variance + c.noise
-        return GaussianPrediction(mean, variance if mean.ndim == 1 else np.repeat(variance[:, None], mean.shape[1], 1))
+        return GaussianPrediction(
+            mean, variance if mean.ndim == 1 else np.repeat(variance[:, None], mean.shape[1], 1)
+        )
 
     def leave_one_out_log_prob(
         self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> tuple[float, Gradient]:
         """Sum of leave-one-out log densities and its gradient."""
         if sample_weight is not None and np.any(sample_weight != 1.0):
-            raise ValueError("leave-one-out learning takes no sample weights other than 0 and 1; use objective='evidence'")
+            raise ValueError(
+                "leave-one-out learning takes no sample weights other than 0 and 1; use objective='evidence'"
+            )
         return self._condition(prior, likelihood, y, None).leave_one_out_log_prob()
 
     def degrees_of_freedom(self, prior: DensePrior, likelihood: Likelihood, y: Array) -> float:
-        """Effective number of parameters, tr(K A^-1) (book section 2.6), plus the basis functions that were fitted."""
+        """Effective number of parameters, tr(K A^-1) (book section 2.6), plus the basis functions that were
+        fitted."""
         c = self._condition(prior, likelihood, y, None)
         W = c._basis_root()
         d = c.factor.inverse_diagonal() - np.einsum("ij,ij->i", W, W)
         return float(c.n - c.variance @ d)
-
-

@@ -8,7 +8,8 @@ With T = diag(precision), nu the shifts, m the prior mean and R = (K + T^-1)^-1:
 
 Derivatives, with P = I - K R = (I + K T)^-1, dSigma = P dK P' - Sigma dT Sigma:
 
-    d log Z / dK = (alpha alpha' - R) / 2,    d log Z / d(nu, tau) = (mean, -(var + mean^2) / 2),  d log Z / dm = alpha
+    d log Z / dK = (alpha alpha' - R) / 2,   d log Z / d(nu, tau) = (mean, -(var + mean^2) / 2),
+    d log Z / dm = alpha,
     d mean = P dK alpha + Sigma (dnu - dT mean) + P dm
 """
 
@@ -23,6 +24,7 @@ from cavity.latent.dense import DensePrior
 from cavity.latent.posterior import PosteriorProcess
 from cavity.linalg import Array, mirror_lower
 from cavity.sites import Sites
+
 
 @dataclass(frozen=True)
 class Pulled:
@@ -94,7 +96,8 @@ class Conditioned:
     ) -> Pulled:
         """Cotangents of (log normalizer, mean, var) pulled back to kernel, mean function and sites.
 
-        The first alone costs one inversion, `d_mean` two matrix-vector products more, `d_var` two matrix products.
+        The first alone costs one inversion, `d_mean` two matrix-vector products more, `d_var` two matrix
+        products.
         """
         K, a, c = self.prior.covariance, self.weights, d_log_normalizer
         left, right = [0.5 * c * a], [a]
@@ -109,7 +112,8 @@ class Conditioned:
             d_precision = d_precision - moved * self.mean
             d_m = d_m + u
         F, H = np.column_stack(left), np.column_stack(right)
-        # R may live on fewer points than there are; its lower triangle is enough for tiles below the diagonal.
+        # R may live on fewer points than there are; its lower triangle is enough for tiles below the
+        # diagonal.
         R = self.correction.lower_matrix()
         dense = None
         if d_var is not None:

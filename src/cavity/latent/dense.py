@@ -3,20 +3,22 @@
 `DensePrior` evaluates the covariance in tiles, factorizes what is conditioned on, and pulls cotangents of the
 covariance back to the kernel. Conditioning takes one of two forms:
 
-- `observe(variance)`: Gaussian observations y = f + noise, noise variances >= 0. The matrix A = K + diag(variance).
-- `condition(sites)`: sites of any sign, B = I + S K S over the positive sites with S = diag(sqrt(precision)), then a
-  low-rank correction for the negative ones.
+- `observe(variance)`: Gaussian observations y = f + noise, noise variances >= 0. The matrix
+  A = K + diag(variance).
+- `condition(sites)`: sites of any sign, B = I + S K S over the positive sites with S = diag(sqrt(precision)),
+  then a low-rank correction for the negative ones.
 
 Both give a `Correction` R with posterior covariance K - K R K, that is R = (K + diag(precision)^-1)^-1.
 
-Notation: K prior covariance, P and N the positions of sites with positive and negative precision, L Cholesky factors.
+Notation: K prior covariance, P and N the positions of sites with positive and negative precision, L Cholesky
+factors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 
 
 SAFE_INFORMATION = 1e-3
-"""Below this value of precision times prior variance, (1 - B^-1) / precision cancels; a solve is used instead."""
+"""Below this value of precision times posterior variance, (1 - B^-1) / precision cancels; a solve is used
+instead."""
 
 
 class ImproperPosteriorError(np.linalg.LinAlgError):
@@ -57,7 +60,8 @@ class Correction(Protocol):
         ...
 
     def reductions(self, cross: Array) -> tuple[Array, Array | None]:
-        """(M, P) with cross' R cross = M'M - P'P, for cross = K(X, X*) of shape (n, m); P is None where empty."""
+        """(M, P) with cross' R cross = M'M - P'P, for cross = K(X, X*) of shape (n, m); P is None where
+        empty."""
         ...
 
     def lower_matrix(self) -> Array:
@@ -132,8 +136,8 @@ class SiteCorrection:
         if factor is None:
             worst = int(self.negative[np.argmax(q**2 * np.diagonal(A_NN))])
             raise ImproperPosteriorError(
-                f"the posterior is improper: negative site precisions outweigh the prior (largest at point {worst}); "
-                "damp the update or restrict the sites"
+                "the posterior is improper: negative site precisions outweigh the prior (largest at point "
+                f"{worst}); damp the update or restrict the sites"
             )
         self._C, self._q, self._VN = factor, q, VN
         self.log_det += factor.log_det
@@ -165,19 +169,15 @@ class SiteCorrection:
     def marginal_variances(self, prior: DensePrior) -> Array:
         """The diagonal of K - K R K.
 
-        For informative positive sites it is (1 - (B^-1)_ii) / precision_i, which needs no n x n solve; the others, and
-        all of them where negative sites couple the points, take the solve.
+        For informative positive sites it is (1 - (B^-1)_ii) / precision_i, which needs no n x n solve; the
+        others, and all of them where negative sites couple the points, take the solve.
         """
         if self._C is not None:
             return self._variances_by_solve(prior, np.arange(self.n))
-        var = np.empty(self.n)
-        information = np.zeros(self.n)
-        information[self.positive] = self.root**2 * prior.diagonal[self.positive]
-        safe = information > SAFE_INFORMATION
-        if self.positive.size:
-            direct = (1.0 - self.factor.inverse_diagonal()) / self.root**2
-            var[self.positive] = direct
-        rest = np.flatnonzero(~safe)
+        var, information = np.empty(self.n), np.zeros(self.n)
+        information[self.positive] = 1.0 - self.factor.inverse_diagonal()
+        var[self.positive] = information[self.positive] / self.root**2
+        rest = np.flatnonzero(~(information > SAFE_INFORMATION))
         if rest.size:
             var[rest] = self._variances_by_solve(prior, rest)
         return var
@@ -188,7 +188,7 @@ class SiteCorrection:
         var = prior.diagonal[which] - np.einsum("ij,ij->j", minus, minus)
         if plus is not None:
             var += np.einsum("ij,ij->j", plus, plus)
-        return np.maximum(var, np.finfo(float).eps * prior.diagonal[which])
+        return cast(Array, np.maximum(var, np.finfo(float).eps * prior.diagonal[which]))
 
     def _columns(self) -> Array:
         """F = (I - R+ K)[:, N] q, shape (n, |N|)."""
@@ -241,7 +241,7 @@ class DensePrior:
         self.workspace = workspace or Workspace()
         self._filled = False
 
-    # --- the covariance matrix -----------------------------------------------------------------------------------
+    # --- the covariance matrix ------------------------------------------------------------------------------
 
     @property
     def _K(self) -> Array:
@@ -278,11 +278,16 @@ class DensePrior:
         hints = []
         if count:
             shown = ", ".join(f"{i} and {j}" for i, j in pairs)
-            hints.append(f"{count} input rows repeat earlier ones (rows {shown}): give the noise variance a lower bound")
-        hints.append("length scales far longer than the data's extent, or no noise at all, make it nearly singular")
+            hints.append(
+                f"{count} input rows repeat earlier ones (rows {shown}): give the noise variance a lower "
+                "bound"
+            )
+        hints.append(
+            "length scales far longer than the data's extent, or no noise at all, make it nearly singular"
+        )
         return "Likely reasons: " + "; ".join(hints) + "."
 
-    # --- conditioning --------------------------------------------------------------------------------------------
+    # --- conditioning ---------------------------------------------------------------------------------------
 
     def observe(self, variance: Array) -> ObservedCorrection:
         """Condition on observations with the given noise variances, shape (n,) (zero where exact)."""
@@ -295,6 +300,22 @@ class DensePrior:
 
         return ObservedCorrection(factorize(build, self.explain), variance)
 
+    def observe_more(self, known: ObservedCorrection, variance: Array) -> ObservedCorrection:
+        """As `observe`, given that of the leading k rows: its factor is extended, O(k^2 (n - k)) instead of
+        O(n^3)."""
+        k = len(known.variance)
+        old, new = take(self.rows, slice(0, k)), take(self.rows, slice(k, self.n))
+        cross = known.factor.half_solve(self.kernel._block(old, new))
+        corner = self.kernel._block(new, new)
+        corner.reshape(-1)[:: len(corner) + 1] += variance[k:] + known.jitter
+        corner -= cross.T @ cross
+        factor = try_factorize(np.ascontiguousarray(corner))
+        if factor is None:  # the new rows need more jitter than the old ones did
+            return self.observe(variance)
+        lower = np.zeros((self.n, self.n))
+        lower[:k, :k], lower[k:, :k], lower[k:, k:] = known.factor.lower, cross.T, factor.lower
+        return ObservedCorrection(Cholesky(lower, known.jitter), variance)
+
     def condition(self, sites: Sites) -> SiteCorrection:
         """Condition on sites of any sign.
 
@@ -305,7 +326,7 @@ class DensePrior:
         """
         return SiteCorrection(self, sites)
 
-    # --- pulling back --------------------------------------------------------------------------------------------
+    # --- pulling back ---------------------------------------------------------------------------------------
 
     def pull(self, cotangent: Callable[[slice, slice], Array]) -> Array:
         """Gradient, in the kernel's natural values, of sum_ij G_ij K_ij for a symmetric G given by tiles.
@@ -313,7 +334,8 @@ class DensePrior:
         Parameters
         ----------
         cotangent : callable
-            `cotangent(rows, columns)` gives a fresh tile of G; above the diagonal it may hold anything finite.
+            `cotangent(rows, columns)` gives a fresh tile of G; above the diagonal it may hold anything
+            finite.
         """
         K = self._fill()
 
@@ -321,13 +343,13 @@ class DensePrior:
             G = halve_symmetric(cotangent(rows, columns), rows, columns)
             return self.kernel._pull(take(self.rows, rows), take(self.rows, columns), G, K[rows, columns])
 
-        return 2.0 * np.sum(map_tiles(one, self.n), axis=0)
+        return cast(Array, 2.0 * np.sum(map_tiles(one, self.n), axis=0))
 
     def pull_mean(self, g: Array) -> Array:
         """Gradient, in the mean function's natural values, of sum_i g_i m(x_i)."""
         return np.zeros(0) if self.mean_function is None else self.mean_function.pull(self.X, g)
 
-    # --- whitening -----------------------------------------------------------------------------------------------
+    # --- whitening ------------------------------------------------------------------------------------------
 
     @cached_property
     def factor(self) -> Cholesky:

@@ -3,9 +3,9 @@
     mean(x*)       = m(x*) + h(x*)' beta + k(X, x*)' weights
     cov(x*, x*')   = k(x*, x*') - k(X, x*)' R k(X, x*') + r(x*)' Q^-1 r(x*'),    r(x*) = h(x*) - H' R k(X, x*)
 
-with the correction R of `latent.dense`, and, where explicit basis functions h were integrated out, their posterior
-weights beta ~ N(beta, Q^-1) (book eq. 2.41 and 2.42). Several targets that share a kernel share everything but the
-mean. Test points are visited in blocks of bounded memory.
+with the correction R of `latent.dense`, and, where explicit basis functions h were integrated out, their
+posterior weights beta ~ N(beta, Q^-1) (book eq. 2.41 and 2.42). Several targets that share a kernel share
+everything but the mean. Test points are visited in blocks of bounded memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from cavity.kernels.base import Kernel, Rows, as_inputs
 from cavity.latent.dense import Correction
-from cavity.linalg import Array, Cholesky, factorize
+from cavity.linalg import Array, Cholesky, covariance_root
 
 if TYPE_CHECKING:
     from cavity.means import Basis, Mean
@@ -86,12 +86,14 @@ class PosteriorProcess:
         self.mean_function, self.weights = mean_function, weights
         self.correction, self.basis = correction, basis
 
-    # --- inputs --------------------------------------------------------------------------------------------------
+    # --- inputs ---------------------------------------------------------------------------------------------
 
     def _inputs(self, X: ArrayLike) -> Array:
         new = as_inputs(X)
         if new.shape[1] != self.X.shape[1]:
-            raise ValueError(f"X has {new.shape[1]} columns, but the model was conditioned on {self.X.shape[1]}")
+            raise ValueError(
+                f"X has {new.shape[1]} columns, but the model was conditioned on {self.X.shape[1]}"
+            )
         return new
 
     def _prepare(self, X: Array) -> Rows:
@@ -112,7 +114,7 @@ class PosteriorProcess:
     def _features(self, X: Array) -> Array:
         return cast("Basis", self.mean_function).features(X)
 
-    # --- moments -------------------------------------------------------------------------------------------------
+    # --- moments --------------------------------------------------------------------------------------------
 
     def mean(self, X: ArrayLike) -> Array:
         """Posterior mean of f at X, shape (m,) or (m, T)."""
@@ -120,20 +122,20 @@ class PosteriorProcess:
         out = self._prior_mean(X)
         if self.weights.ndim == 2 and out.ndim == 1:
             out = np.repeat(out[:, None], self.weights.shape[1], axis=1)
-        for I in self._blocks(X):
-            out[I] += self.kernel._block(self._prepare(X[I]), self.rows) @ self.weights
+        for block in self._blocks(X):
+            out[block] += self.kernel._block(self._prepare(X[block]), self.rows) @ self.weights
         return out
 
     def variance(self, X: ArrayLike) -> Array:
         """Posterior variance of f at X, shape (m,).
 
-        It is a difference of two numbers; where that is below the rounding error of the prior variance, the rounding
-        error is returned, so that it is never zero or negative.
+        It is a difference of two numbers; where that is below the rounding error of the prior variance, the
+        rounding error is returned, so that it is never negative.
         """
         X = self._inputs(X)
         out = np.empty(len(X))
-        for I in self._blocks(X):
-            a = self._prepare(X[I])
+        for block in self._blocks(X):
+            a = self._prepare(X[block])
             prior = self.kernel._diag(a)
             cross = self.kernel._block(self.rows, a)
             minus, plus = self.correction.reductions(cross)
@@ -141,9 +143,9 @@ class PosteriorProcess:
             if plus is not None:
                 value += np.einsum("ij,ij->j", plus, plus)
             if self.basis is not None:
-                r = self._basis_root(X[I], cross)
+                r = self._basis_root(X[block], cross)
                 value += np.einsum("ij,ij->j", r, r)
-            out[I] = np.maximum(value, np.finfo(float).eps * prior)
+            out[block] = np.maximum(value, np.finfo(float).eps * prior)
         return out
 
     def _basis_root(self, X: Array, cross: Array) -> Array:
@@ -157,7 +159,9 @@ class PosteriorProcess:
         a = self._prepare(X)
         cross = self.kernel._block(self.rows, a)
         minus, plus = self.correction.reductions(cross)
-        cov = self.kernel._block(self.kernel._prepare(X, np.arange(len(X))), self.kernel._prepare(X, np.arange(len(X))))
+        cov = self.kernel._block(
+            self.kernel._prepare(X, np.arange(len(X))), self.kernel._prepare(X, np.arange(len(X)))
+        )
         diagonal = np.einsum("ii->i", cov)
         floor = np.finfo(float).eps * diagonal
         cov -= minus.T @ minus
@@ -176,13 +180,12 @@ class PosteriorProcess:
         X = self._inputs(X)
         rng = np.random.default_rng(rng)
         mean, cov = self.mean(X), self.covariance(X)
-        factor = factorize(cov.copy)
         targets = 1 if mean.ndim == 1 else mean.shape[1]
-        noise = factor.multiply(rng.standard_normal((len(X), size * targets)))
+        noise = covariance_root(cov)(rng.standard_normal((len(X), size * targets)))
         draws = noise.reshape(len(X), size, targets).transpose(1, 0, 2)
         return mean + draws[:, :, 0] if mean.ndim == 1 else mean + draws
 
-    # --- derivatives in the inputs -------------------------------------------------------------------------------
+    # --- derivatives in the inputs --------------------------------------------------------------------------
 
     def mean_gradient(self, X: ArrayLike) -> Array:
         """d mean / dx at each row of X, shape (m, D); for several targets (m, D, T)."""
@@ -197,11 +200,11 @@ class PosteriorProcess:
             out += cast("Basis", self.mean_function).pull_features_inputs(
                 X, np.broadcast_to(self.basis.shift, (len(X), len(self.basis.shift)))
             )
-        for I in self._blocks(X):
-            a = self._prepare(X[I])
+        for block in self._blocks(X):
+            a = self._prepare(X[block])
             K = self.kernel._block(a, self.rows)
             G = np.broadcast_to(self.weights, K.shape)
-            out[I] += self.kernel._pull_inputs(a, self.rows, G, K)[0]
+            out[block] += self.kernel._pull_inputs(a, self.rows, G, K)[0]
         return out
 
     def _one_target(self, t: int) -> PosteriorProcess:
@@ -216,20 +219,22 @@ class PosteriorProcess:
         """d variance / dx at each row of X, shape (m, D)."""
         X = self._inputs(X)
         out = np.empty(X.shape)
-        for I in self._blocks(X):
-            a = self._prepare(X[I])
+        for block in self._blocks(X):
+            a = self._prepare(X[block])
             K = self.kernel._block(a, self.rows)
             G = -2.0 * self.correction.apply(np.ascontiguousarray(K.T)).T
-            out[I] = self.kernel._pull_diag_inputs(a, np.ones(len(X[I])))
+            out[block] = self.kernel._pull_diag_inputs(a, np.ones(len(X[block])))
             if self.basis is not None:
                 # r' Q^-1 r with r = h - (R H)' k: cotangent 2 Q^-1 r on h, and -2 (R H) Q^-1 r on k
-                u = 2.0 * self.basis.precision.solve(self._features(X[I]).T - self.basis.projection.T @ K.T)
+                u = 2.0 * self.basis.precision.solve(
+                    self._features(X[block]).T - self.basis.projection.T @ K.T
+                )
                 G = G - (self.basis.projection @ u).T
-                out[I] += cast("Basis", self.mean_function).pull_features_inputs(X[I], u.T)
-            out[I] += self.kernel._pull_inputs(a, self.rows, G, K)[0]
+                out[block] += cast("Basis", self.mean_function).pull_features_inputs(X[block], u.T)
+            out[block] += self.kernel._pull_inputs(a, self.rows, G, K)[0]
         return out
 
-    # --- views of the fit ----------------------------------------------------------------------------------------
+    # --- views of the fit -----------------------------------------------------------------------------------
 
     def component_mean(self, part: Kernel, X: ArrayLike) -> Array:
         """Posterior mean, at X, of the function behind one term of a sum kernel: k_j(x*, X) weights."""
@@ -247,12 +252,22 @@ class PosteriorProcess:
         value = prior - np.einsum("ij,ij->j", minus, minus)
         if plus is not None:
             value += np.einsum("ij,ij->j", plus, plus)
-        return np.maximum(value, np.finfo(float).eps * prior)
+        if self.basis is not None:
+            r = self.basis.precision.half_solve(self.basis.projection.T @ cross)
+            value += np.einsum("ij,ij->j", r, r)
+        return cast(Array, np.maximum(value, np.finfo(float).eps * prior))
 
     def weight_functions(self, X: ArrayLike) -> Array:
-        """h(x*) = R k(X, x*): how much each target counts for the prediction at x*, shape (n, m) (book section 2.6)."""
+        """d mean(x*) / dy: how much each target counts for the prediction at x*, shape (n, m) (book section
+        2.6).
+
+        h(x*) = R k(X, x*), and with explicit basis functions what their fitted weights add. For sites, the
+        derivative is in the equivalent observations (shift / precision).
+        """
         X = self._inputs(X)
-        return self.correction.apply(self.kernel._block(self.rows, self._prepare(X)))
-
-
-
+        cross = self.kernel._block(self.rows, self._prepare(X))
+        h = self.correction.apply(cross)
+        if self.basis is not None:
+            r = self._features(X).T - self.basis.projection.T @ cross
+            h = h + self.basis.projection @ self.basis.precision.solve(r)
+        return h
