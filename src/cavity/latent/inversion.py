@@ -1,8 +1,8 @@
 """One inversion that gives a gradient both things it needs: R in full and the marginal variances.
 
-With B = I + S K S over the sites of positive precision, the diagonal of Sigma = K - K R K is (1 - (B^-1)_ii) /
-precision_i. Sites of negative precision add R+ - R = F C^-1 F' (`latent.dense.SiteCorrection`) and K F C^-1 F' K to
-the variances: products of n x |N| matrices only.
+With B = I + S K S over the sites of positive precision, the diagonal of Sigma = K - K R K is (1 - (B^-1)_ii)
+/ precision_i. Sites of negative precision add R+ - R = F C^-1 F' (`latent.dense.SiteCorrection`) and K F C^-1
+F' K to the variances: products of n x |N| matrices only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cavity.latent.dense import DensePrior, SiteCorrection
 from cavity.linalg import Array
 
 INFORMATION = 1e-6
-"""Precision times posterior variance below which a variance is not taken from 1 - (B^-1)_ii, which has ten digits
-there."""
+"""Precision times posterior variance below which a variance is not taken from 1 - (B^-1)_ii, which has ten
+digits there."""
 
 
 def into_matrix_and_variances(
@@ -24,8 +24,8 @@ def into_matrix_and_variances(
 ) -> tuple[Array, Array]:
     """(R in the lower triangle (n, n), posterior variances (n,)); the factor is overwritten and gone.
 
-    The variance of a point whose site says next to nothing costs a product with R; `needed` (n,) marks the points for
-    which that is worth while. The others get a value between zero and the prior variance.
+    The variance of a point whose site says next to nothing costs a product with R; `needed` (n,) marks the
+    points for which that is worth while. The others get a value between zero and the prior variance.
     """
     c, K, diagonal = correction, prior.covariance, prior.diagonal
     F = None if c._C is None else c._C.half_solve(c._columns().T)

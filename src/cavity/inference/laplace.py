@@ -1,0 +1,195 @@
+"""Laplace's method: a Gaussian at the mode of p(f | y), with the curvature there (book sections 3.4 and
+5.5.1).
+
+    log q(y) = sum_i w_i log p(y_i | f_i) - 1/2 a' K a - 1/2 log|I + K W|,    f = m + K a,  W = -w d2
+    (eq. 3.32)
+
+at the mode, where a = w d1. The mode moves with the hyperparameters, and with it W. With Sigma = (K^-1 +
+W)^-1, R = (K + W^-1)^-1, u_i = dlog q/df_i = 1/2 Sigma_ii w_i d3_i (the sign of book eq. 5.23 is wrong) and v
+= (I - R K) u:
+
+    d log q / dK     = 1/2 (a a' - R) + 1/2 (v a' + a v')
+    d log q / dm     = a + v
+    d log q / dtheta = sum_i w_i [ dlog p_i + 1/2 Sigma_ii dd2_i + (K v)_i dd1_i ] / dtheta   (likelihood's
+    parameters)
+
+As sites: precision W_i, shift W_i f_i + w_i d1_i. Leaving point i out is approximated by taking its site away
+from the marginal of f_i.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg.blas import dsymv
+
+from cavity.inference.base import Approximation, Gradient, InferenceFailedError, Status, UnsupportedPairError
+from cavity.inference.modes import Found, search, tracked
+from cavity.inference.newton import CONVERGED, Mode, ModeProblem
+from cavity.latent.dense import DensePrior
+from cavity.latent.inversion import into_matrix_and_variances
+from cavity.latent.posterior import PosteriorProcess
+from cavity.likelihoods.base import Likelihood
+from cavity.linalg import Array
+from cavity.means import Basis
+from cavity.prediction import Prediction
+from cavity.sites import Sites
+
+NEGLIGIBLE = 1e-13
+"""Derivatives times prior variance below which a point cannot change the gradient, whatever its variance."""
+
+
+class Laplace:
+    """Laplace's method; needs a likelihood with two continuous derivatives."""
+
+    name = "laplace"
+
+    def supports(self, likelihood: Likelihood) -> bool:
+        """Whether the likelihood is smooth."""
+        return bool(likelihood.smooth)
+
+    def infer(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> Approximation:
+        """Posterior process and log evidence."""
+        self._check(prior, likelihood)
+        problem = ModeProblem(prior, likelihood, y, sample_weight)
+        found = search(problem)
+        mode = found.mode
+        process = PosteriorProcess(
+            prior.kernel, prior.rows, prior.X, prior.mean_function, mode.a, mode.correction
+        )
+        return Approximation(process, _log_evidence(mode), _status(found), _sites(mode))
+
+    def evidence(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> tuple[float, Gradient]:
+        """Log evidence and its gradient; continues the mode of the last evaluation on this workspace."""
+        self._check(prior, likelihood)
+        problem = ModeProblem(prior, likelihood, y, sample_weight)
+        mode = tracked(problem).mode
+        if mode.residual > CONVERGED:
+            raise InferenceFailedError(
+                f"Newton's method stopped {mode.residual:.2g} posterior standard deviations away from the mode"
+            )
+        value = _log_evidence(mode)
+        return value, _gradient(problem, mode)
+
+    def leave_one_out(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> Prediction:
+        """Distribution of each target given the others: the sites of the others, without a new mode."""
+        self._check(prior, likelihood)
+        problem = ModeProblem(prior, likelihood, y, sample_weight)
+        mean, variance = _without_own_site(problem, search(problem).mode)
+        return likelihood.predictive(mean, variance)
+
+    def leave_one_out_log_prob(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> tuple[float, Gradient]:
+        """Not available with a gradient."""
+        raise UnsupportedPairError(
+            "leave-one-out learning needs exact inference (Gaussian noise); use objective='evidence' with Laplace's method"
+        )
+
+    def _check(self, prior: DensePrior, likelihood: Likelihood) -> None:
+        if not self.supports(likelihood):
+            raise UnsupportedPairError(
+                f"Laplace's method needs a likelihood with two continuous derivatives, which {type(likelihood).__name__} "
+                'has not; use inference="ep" or "variational"'
+            )
+        if isinstance(prior.mean_function, Basis):
+            raise UnsupportedPairError(
+                "basis functions whose weights are integrated out need exact inference; with Laplace's method use a mean "
+                "function with parameters ('constant', 'linear') or add a Linear kernel"
+            )
+
+
+# --- evidence -----------------------------------------------------------------------------------------------
+
+
+def _log_evidence(mode: Mode) -> float:
+    return mode.value - 0.5 * mode.correction.log_det
+
+
+def _sites(mode: Mode) -> Sites:
+    W = mode.precision
+    return Sites(W * mode.f + mode.derivatives.d1, W)
+
+
+def _status(found: Found) -> Status:
+    mode = found.mode
+    notes = []
+    if found.modes > 1:
+        notes.append(
+            f"{found.modes} modes found from {found.starts} starts; the one of highest density is kept"
+        )
+    if mode.residual > CONVERGED:
+        notes.append(
+            f"Newton's method stopped {mode.residual:.2g} posterior standard deviations away from the mode"
+        )
+    if mode.correction.jitter:
+        notes.append(f"jitter {mode.correction.jitter:.3g} was added to the diagonal")
+    return Status(
+        converged=mode.residual <= CONVERGED,
+        stage=found.stage,
+        iterations=found.iterations,
+        residual=mode.residual,
+        jitter=mode.correction.jitter,
+        message="; ".join(notes),
+    )
+
+
+def _gradient(problem: ModeProblem, mode: Mode) -> Gradient:
+    """Overwrites the factor of the mode's correction."""
+    prior, likelihood, d, K = problem.prior, problem.likelihood, mode.derivatives, problem.K
+    slopes = likelihood.parameter_derivatives(problem.y, mode.f)
+    weight = 1.0 if problem.weight is None else problem.weight
+    by_log_prob, by_d1, by_d2 = (weight * part for part in slopes)
+    needed = (np.abs(d.d3) + np.abs(by_d2).sum(axis=0)) * prior.diagonal > NEGLIGIBLE
+    R, variance = into_matrix_and_variances(mode.correction, prior, needed)
+    a, u = mode.a, 0.5 * variance * d.d3
+    v = u - dsymv(1.0, R.T, K @ u, lower=0)
+    left, right = np.column_stack([0.5 * a + 0.5 * v, 0.5 * a]), np.column_stack([a, v])
+
+    def cotangent(rows: slice, columns: slice) -> Array:
+        G = R[rows, columns] * -0.5
+        G += left[rows] @ right[columns].T
+        return G
+
+    d_likelihood = by_log_prob.sum(axis=1) + 0.5 * by_d2 @ variance + by_d1 @ (K @ v)
+    return Gradient(prior.pull(cotangent), prior.pull_mean(a + v), d_likelihood)
+
+
+# --- leave-one-out ------------------------------------------------------------------------------------------
+
+
+def _without_own_site(problem: ModeProblem, mode: Mode) -> tuple[Array, Array]:
+    """Mean and variance of each f_i given the sites of the others, shape (n,) each.
+
+    Negative sites elsewhere can leave nothing proper behind; such a point is left out in earnest, with a new
+    mode.
+    """
+    W, d1 = mode.precision, mode.derivatives.d1
+    variance = mode.correction.marginal_variances(problem.prior)
+    # 1/variance - W, and the same for the shift, without the difference of two large numbers where W is
+    # large: left = 1.0 - W * variance proper = left > 0 scale = np.where(proper, left, 1.0) cavity_variance =
+    # variance / scale cavity_mean = mode.f - cavity_variance * d1 for i in np.flatnonzero(~proper):
+        cavity_mean[i], cavity_variance[i] = _refit_without(problem, int(i))
+    return cavity_mean, cavity_variance
+
+
+def _refit_without(problem: ModeProblem, i: int) -> tuple[float, float]:
+    """Mean and variance of f_i from the mode of the other points alone."""
+    prior = problem.prior
+    keep = np.arange(prior.n) != i
+    others = ModeProblem(
+        DensePrior(prior.kernel, prior.X[keep], prior.mean_function),
+        problem.likelihood.rows(keep),
+        problem.y[keep],
+        None if problem.weight is None else problem.weight[keep],
+    )
+    mode = search(others).mode
+    rest = others.prior
+    process = PosteriorProcess(rest.kernel, rest.rows, rest.X, rest.mean_function, mode.a, mode.correction)
+    x = prior.X[i : i + 1]
+    return float(process.mean(x)[0]), float(process.variance(x)[0])

@@ -1,0 +1,211 @@
+"""Which mode Laplace's method expands around: several starts for posteriors that may have several modes, and
+keeping to one branch while hyperparameters change.
+
+A log-concave likelihood has one mode and needs one start. Otherwise EM and Newton climb from several: the
+prior mean, the data themselves, a fit with broad noise, and leave-one-out predictions (in which an isolated
+outlier has no say). The mode of highest posterior density is kept, the number of distinct ones reported.
+
+During learning the mode is continued from the last hyperparameters. If Newton's whole steps lead from the old
+mode to the new one, it is the same branch. If not, the way from the old hyperparameters to the new ones is
+taken in shorter and shorter strides; where that does not help either, the branch has ended and the evaluation
+fails, so that an optimizer never sees the objective jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cavity.hyper import Parametrized
+from cavity.inference.base import InferenceFailedError
+from cavity.inference.newton import Mode, ModeProblem, NoModeError, Point
+from cavity.latent.dense import DensePrior, ImproperPosteriorError
+from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.scale_mixture import ScaleMixture
+from cavity.linalg import Array
+
+MEMORY = "laplace"
+"""Key of what is remembered between evaluations, in `prior.workspace.memory`."""
+
+STRIDES = 16
+"""Pieces, at most, into which a change of hyperparameters is divided to follow a mode."""
+
+SAME_VALUE, SAME_PLACE = 1e-7, 1e-4
+"""Modes closer than this, in relative terms, are one."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The mode that is kept, and how it was found."""
+
+    mode: Mode
+    stage: str
+    iterations: int
+    modes: int
+    starts: int
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    f: Array
+    kernel: Any
+    mean_function: Any
+    likelihood: Likelihood
+
+
+# --- several starts -----------------------------------------------------------------------------------------
+
+
+def search(problem: ModeProblem) -> Found:
+    """The mode of highest density among those that the starts lead to.
+
+    Raises
+    ------
+    NoModeError
+        If no start leads to a mode.
+    """
+    if problem.likelihood.log_concave:
+        mode = problem.newton(problem.prior_mean())
+        return Found(mode, "newton", mode.iterations, 1, 1)
+    starts: list[Point] = []
+    for start in _starts(problem):
+        if np.isfinite(start.value):
+            climbed = problem.em(start)
+            if not any(_same(climbed.value, climbed.f, other.value, other.f) for other in starts):
+                starts.append(climbed)
+    modes: list[Mode] = []
+    total, failure = 0, None
+    for start in sorted(starts, key=lambda p: -p.value):
+        try:
+            mode = problem.newton(start)
+        except NoModeError as error:
+            failure = error
+            continue
+        total += mode.iterations
+        if not any(_same(mode.value, mode.f, other.value, other.f) for other in modes):
+            modes.append(mode)
+    if not modes:
+        raise failure or NoModeError("every start has likelihood zero: check y against the model")
+    best = max(modes, key=lambda mode: mode.value)
+    stage = "irls+newton" if isinstance(problem.likelihood, ScaleMixture) else "newton"
+    return Found(best, stage, total, len(modes), len(starts))
+
+
+def _same(value: float, f: Array, other_value: float, other_f: Array) -> bool:
+    near = abs(value - other_value) <= SAME_VALUE * (1.0 + abs(value))
+    size = np.linalg.norm(f) + np.linalg.norm(other_f)
+    return bool(near and np.linalg.norm(f - other_f) <= SAME_PLACE * size)
+
+
+def _starts(problem: ModeProblem) -> Iterator[Point]:
+    """Points to climb from."""
+    yield problem.prior_mean()
+    likelihood, y, m = problem.likelihood, problem.y, problem.m
+    if not isinstance(likelihood, ScaleMixture):
+        for center in np.atleast_2d(likelihood.break_points(y)):
+            if center.shape == y.shape and np.isfinite(center).all():
+                yield problem.linearized(center, safe=True)
+        return
+    weight = np.ones(len(y)) if problem.weight is None else problem.weight
+
+    def smooth(precision: Array) -> Point:
+        """The fit with normal noise of these precisions."""
+        b = precision * (y - m)
+        return problem.point(b - problem.condition(precision).apply(problem.K @ b))
+
+    narrow = weight * likelihood.expected_precision(np.zeros(len(y)))
+    yield smooth(narrow)
+    yield smooth(weight * likelihood.expected_precision(np.full(len(y), float(np.mean((y - m) ** 2)))))
+    R = problem.condition(narrow).lower_matrix()
+    alpha = narrow * (y - m) - _symmetric_times(R, problem.K @ (narrow * (y - m)))
+    residual = alpha / np.diagonal(R)  # of each target given the others, book eq. 5.12
+    yield smooth(weight * likelihood.expected_precision(residual**2))
+
+
+def _symmetric_times(lower: Array, x: Array) -> Array:
+    """A x for the symmetric A in the lower triangle."""
+    below = np.tril(lower, -1)
+    return np.asarray(below @ x + below.T @ x + np.diagonal(lower) * x)
+
+
+# --- one branch while hyperparameters change ----------------------------------------------------------------
+
+
+def tracked(problem: ModeProblem) -> Found:
+    """The mode continued from the last evaluation, or by a search where there is none; it is remembered.
+
+    Raises
+    ------
+    InferenceFailedError
+        If the branch cannot be followed.
+    """
+    prior = problem.prior
+    last = prior.workspace.memory.get(MEMORY)
+    if isinstance(last, _Remembered) and len(last.f) == prior.n:
+        if problem.likelihood.log_concave:
+            found = _warm(problem, last.f)
+        else:
+            found = _follow(problem, last)
+    else:
+        found = search(problem)
+    prior.workspace.memory[MEMORY] = _Remembered(
+        found.mode.f, prior.kernel, prior.mean_function, problem.likelihood
+    )
+    return found
+
+
+def _warm(problem: ModeProblem, f: Array) -> Found:
+    """The only mode there is, from a step taken at the old one (or from the prior mean if that is better)."""
+    start = problem.prior_mean()
+    near = problem.linearized(f)
+    mode = problem.newton(near if near.value > start.value else start)
+    return Found(mode, "newton", mode.iterations + 1, 1, 1)
+
+
+def _continued(problem: ModeProblem, f: Array) -> Mode | None:
+    """The mode that whole Newton steps reach from f, or None if they do not."""
+    try:
+        mode = problem.newton(problem.linearized(f))
+    except (ImproperPosteriorError, NoModeError):
+        return None
+    return mode if mode.clean else None
+
+
+def _follow(problem: ModeProblem, last: _Remembered) -> Found:
+    """The branch of the last mode at the new hyperparameters."""
+    strides, evaluations = 1, 0
+    while strides <= STRIDES:
+        f: Array | None = last.f
+        for k in range(1, strides + 1):
+            at = problem if k == strides else _between(problem, last, k / strides)
+            mode = None if f is None else _continued(at, f)
+            f = None if mode is None else mode.f
+            evaluations += 0 if mode is None else mode.iterations
+        if mode is not None:
+            return Found(mode, "newton", evaluations, 1, 1)
+        strides *= 4
+    raise InferenceFailedError(
+        "the mode of the posterior cannot be followed to these hyperparameters: its branch ends on the way, and another "
+        "mode's evidence is not comparable"
+    )
+
+
+def _between(problem: ModeProblem, last: _Remembered, share: float) -> ModeProblem:
+    """The problem at hyperparameters between the last and the present ones."""
+    prior = problem.prior
+    kernel = _interpolate(last.kernel, prior.kernel, share)
+    mean = prior.mean_function
+    if mean is not None:
+        mean = _interpolate(last.mean_function, mean, share)
+    likelihood = _interpolate(last.likelihood, problem.likelihood, share)
+    return ModeProblem(DensePrior(kernel, prior.X, mean), likelihood, problem.y, problem.weight)
+
+
+def _interpolate(old: Any, new: Any, share: float) -> Any:
+    """A part whose unconstrained values lie between those of two others of the same structure."""
+    first, second = old, new
+    assert isinstance(first, Parametrized)
+    return second.replace((1 - share) * first.theta + share * second.theta)

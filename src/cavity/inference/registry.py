@@ -1,0 +1,58 @@
+"""Inference rules by name, each loaded on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from cavity.likelihoods.base import Likelihood
+
+RULES = {
+    "exact": ("cavity.inference.exact", "Exact"),
+    "laplace": ("cavity.inference.laplace", "Laplace"),
+    "ep": ("cavity.inference.ep", "EP"),
+    "variational": ("cavity.inference.variational", "Variational"),
+}
+"""Name -> module and class."""
+
+PREFERENCE = ("exact", "ep", "laplace", "variational")
+"""What "auto" tries in turn: the first rule that supports the likelihood."""
+
+
+def _rule(name: str) -> Any:
+    module, attribute = RULES[name]
+    return getattr(import_module(module), attribute)()
+
+
+def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> Any:
+    """An inference rule from what a user gave.
+
+    Parameters
+    ----------
+    spec : object, str or None
+        A rule, which is returned as it is; a name ("exact", "laplace", "ep", "variational"); or "auto" (the
+        same as None): exact for Gaussian noise, EP where the likelihood has one latent function, Laplace's
+        method otherwise.
+    likelihood : Likelihood, optional
+        What "auto" chooses for.
+    """
+    if spec is None:
+        spec = "auto"
+    if not isinstance(spec, str):
+        if not (callable(getattr(spec, "infer", None)) and callable(getattr(spec, "evidence", None))):
+            raise ValueError(
+                f"inference must be a rule or one of {', '.join(map(repr, RULES))}, got {spec!r}"
+            )
+        return spec
+    if spec == "auto":
+        for name in PREFERENCE:
+            try:
+                rule = _rule(name)
+            except (ImportError, AttributeError):  # a rule that this installation does not have
+                continue
+            if likelihood is None or rule.supports(likelihood):
+                return rule
+        raise ValueError(f"no inference rule supports {type(likelihood).__name__}")
+    if spec not in RULES:
+        raise ValueError(f"inference must be 'auto' or one of {', '.join(map(repr, RULES))}, got {spec!r}")
+    return _rule(spec)
