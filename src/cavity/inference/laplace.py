@@ -1,17 +1,17 @@
 """Laplace's method: a Gaussian at the mode of p(f | y), with the curvature there (book sections 3.4 and
 5.5.1).
 
-    log q(y) = sum_i w_i log p(y_i | f_i) - 1/2 a' K a - 1/2 log|I + K W|,    f = m + K a,  W = -w d2
-    (eq. 3.32)
+    log q(y) = sum_i w_i log p(y_i | f_i) - 1/2 a' K a - 1/2 log|I + K W|,    f = m + K a,   W = -w d2
 
-at the mode, where a = w d1. The mode moves with the hyperparameters, and with it W. With Sigma = (K^-1 +
-W)^-1, R = (K + W^-1)^-1, u_i = dlog q/df_i = 1/2 Sigma_ii w_i d3_i (the sign of book eq. 5.23 is wrong) and v
-= (I - R K) u:
+at the mode (book eq. 3.32), where a = w d1. The mode moves with the hyperparameters, and W with it. With
+Sigma = (K^-1 + W)^-1, R = (K + W^-1)^-1, u_i = dlog q/df_i = 1/2 Sigma_ii w_i d3_i (book eq. 5.23 has the
+wrong sign) and v = (I - R K) u,
 
     d log q / dK     = 1/2 (a a' - R) + 1/2 (v a' + a v')
     d log q / dm     = a + v
-    d log q / dtheta = sum_i w_i [ dlog p_i + 1/2 Sigma_ii dd2_i + (K v)_i dd1_i ] / dtheta   (likelihood's
-    parameters)
+    d log q / dtheta = sum_i w_i (dlog p_i + 1/2 Sigma_ii dd2_i + (K v)_i dd1_i) / dtheta
+
+for parameters theta of the likelihood.
 
 As sites: precision W_i, shift W_i f_i + w_i d1_i. Leaving point i out is approximated by taking its site away
 from the marginal of f_i.
@@ -69,7 +69,7 @@ class Laplace:
         mode = tracked(problem).mode
         if mode.residual > CONVERGED:
             raise InferenceFailedError(
-                f"Newton's method stopped {mode.residual:.2g} posterior standard deviations away from the mode"
+                f"Newton's method stopped {mode.residual:.2g} posterior standard deviations from the mode"
             )
         value = _log_evidence(mode)
         return value, _gradient(problem, mode)
@@ -88,19 +88,21 @@ class Laplace:
     ) -> tuple[float, Gradient]:
         """Not available with a gradient."""
         raise UnsupportedPairError(
-            "leave-one-out learning needs exact inference (Gaussian noise); use objective='evidence' with Laplace's method"
+            "leave-one-out learning needs exact inference (Gaussian noise); with Laplace's method use "
+            "objective='evidence'"
         )
 
     def _check(self, prior: DensePrior, likelihood: Likelihood) -> None:
         if not self.supports(likelihood):
             raise UnsupportedPairError(
-                f"Laplace's method needs a likelihood with two continuous derivatives, which {type(likelihood).__name__} "
-                'has not; use inference="ep" or "variational"'
+                "Laplace's method needs a likelihood with two continuous derivatives, which "
+                f"{type(likelihood).__name__} has not; "
+                'use inference="ep" or "variational"'
             )
         if isinstance(prior.mean_function, Basis):
             raise UnsupportedPairError(
-                "basis functions whose weights are integrated out need exact inference; with Laplace's method use a mean "
-                "function with parameters ('constant', 'linear') or add a Linear kernel"
+                "basis functions whose weights are integrated out need exact inference; with Laplace's method "
+                "use a mean function with parameters ('constant', 'linear') or add a Linear kernel"
             )
 
 
@@ -125,7 +127,7 @@ def _status(found: Found) -> Status:
         )
     if mode.residual > CONVERGED:
         notes.append(
-            f"Newton's method stopped {mode.residual:.2g} posterior standard deviations away from the mode"
+            f"Newton's method stopped {mode.residual:.2g} posterior standard deviations from the mode"
         )
     if mode.correction.jitter:
         notes.append(f"jitter {mode.correction.jitter:.3g} was added to the diagonal")
@@ -171,9 +173,11 @@ def _without_own_site(problem: ModeProblem, mode: Mode) -> tuple[Array, Array]:
     """
     W, d1 = mode.precision, mode.derivatives.d1
     variance = mode.correction.marginal_variances(problem.prior)
-    # 1/variance - W, and the same for the shift, without the difference of two large numbers where W is
-    # large: left = 1.0 - W * variance proper = left > 0 scale = np.where(proper, left, 1.0) cavity_variance =
-    # variance / scale cavity_mean = mode.f - cavity_variance * d1 for i in np.flatnonzero(~proper):
+    left = 1.0 - W * variance  # cavity precision times variance
+    proper = left > 0
+    cavity_variance = variance / np.where(proper, left, 1.0)
+    cavity_mean = mode.f - cavity_variance * d1
+    for i in np.flatnonzero(~proper):
         cavity_mean[i], cavity_variance[i] = _refit_without(problem, int(i))
     return cavity_mean, cavity_variance
 

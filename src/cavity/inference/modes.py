@@ -188,8 +188,8 @@ def _follow(problem: ModeProblem, last: _Remembered) -> Found:
             return Found(mode, "newton", evaluations, 1, 1)
         strides *= 4
     raise InferenceFailedError(
-        "the mode of the posterior cannot be followed to these hyperparameters: its branch ends on the way, and another "
-        "mode's evidence is not comparable"
+        "the mode of the posterior cannot be followed to these hyperparameters: its branch ends on the way, "
+        "and another mode's evidence is not comparable"
     )
 
 

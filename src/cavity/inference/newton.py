@@ -275,8 +275,8 @@ class ModeProblem:
                 new = self._chord(new, correction, decrement)
             at = new
         raise NoModeError(
-            "Laplace's method found no mode: the curvature of the posterior is not positive definite where the search "
-            'ended; use inference="ep" or "variational"'
+            "Laplace's method found no mode: the curvature of the posterior is not positive definite where the "
+            'search ended; use inference="ep" or "variational"'
         )
 
     def _chord(self, at: Point, correction: SiteCorrection, decrement: float) -> Point:
