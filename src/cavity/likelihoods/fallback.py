@@ -391,4 +391,4 @@ class QuadraturePrediction(ContinuousPrediction):
         column = pick.ravel()
         half = np.exp(rule.log_weights[0, column] - LOG_W0)
         t = 0.5 * (rule.nodes[0, column] + rule.nodes[-1, column]) + half * low
-        return self._f + t.reshape(pick.shape)
+        return np.asarray(self._f + t.reshape(pick.shape))

@@ -1,0 +1,129 @@
+"""Predictive distributions on their own: shapes, edges, joint draws, discrete values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cavity.prediction import (
+    CategoricalPrediction,
+    GaussianPrediction,
+    MixedPrediction,
+    MixturePrediction,
+    log_choose,
+)
+
+
+def test_gaussian_agrees_with_scipy():
+    m, v = np.array([0.0, 2.0]), np.array([1.0, 0.25])
+    p = GaussianPrediction(m, v)
+    y = np.array([0.3, -1.0])
+    dist = stats.norm(m, np.sqrt(v))
+    np.testing.assert_allclose(p.log_prob(y), dist.logpdf(y))
+    np.testing.assert_allclose(p.cdf(y), dist.cdf(y))
+    np.testing.assert_allclose(p.log_cdf(y - 40), dist.logcdf(y - 40))
+    np.testing.assert_allclose(p.quantile([0.1, 0.7]), np.stack([dist.ppf(0.1), dist.ppf(0.7)]))
+    np.testing.assert_allclose(p.interval(0.9), dist.interval(0.9))
+    np.testing.assert_allclose(p.median, m)
+    assert len(p) == 2
+    assert "2 cases" in repr(p)
+
+
+def test_gaussian_with_no_spread_is_a_point_mass():
+    p = GaussianPrediction([1.0, 1.0, 1.0], [0.0, 0.0, 0.0])
+    y = np.array([0.9, 1.0, 1.1])
+    np.testing.assert_array_equal(p.log_prob(y), [-np.inf, np.inf, -np.inf])
+    np.testing.assert_array_equal(p.cdf(y), [0.0, 1.0, 1.0])
+    np.testing.assert_array_equal(p.quantile([0.0, 1.0]), np.ones((2, 3)))
+
+
+def test_several_targets_share_a_variance():
+    mean, var = np.arange(6.0).reshape(3, 2), np.array([1.0, 2.0, 3.0])
+    p = GaussianPrediction(mean, var)
+    assert p.variance.shape == (3, 2)
+    assert p.quantile(0.3).shape == (3, 2)
+    assert p.quantile([0.3, 0.4]).shape == (2, 3, 2)
+    assert p.sample(5, 0).shape == (5, 3, 2)
+    np.testing.assert_allclose(p.log_prob(mean)[:, 0], p.log_prob(mean)[:, 1])
+    joint = GaussianPrediction(mean, var, np.diag(var))
+    assert joint.sample(5, 0).shape == (5, 3, 2)
+    np.testing.assert_allclose(joint.log_prob_joint(mean + 0.1), p.log_prob(mean + 0.1).sum(axis=0))
+
+
+def test_joint_draws_and_density():
+    A = np.random.default_rng(0).standard_normal((3, 3))
+    cov, mean = A @ A.T, np.array([1.0, -1.0, 0.0])
+    p = GaussianPrediction(mean, np.diag(cov), cov)
+    draws = p.sample(100000, 1)
+    np.testing.assert_allclose(np.cov(draws.T), cov, atol=0.06)
+    y = np.array([0.2, 0.1, -0.3])
+    np.testing.assert_allclose(p.log_prob_joint(y), stats.multivariate_normal(mean, cov).logpdf(y))
+    assert "joint" in repr(p)
+    singular = GaussianPrediction(np.zeros(2), np.ones(2), np.ones((2, 2)))
+    assert np.ptp(singular.sample(3, 0), axis=1).max() < 1e-7
+    with pytest.raises(ValueError, match="singular"):
+        singular.log_prob_joint([0.0, 1.0])
+
+
+def test_bad_arguments_are_named():
+    p = GaussianPrediction([0.0], [1.0])
+    for call, message in (
+        (lambda: GaussianPrediction([0.0], [-1.0]), "variance must not be negative"),
+        (lambda: GaussianPrediction([0.0], [1.0], np.eye(2)), "covariance must have shape"),
+        (lambda: p.quantile(1.5), "quantile levels"),
+        (lambda: p.interval(1.0), "level must lie"),
+        (lambda: p.log_prob_joint([0.0]), "needs the joint covariance"),
+        (lambda: GaussianPrediction([0.0, 0.0], [1.0, 1.0], np.diag([1.0, -1.0])).sample(), "semi-definite"),
+        (lambda: CategoricalPrediction([[0.5, 0.5]], [1.0, 2.0, 3.0]), "one column per value"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_mixture_with_far_apart_narrow_parts():
+    # a plateau of the distribution function between the parts must not trap the inversion
+    p = MixturePrediction(np.log([0.5, 0.5]), np.array([[0.0], [1e6]]), np.array([[1e-4], [1.0]]))
+    q = p.quantile([0.0, 1e-12, 0.25, 0.75, 1 - 1e-12, 1.0])[:, 0]
+    parts = [stats.norm(0, 1e-2), stats.norm(1e6, 1)]
+    truth = [parts[0].ppf(2e-12), parts[0].ppf(0.5), parts[1].ppf(0.5), parts[1].isf(2e-12)]
+    np.testing.assert_allclose(q[1:5], truth, rtol=1e-4, atol=1e-9)
+    assert q[0] == -np.inf
+    assert q[5] == np.inf
+    np.testing.assert_allclose(p.mean, 5e5)
+    assert "1 cases" in repr(p)
+
+
+def test_mixtures_of_predictions_equal_the_flat_mixture():
+    m, v = np.array([0.0, 1.0]), np.array([0.5, 2.0])
+    flat = MixturePrediction(np.log([0.3, 0.7]), np.stack([m, m + 3]), np.stack([v, 4 * v]))
+    nested = MixedPrediction([0.3, 0.7], [GaussianPrediction(m, v), GaussianPrediction(m + 3, 4 * v)])
+    y = np.array([1.0, 9.0])
+    for name in ("log_prob", "cdf", "survival"):
+        np.testing.assert_allclose(getattr(flat, name)(y), getattr(nested, name)(y), rtol=1e-12)
+    np.testing.assert_allclose(flat.mean, nested.mean)
+    np.testing.assert_allclose(flat.variance, nested.variance)
+    np.testing.assert_allclose(flat.quantile([0.01, 0.6]), nested.quantile([0.01, 0.6]), rtol=1e-10)
+    for p in (flat, nested):
+        draws = p.sample(40000, 2)
+        assert (np.abs(draws.mean(axis=0) - p.mean) < 4.5 * p.sd / 200).all()
+        assert (np.abs((draws < p.quantile(0.2)).mean(axis=0) - 0.2) < 0.01).all()
+
+
+def test_categorical():
+    p = CategoricalPrediction([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]], [0.0, 1.0, 4.0])
+    np.testing.assert_allclose(p.mean, [2.3, 1.0])
+    np.testing.assert_allclose(p.variance, [0.3 + 8.0 - 2.3**2, 0.0])
+    np.testing.assert_array_equal(p.mode, [4.0, 1.0])
+    np.testing.assert_allclose(p.log_prob([1.0, 1.0]), [np.log(0.3), 0.0])
+    assert np.isneginf(p.log_prob(2.0)).all()
+    np.testing.assert_allclose(p.cdf(1.5), [0.5, 1.0])
+    np.testing.assert_array_equal(p.quantile([0.2, 0.21, 1.0]), [[0.0, 1.0], [1.0, 1.0], [4.0, 1.0]])
+    draws = p.sample(20000, 0)
+    assert abs((draws[:, 0] == 4.0).mean() - 0.5) < 0.015
+    assert (draws[:, 1] == 1.0).all()
+    assert "3 values" in repr(p)
+
+
+def test_log_choose():
+    np.testing.assert_allclose(log_choose(np.array([10.0]), np.array([3.0])), np.log(120))
