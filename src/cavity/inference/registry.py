@@ -12,6 +12,7 @@ RULES = {
     "laplace": ("cavity.inference.laplace", "Laplace"),
     "ep": ("cavity.inference.ep", "EP"),
     "variational": ("cavity.inference.variational", "Variational"),
+    "scale-mixture-em": ("cavity.inference.scale_mixture_em", "ScaleMixtureEM"),
 }
 """Name -> module and class."""
 
