@@ -8,8 +8,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cavity.em import HMM, GaussianMixture, Mixture, StudentTMixture
 
-# State probabilities of a sequence depend on the neighbours of each row: these two checks, which cut the data into
-# pieces or shuffle them, ask for something that no sequence model can give.
+# State probabilities of a sequence depend on the neighbors of each row: these two checks, which cut the data
+# into pieces or shuffle them, ask for something that no sequence model can give.
 SEQUENCE = "rows of a sequence are not independent"
 
 

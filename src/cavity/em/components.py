@@ -41,6 +41,7 @@ class Components(ABC):
 
     letters: ClassVar[dict[str, tuple[str, ...]]] = {}
     nonnegative: ClassVar[bool] = False  # whether data must not be negative
+    robust: ClassVar[bool] = False  # whether starts should not look at far outliers
     n_features: int = 0
     n_components: int = 0
 

@@ -458,7 +458,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         """Standard errors of all parameters from the observed information on the training data."""
         self._ready()
         x, starts = self._sequences(X, lengths, reset=False)
-        problem = self._problem(self._family(), x, starts, self.n_states_, frozenset())
+        problem = self._problem(self._family(), x, starts, self.n_states_, frozenset("ste"))
         return standard_errors(problem, HMMTheta(self.startprob_, self.transmat_, self.params_))
 
     # -- emission parameters under their usual names ---------------------------------------------------------

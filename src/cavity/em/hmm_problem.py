@@ -208,7 +208,9 @@ class HMMProblem:
 
     def _clusters(self, kind: str, rng: np.random.Generator) -> NDArray[np.intp]:
         weights = np.ones(len(self.x))
-        return cluster(self.x, weights, self.family.n_components, rng, lloyd=kind == "k-means++")
+        return cluster(
+            self.x, weights, self.family.n_components, rng, kind == "k-means++", self.family.robust
+        )
 
     def _segments(self, kind: str, rng: np.random.Generator) -> NDArray[np.intp]:
         """Every sequence cut into K stretches of equal ("k-means++") or random length."""

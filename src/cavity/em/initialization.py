@@ -13,6 +13,7 @@ Array = NDArray[np.float64]
 
 MAX_ROWS = 20_000  # clustering a random subset of this size is enough for a start
 LLOYD_STEPS = 30
+CUT = 2.0  # interquartile ranges beyond which a robust start does not look
 SMOOTHING = 0.01  # share of a hard assignment spread over all components, so that none starts empty
 
 
@@ -28,20 +29,28 @@ def start_kinds(init: str, n_init: int) -> list[str]:
 
 
 def start_responsibilities(
-    x: Array, weights: Array, n_components: int, rng: np.random.Generator, kind: str
+    x: Array, weights: Array, n_components: int, rng: np.random.Generator, kind: str, robust: bool = False
 ) -> Array:
     """Smoothed hard assignment (n, K), times the sample weights."""
-    labels = cluster(x, weights, n_components, rng, lloyd=kind == "k-means++")
+    labels = cluster(x, weights, n_components, rng, lloyd=kind == "k-means++", robust=robust)
     resp = np.full((len(x), n_components), SMOOTHING / n_components)
     resp[np.arange(len(x)), labels] += 1.0 - SMOOTHING
     return np.asarray(resp * weights[:, None])
 
 
 def cluster(
-    x: Array, weights: Array, n_clusters: int, rng: np.random.Generator, lloyd: bool = True
+    x: Array,
+    weights: Array,
+    n_clusters: int,
+    rng: np.random.Generator,
+    lloyd: bool = True,
+    robust: bool = False,
 ) -> NDArray[np.intp]:
-    """Labels of rows (n,) by k-means++ and Lloyd steps, or by the nearest of random rows."""
-    z = _standardize(x, weights)
+    """Labels of rows (n,) by k-means++ and Lloyd steps, or by the nearest of random rows.
+
+    `robust` measures in quartiles and cuts distances off, so that far outliers do not attract centers.
+    """
+    z = _robust_units(x, weights) if robust else _standardize(x, weights)
     chosen = z if len(z) <= MAX_ROWS else z[rng.choice(len(z), MAX_ROWS, replace=False)]
     mass = weights if len(z) <= MAX_ROWS else np.ones(MAX_ROWS)
     points, mass = _distinct(chosen, mass)
@@ -61,6 +70,20 @@ def _standardize(x: Array, weights: Array) -> Array:
     sd = np.sqrt((weights @ z**2) / mass)
     # Rounded so that copies of a row stay copies, whatever the order in which the moments were summed.
     return np.asarray(np.round(z / np.where(sd > 0, sd, 1.0), 10))
+
+
+def _robust_units(x: Array, weights: Array) -> Array:
+    """Zero median and unit interquartile range by column, cut off at `CUT`, missing entries at the median."""
+    z = np.zeros_like(x)
+    for j in range(x.shape[1]):
+        use = ~np.isnan(x[:, j]) & (weights > 0)
+        if not use.any():
+            continue
+        order = np.argsort(x[use, j], kind="stable")
+        values, cdf = x[use, j][order], np.cumsum(weights[use][order])
+        low, middle, high = (values[np.searchsorted(cdf, q * cdf[-1])] for q in (0.25, 0.5, 0.75))
+        z[use, j] = (x[use, j] - middle) / (high - low if high > low else 1.0)
+    return np.asarray(np.round(np.clip(z, -CUT, CUT), 10))
 
 
 def _distinct(points: Array, mass: Array) -> tuple[Array, Array]:

@@ -115,7 +115,9 @@ class MixtureProblem:
     def start(self, kind: str, seed: int) -> MixtureTheta:
         """Starting parameters of the given kind."""
         rng = np.random.default_rng(seed)
-        resp = start_responsibilities(self.x, self.sample_weight, self.family.n_components, rng, kind)
+        resp = start_responsibilities(
+            self.x, self.sample_weight, self.family.n_components, rng, kind, robust=self.family.robust
+        )
         weights = resp.sum(axis=0)
         return MixtureTheta(weights / weights.sum(), self.family.from_responsibilities(self.x, resp, rng))
 
@@ -672,8 +674,6 @@ def _given(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:
 
 def _check_weights(sample_weight: ArrayLike | None, x: Array) -> Array:
     weights: Array = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
-    if not weights.sum() > 0:
-        raise ValueError("sample_weight is zero for every row: there is nothing to fit")
     return weights
 
 

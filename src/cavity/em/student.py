@@ -21,6 +21,8 @@ from .priors import NormalInverseWishart
 
 Array = NDArray[np.float64]
 
+START_DOF = 2.0  # heavy tails first: a start near Gaussian tails would let outliers capture a component
+
 
 class StudentT(Gaussian):
     """Student-t components with `means`, scale matrices in `covariances`, and `dofs` (K,).
@@ -35,6 +37,7 @@ class StudentT(Gaussian):
     """
 
     letters: ClassVar[dict[str, tuple[str, ...]]] = {**Gaussian.letters, "d": ("dofs",)}
+    robust: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ class StudentT(Gaussian):
         """As for Gaussian components, with moderate degrees of freedom."""
         params = super().from_responsibilities(x, resp, rng)
         low, high = self.dof_bounds
-        start = float(np.clip(10.0, low, high)) if isinstance(self.dof, str) else float(self.dof)
+        start = float(np.clip(START_DOF, low, high)) if isinstance(self.dof, str) else float(self.dof)
         params["dofs"] = np.full(self.n_components, start)
         return params
 
