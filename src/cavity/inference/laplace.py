@@ -65,7 +65,9 @@ class Laplace:
     ) -> tuple[float, Gradient]:
         """Log evidence and its gradient; continues the mode of the last evaluation on this workspace."""
         self._check(prior, likelihood)
-        problem = ModeProblem(prior, likelihood, y, sample_weight)
+        # With several modes several factors are alive at a time; with one, memory need not be paged in anew.
+        memory = "B" if likelihood.log_concave else None
+        problem = ModeProblem(prior, likelihood, y, sample_weight, memory)
         mode = tracked(problem).mode
         if mode.residual > CONVERGED:
             raise InferenceFailedError(
@@ -101,8 +103,8 @@ class Laplace:
             )
         if isinstance(prior.mean_function, Basis):
             raise UnsupportedPairError(
-                "basis functions whose weights are integrated out need exact inference; with Laplace's method "
-                "use a mean function with parameters ('constant', 'linear') or add a Linear kernel"
+                "basis functions whose weights are integrated out need exact inference; with Laplace's "
+                "method use a mean function with parameters ('constant', 'linear') or add a Linear kernel"
             )
 
 

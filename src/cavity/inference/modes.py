@@ -107,7 +107,7 @@ def _starts(problem: ModeProblem) -> Iterator[Point]:
     if not isinstance(likelihood, ScaleMixture):
         for center in np.atleast_2d(likelihood.break_points(y)):
             if center.shape == y.shape and np.isfinite(center).all():
-                yield problem.linearized(center, safe=True)
+                yield problem.linearized(center, safe=True)[0]
         return
     weight = np.ones(len(y)) if problem.weight is None else problem.weight
 
@@ -160,7 +160,7 @@ def tracked(problem: ModeProblem) -> Found:
 def _warm(problem: ModeProblem, f: Array) -> Found:
     """The only mode there is, from a step taken at the old one (or from the prior mean if that is better)."""
     start = problem.prior_mean()
-    near = problem.linearized(f)
+    near = problem.near(f)
     mode = problem.newton(near if near.value > start.value else start)
     return Found(mode, "newton", mode.iterations + 1, 1, 1)
 
@@ -168,7 +168,7 @@ def _warm(problem: ModeProblem, f: Array) -> Found:
 def _continued(problem: ModeProblem, f: Array) -> Mode | None:
     """The mode that whole Newton steps reach from f, or None if they do not."""
     try:
-        mode = problem.newton(problem.linearized(f))
+        mode = problem.newton(problem.near(f))
     except (ImproperPosteriorError, NoModeError):
         return None
     return mode if mode.clean else None

@@ -28,18 +28,19 @@ from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.linalg import Array
 from cavity.sites import Sites
 
-TARGET = 1e-9
+TARGET = 1e-8
 """Newton decrement (length of the next step in posterior standard deviations) at which iterations stop."""
 
 CONVERGED = 1e-6
 """Decrement up to which a point counts as the mode; rounding may keep it above TARGET."""
 
-CHORD_FROM = 0.1
+CHORD_FROM = 0.3
 """Decrement below which steps reuse the last factorization."""
 
 CHORD_STEPS = 12
-CHORD_RATE = 0.3
-"""A chord step must reduce the decrement to this fraction of the last."""
+CHORD_RATE = 0.4
+"""A chord step, which costs a tenth of a factorization, must reduce the decrement to this fraction of the
+last."""
 
 SUFFICIENT = 1e-4
 """Share of the promised increase of the objective that a step must deliver (Armijo)."""
@@ -102,13 +103,21 @@ class NoModeError(np.linalg.LinAlgError):
 
 
 class ModeProblem:
-    """The log posterior density of f up to a constant, and ways to climb it."""
+    """The log posterior density of f up to a constant, and ways to climb it.
+
+    With `memory`, factors live in the workspace array of that name: only the last one made is valid.
+    """
 
     def __init__(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self,
+        prior: DensePrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        memory: str | None = None,
     ) -> None:
         self.prior, self.likelihood, self.y = prior, likelihood, y
-        self.weight = sample_weight
+        self.weight, self.memory = sample_weight, memory
         self.K, self.m = prior.covariance, prior.mean
         self._no_shift = np.zeros(prior.n)
 
@@ -147,7 +156,7 @@ class ModeProblem:
         ImproperPosteriorError
             If the negative entries outweigh the prior.
         """
-        return self.prior.condition(Sites(self._no_shift, precision))
+        return self.prior.condition(Sites(self._no_shift, precision), self.memory)
 
     def safe_precision(self, f: Array, d2: Array) -> Array:
         """A curvature >= 0: EM's weights for scale mixtures, the positive part of W for others."""
@@ -156,7 +165,7 @@ class ModeProblem:
             return w if self.weight is None else self.weight * w
         return np.maximum(-d2, 0.0)
 
-    def linearized(self, f: Array, safe: bool = False) -> Point:
+    def linearized(self, f: Array, safe: bool = False) -> tuple[Point, SiteCorrection]:
         """One whole step from any f, which need not be of the form m + K a: sites of curvature and slope at
         f.
 
@@ -168,7 +177,13 @@ class ModeProblem:
         d = self.derivatives(f)
         precision = self.safe_precision(f, d.d2) if safe else -d.d2
         b = precision * (f - self.m) + d.d1
-        return self.point(b - self.condition(precision).apply(self.K @ b))
+        correction = self.condition(precision)
+        return self.point(b - correction.apply(self.K @ b)), correction
+
+    def near(self, f: Array) -> Point:
+        """Where one Newton step from any f leads, then steps with the same factorization while they help."""
+        at, correction = self.linearized(f)
+        return self._chord(at, correction, CHORD_FROM / CHORD_RATE) if np.isfinite(at.value) else at
 
     # --- steps ----------------------------------------------------------------------------------------------
 
@@ -275,8 +290,8 @@ class ModeProblem:
                 new = self._chord(new, correction, decrement)
             at = new
         raise NoModeError(
-            "Laplace's method found no mode: the curvature of the posterior is not positive definite where the "
-            'search ended; use inference="ep" or "variational"'
+            "Laplace's method found no mode: the curvature of the posterior is not positive definite where "
+            'the search ended; use inference="ep" or "variational"'
         )
 
     def _chord(self, at: Point, correction: SiteCorrection, decrement: float) -> Point:
@@ -288,7 +303,7 @@ class ModeProblem:
                 break
             a, f = at.a + da, at.f + df
             at = Point(a, f, at.value)
-            if new <= 0.1 * TARGET:
+            if new <= TARGET:
                 break
             decrement = new
         return Point(at.a, at.f, self.log_likelihood(at.f) - 0.5 * float(at.a @ (at.f - self.m)))

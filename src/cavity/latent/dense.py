@@ -103,7 +103,7 @@ class SiteCorrection:
     C is positive definite exactly when the posterior is proper.
     """
 
-    def __init__(self, prior: DensePrior, sites: Sites) -> None:
+    def __init__(self, prior: DensePrior, sites: Sites, memory: str | None = None) -> None:
         tau = sites.precision
         if not (np.isfinite(tau).all() and np.isfinite(sites.shift).all()):
             raise ImproperPosteriorError("sites have natural parameters that are not finite")
@@ -113,7 +113,8 @@ class SiteCorrection:
         self._all = self.positive.size == self.n
         K = prior.covariance
         KP = K if self._all else K[np.ix_(self.positive, self.positive)]
-        self.factor = factorize(lambda: self._identity_plus(KP), prior.explain)
+        out = None if memory is None else prior.workspace.get(memory, KP.shape)
+        self.factor = factorize(lambda: self._identity_plus(KP, out), prior.explain)
         self.jitter = self.factor.jitter
         self.log_det = self.factor.log_det
         """log |I + K T|."""
@@ -121,8 +122,8 @@ class SiteCorrection:
         if self.negative.size:
             self._correct(K, np.sqrt(-tau[self.negative]))
 
-    def _identity_plus(self, KP: Array) -> Array:
-        B = KP * self.root
+    def _identity_plus(self, KP: Array, out: Array | None) -> Array:
+        B = np.multiply(KP, self.root, out=out)
         B *= self.root[:, None]
         B.reshape(-1)[:: len(B) + 1] += 1.0
         return B
@@ -316,15 +317,17 @@ class DensePrior:
         lower[:k, :k], lower[k:, :k], lower[k:, k:] = known.factor.lower, cross.T, factor.lower
         return ObservedCorrection(Cholesky(lower, known.jitter), variance)
 
-    def condition(self, sites: Sites) -> SiteCorrection:
+    def condition(self, sites: Sites, memory: str | None = None) -> SiteCorrection:
         """Condition on sites of any sign.
+
+        With `memory`, the factor lives in the workspace array of that name, until the next request for it.
 
         Raises
         ------
         ImproperPosteriorError
             If negative precisions outweigh the prior.
         """
-        return SiteCorrection(self, sites)
+        return SiteCorrection(self, sites, memory)
 
     # --- pulling back ---------------------------------------------------------------------------------------
 
