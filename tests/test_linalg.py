@@ -118,7 +118,7 @@ def test_jitter_is_relative_to_the_diagonal(scale):
 
 
 def test_an_exhausted_ladder_explains_itself():
-    with pytest.raises(NotPositiveDefiniteError, match="3 x 3 .* even with 1e-06 .*too many cooks"):
+    with pytest.raises(NotPositiveDefiniteError, match=r"3 x 3 .* even with 1e-06 .*too many cooks"):
         factorize(lambda: -np.eye(3), lambda: "too many cooks")
 
 

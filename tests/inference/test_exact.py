@@ -429,7 +429,7 @@ def test_leave_one_out_learning_refuses_weights():
 
 
 def test_other_noise_is_refused_with_alternatives():
-    with pytest.raises(UnsupportedPairError, match="exact inference needs Gaussian noise, got Laplace.*ep"):
+    with pytest.raises(UnsupportedPairError, match=r"exact inference needs Gaussian noise, got Laplace.*ep"):
         GP(SE(1.0), Laplace(1.0), inference=Exact()).condition(X1, Y)
     assert not Exact().supports(Laplace(1.0))
     assert Exact().supports(Gaussian(1.0))

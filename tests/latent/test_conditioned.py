@@ -1,4 +1,4 @@
-"""Prior times sites: moments and normalizer against dense algebra, every pullback against finite differences."""
+"""Prior times sites: moments against dense algebra, every pullback against finite differences."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from cavity.likelihoods.base import (
 )
 from cavity.likelihoods.classification import BinaryLikelihood, Heaviside, LapseProbit, Logit, Probit
 from cavity.likelihoods.counts import Binomial, CountLikelihood, NegativeBinomial, Poisson
-from cavity.likelihoods.gaussian import Gaussian, GaussianNoise, KnownNoise
+from cavity.likelihoods.gaussian import Gaussian, GaussianNoise, KnownNoise, Noiseless
 from cavity.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from cavity.likelihoods.laplace import EpsilonInsensitive, Laplace
 from cavity.likelihoods.mixture import Mixture, MixtureOfGaussians
@@ -42,6 +42,7 @@ __all__ = [
     "MixtureOfGaussians",
     "MultiLatentLikelihood",
     "NegativeBinomial",
+    "Noiseless",
     "OrdinalProbit",
     "ParameterDerivatives",
     "Poisson",

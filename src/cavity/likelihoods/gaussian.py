@@ -43,6 +43,11 @@ class GaussianNoise(Likelihood):
         """-1/variance."""
         raise NotImplementedError
 
+    @property
+    def finest_width(self) -> float:  # type: ignore[override]
+        """The smallest standard deviation."""
+        return float(np.sqrt(-1 / np.min(self.min_cavity_precision)))
+
     def log_prob(self, y: Array, f: Array) -> Array:
         """-(log 2 pi s + (y-f)^2/s)/2."""
         s, _ = self._noise(f)
@@ -204,3 +209,40 @@ class KnownNoise(GaussianNoise):
 
     def _arguments(self) -> list[str]:
         return [repr(self.variances.tolist()), *super()._arguments()]
+
+
+class Noiseless(GaussianNoise):
+    """Observations of f itself, y = f: no noise, for exact inference only.
+
+    The covariance matrix is then that of the kernel alone. Where that is nearly singular (points close
+    together, a long length scale), the jitter policy of `cavity.linalg` steps in and reports what it added.
+    """
+
+    smooth = False
+
+    def __init__(self) -> None:
+        self._set_up({})
+
+    def noise_variances(self, n: int) -> tuple[Array, Array]:
+        """Zero."""
+        return np.zeros(n), np.zeros((0, n))
+
+    @property
+    def min_cavity_precision(self) -> float:
+        """None is too negative for a point mass."""
+        return -np.inf
+
+    @property
+    def finest_width(self) -> float:  # type: ignore[override]
+        """A point mass has no width."""
+        return 0.0
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """Log density of a point mass: infinite at y = f, minus infinity elsewhere."""
+        return np.where(np.asarray(y) == f, np.inf, -np.inf)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        """Not for a point mass."""
+        raise ValueError("Noiseless has no density in f: use inference='exact', or Gaussian(small variance)")
+
+    derivatives = parameter_derivatives = tilted = expected_log_prob = _refuse

@@ -8,13 +8,14 @@ from typing import Any
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.classification import LapseProbit, Logit, Probit
 from cavity.likelihoods.counts import NegativeBinomial, Poisson
-from cavity.likelihoods.gaussian import Gaussian
+from cavity.likelihoods.gaussian import Gaussian, Noiseless
 from cavity.likelihoods.laplace import EpsilonInsensitive, Laplace
 from cavity.likelihoods.mixture import MixtureOfGaussians
 from cavity.likelihoods.student_t import StudentT
 
 BY_NAME: dict[str, Callable[[], Likelihood]] = {
     "gaussian": Gaussian,
+    "noiseless": Noiseless,
     "student-t": StudentT,
     "laplace": Laplace,
     "mixture": MixtureOfGaussians,
