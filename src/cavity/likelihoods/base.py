@@ -133,6 +133,10 @@ class Likelihood(Parametrized):
     discrete: bool = False
     """Whether y takes countably many values (`log_prob` is then a log probability)."""
 
+    finest_width: float | None = None
+    """For noise around f that is symmetric and falls on both sides: the smallest scale on which log p
+    varies."""
+
     # --- what a likelihood must provide ---------------------------------------------------------------------
 
     @abstractmethod
@@ -177,6 +181,14 @@ class Likelihood(Parametrized):
         from cavity.likelihoods import fallback
 
         return fallback.parameter_derivatives(self, y, f)
+
+    def parameter_slopes(self, y: Array, f: Array) -> Array:
+        """d log p / d flat alone, shape (P, ...) for f (..., n)."""
+        if type(self).parameter_derivatives is not Likelihood.parameter_derivatives:
+            return self.parameter_derivatives(np.broadcast_to(y, np.shape(f)), f).log_prob
+        from cavity.likelihoods import fallback
+
+        return fallback.d_log_prob(self, y, f)
 
     def tilted(
         self,

@@ -26,8 +26,18 @@ from cavity.likelihoods.base import (
     log_cavity_mass,
     require_cavity,
 )
+from cavity.likelihoods.trapezoid import NORMAL_NODES, has_derivatives, normal_averages, tilted_moments
 from cavity.prediction import CategoricalPrediction, ContinuousPrediction, Prediction, Seed
-from cavity.quadrature import GAUSS_WEIGHTS, Index, PanelRule, adaptive_rule, ladder, partial_integrals, widen
+from cavity.quadrature import (
+    GAUSS_WEIGHTS,
+    Index,
+    PanelRule,
+    adaptive_rule,
+    chunks,
+    ladder,
+    partial_integrals,
+    widen,
+)
 
 LOG_W0 = float(np.log(GAUSS_WEIGHTS[0]))
 
@@ -116,15 +126,6 @@ def parameter_derivatives(likelihood: Likelihood, y: Array, f: Array) -> Paramet
     return ParameterDerivatives(slopes[:, 0], slopes[:, 1], slopes[:, 2])
 
 
-def _d_parameters(likelihood: Likelihood, y: Array, f: Array) -> Array:
-    """d log p / d flat: the likelihood's own where it has one, differences otherwise."""
-    if type(likelihood).parameter_derivatives is not Likelihood.parameter_derivatives:
-        shape = np.shape(f)
-        full = np.broadcast_to(y, shape)
-        return likelihood.parameter_derivatives(full, f).log_prob
-    return d_log_prob(likelihood, y, f)
-
-
 # --- tilted moments -----------------------------------------------------------------------------------------
 
 
@@ -179,43 +180,94 @@ def tilted(
     power: float | Array = 1.0,
     order: int = 2,
 ) -> Tilted:
-    """Moments by adaptive panels."""
+    """Moments by a trapezoid rule where it certifies itself, by adaptive panels elsewhere."""
     y, shift, precision = (np.asarray(a, dtype=float) for a in (y, shift, precision))
     require_cavity(likelihood, precision, power)
+    powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
+    center, log_mass, mean, var, c3, c4 = np.empty((6, len(y)))
+    d_log_z = np.empty((likelihood.flat.size, len(y)))
+    rest = np.ones(len(y), dtype=bool)
+    for block in chunks(len(y), 128):
+        # blocks that stay in cache; the panels below are shared by all points left over
+        rows = np.arange(len(y))[block]
+        quick = tilted_moments(likelihood.rows(rows), y[rows], shift[rows], precision[rows], powers[rows])
+        if quick is None:
+            break
+        i = rows[quick.points]
+        rest[i] = False
+        center[i], log_mass[i], mean[i], var[i] = quick.nodes.center, quick.log_mass, quick.mean, quick.var
+        c3[i], c4[i] = quick.c3, quick.c4
+        if len(d_log_z):
+            slopes = likelihood.rows(i).parameter_slopes(y[i], quick.nodes.center + quick.nodes.t)
+            d_log_z[:, i] = powers[i] * (quick.weights * slopes).sum(axis=1)
+    if rest.any():
+        i = np.flatnonzero(rest)
+        center[i], log_mass[i], mean[i], var[i], c3[i], c4[i], d_log_z[:, i] = _by_panels(
+            likelihood.rows(i), y[i], shift[i], precision[i], powers[i]
+        )
+    proper = precision > 0
+    tau = np.where(proper, precision, np.nan)
+    gap = center - shift / tau
+    normalized = log_mass + 0.5 * (np.log(tau) - LOG_2PI) - 0.5 * gap * (tau * gap)
+    direct = log_mass + (shift - 0.5 * precision * center) * center
+    log_z = np.where(proper, normalized + log_cavity_mass(shift, precision), direct)
+    higher = (c3, c4) if order > 2 else (None, None)
+    return Tilted(log_z, normalized, center + mean, var, d_log_z, *higher)
+
+
+def _by_panels(
+    likelihood: Likelihood, y: Array, shift: Array, precision: Array, power: Array
+) -> tuple[Array, Array, Array, Array, Array, Array, Array]:
+    """Center, log integral in t = f - center, mean of t, central moments and d log Z, by adaptive panels."""
     rule, center = tilted_rule(likelihood, y, shift, precision, power)
     w, peak = rule.density()
     t = rule.nodes
     from_peak = rule.sum(w * (t - peak[rule.index]))
     d = (t - peak[rule.index]) - from_peak[rule.index]
     d2 = d * d
-    var = rule.sum(w * d2)
-    c3, c4 = (rule.sum(w * d2 * d), rule.sum(w * d2 * d2)) if order > 2 else (None, None)
-    slopes = _d_parameters(likelihood.rows(rule.index), y[rule.index], center[rule.index] + t)
+    var, c3, c4 = (rule.sum(w * p) for p in (d2, d2 * d, d2 * d2))
+    slopes = likelihood.rows(rule.index).parameter_slopes(y[rule.index], center[rule.index] + t)
     # Nodes where p underflows have weight zero and may have infinite slopes.
     d_log_z = power * rule.sum(np.where(w > 0, w * np.where(w > 0, slopes, 0.0), 0.0))
-    proper = precision > 0
-    tau = np.where(proper, precision, np.nan)
-    log_mass = rule.log_integral()
-    gap = center - shift / tau
-    normalized = log_mass + 0.5 * (np.log(tau) - LOG_2PI) - 0.5 * gap * (tau * gap)
-    direct = log_mass + (shift - 0.5 * precision * center) * center
-    log_z = np.where(proper, normalized + log_cavity_mass(shift, precision), direct)
-    return Tilted(log_z, normalized, center + (peak + from_peak), var, d_log_z, c3, c4)
+    return center, rule.log_integral(), peak + from_peak, var, c3, c4, d_log_z
 
 
 # --- expectations under a normal density --------------------------------------------------------------------
 
 
 def expected_log_prob(likelihood: Likelihood, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
-    """Panels for N(f|mean, var) log p(y|f), where var may be zero.
+    """A trapezoid rule where it certifies itself, adaptive panels elsewhere."""
+    y, mean, var = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (y, mean, var)))
+    if not np.all(var > 0):
+        raise ValueError(f"var must be positive, got {float(np.min(var))!r}")
+    value, d_mean, d_var = np.empty((3, len(y)))
+    d_flat = np.empty((likelihood.flat.size, len(y)))
+    rest = np.ones(len(y), dtype=bool)
+    blocks = [(count, block) for count in NORMAL_NODES for block in chunks(len(y), count)]
+    for count, block in blocks:
+        rows = np.arange(len(y))[block][rest[block]]
+        quick = normal_averages(likelihood.rows(rows), y[rows], mean[rows], np.sqrt(var[rows]), count)
+        if quick is None:
+            break
+        i = rows[quick.points]
+        rest[i] = False
+        value[i], d_mean[i], d_var[i] = quick.value, quick.d1, 0.5 * quick.d2
+        if len(d_flat):
+            d_flat[:, i] = (quick.weights * likelihood.rows(i).parameter_slopes(y[i], quick.f)).sum(axis=1)
+    if rest.any():
+        i = np.flatnonzero(rest)
+        e = _expected_by_panels(likelihood.rows(i), y[i], mean[i], var[i])
+        value[i], d_mean[i], d_var[i], d_flat[:, i] = e
+    return ExpectedLogProb(value, d_mean, d_var, d_flat)
+
+
+def _expected_by_panels(likelihood: Likelihood, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
+    """Panels for N(f|mean, var) log p(y|f).
 
     Without derivatives of log p: dE/dmean = E[(f - mean) log p]/var, dE/dvar = E[((f - mean)^2/var - 1) log
     p]/(2 var), which hold across kinks too; log p at the mean is taken off first.
     """
-    y, mean, var = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (y, mean, var)))
     sd = np.sqrt(var)
-    if not np.all(sd > 0):
-        raise ValueError(f"var must be positive, got {float(np.min(var))!r}")
     base = likelihood.log_prob(y, mean)
     base = np.where(np.isfinite(base), base, 0.0)
 
@@ -238,10 +290,10 @@ def expected_log_prob(likelihood: Likelihood, y: Array, mean: Array, var: Array)
     x, i = rule.nodes, rule.index
     weights = np.exp(rule.log_weights - 0.5 * x * x - 0.5 * LOG_2PI)
     h = gain(x, i)
-    slopes = _d_parameters(likelihood.rows(i), y[i], mean[i] + sd[i] * x)
+    slopes = likelihood.rows(i).parameter_slopes(y[i], mean[i] + sd[i] * x)
     covered = rule.sum(weights)  # panels where log p hardly differs from its value at the mean were dropped
     value = base + rule.sum(weights * h)
-    if likelihood.smooth and type(likelihood).derivatives is not Likelihood.derivatives:
+    if has_derivatives(likelihood):
         # Known derivatives: dE/dmean = E[d1] and dE/dvar = E[d2]/2 subtract nothing.
         here, there = (
             likelihood.derivatives(y, mean),
@@ -252,7 +304,7 @@ def expected_log_prob(likelihood: Likelihood, y: Array, mean: Array, var: Array)
     else:
         d_mean = rule.sum(weights * h * x) / sd
         d_var = rule.sum(weights * h * (x * x - 1)) / (2 * var)
-    at_mean = _d_parameters(likelihood, y, mean)
+    at_mean = likelihood.parameter_slopes(y, mean)
     d_flat = rule.sum(weights * slopes) + (1 - covered) * at_mean
     return ExpectedLogProb(value, d_mean, d_var, d_flat)
 

@@ -120,6 +120,11 @@ class MixtureOfGaussians(ScaleMixture):
         """-1/outlier variance."""
         return -(self.outlier_scale**-2)
 
+    @property
+    def finest_width(self) -> float:  # type: ignore[override]
+        """The regular standard deviation."""
+        return float(self.scale)
+
     def scale_mixture(self) -> tuple[Array, Array]:
         """Two nodes."""
         w = np.array([self.scale, self.outlier_scale]) ** -2
@@ -167,6 +172,12 @@ class MixtureOfGaussians(ScaleMixture):
         dk1 = (dr * w + r * w * dlog_w).sum(axis=1)
         dk2 = (dr * d**2 + 2 * r * d * w * dlog_w).sum(axis=1)
         return ParameterDerivatives(log_p, dk1 * e, dk2 * e2 - dk1)
+
+    def parameter_slopes(self, y: Array, f: Array) -> Array:
+        """d log p / d flat alone."""
+        e2 = (y - f) ** 2
+        _, r, w = self._responsibilities(e2)
+        return np.asarray((r * self._component_slopes(w * e2)[0]).sum(axis=1))
 
     def tilted(
         self,
@@ -292,6 +303,12 @@ class Mixture(Likelihood):
         limit = np.max(np.broadcast_arrays(*(c.min_cavity_precision for c in self.components)), axis=0)
         return float(limit) if np.ndim(limit) == 0 else np.asarray(limit)
 
+    @property
+    def finest_width(self) -> float | None:  # type: ignore[override]
+        """The narrowest component's, where all declare one."""
+        widths = [c.finest_width for c in self.components]
+        return min(widths) if all(w is not None for w in widths) else None  # type: ignore[type-var]
+
     def check(self, y: ArrayLike) -> Array:
         """Targets must suit every component."""
         for c in self.components:
@@ -349,6 +366,13 @@ class Mixture(Likelihood):
             log_p = r[k] * p.log_prob
             rows.append((log_p, log_p * a[k] + r[k] * p.d1, log_p * b[k] + r[k] * (p.d2 + 2 * a[k] * p.d1)))
         return ParameterDerivatives(*(np.concatenate(piece) for piece in zip(*rows)))
+
+    def parameter_slopes(self, y: Array, f: Array) -> Array:
+        """d log p / d flat alone."""
+        _, r = self._mix(y, f)
+        rows = [np.tensordot(self._weight_slopes(), r, axes=1)]
+        rows += [r[k] * c.parameter_slopes(y, f) for k, c in enumerate(self.components)]
+        return np.concatenate(rows)
 
     def tilted(
         self,

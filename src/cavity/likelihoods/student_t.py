@@ -65,6 +65,11 @@ class StudentT(ScaleMixture):
     def __init__(self, scale: Any = 1.0, df: Any = 4.0) -> None:
         self._set_up({"scale": scale, "df": df})
 
+    @property
+    def finest_width(self) -> float:  # type: ignore[override]
+        """Its scale, less for few degrees of freedom (poles at a distance of sqrt(nu) scales)."""
+        return float(self.scale * min(1.0, np.sqrt(self.df)) * 0.5)
+
     def _log_constant(self) -> float:
         nu = self.df
         ratio = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu)
