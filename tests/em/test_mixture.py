@@ -158,7 +158,7 @@ def test_factor_loadings_match_scikit_learns_factor_analysis():
 
     rng = np.random.default_rng(0)
     w = rng.normal(size=(6, 2))
-    x = rng.normal(size=(500, 2)) @ w.T + rng.normal(size=(500, 6)) * np.sqrt([0.5, 1, 0.3, 0.8, 0.2, 1.5])
+    x = rng.normal(size=(500, 2)) @ w.T + rng.normal(size=(500, 6)) * np.sqrt([1.0, 1.2, 0.8, 1.5, 1.0, 1.3])
     peer = FactorAnalysis(2, tol=1e-6, max_iter=2000, svd_method="lapack").fit(x)
     ours = GaussianMixture(
         1, "factor", n_factors=2, reg_covar=0.0, tol=1e-10, max_iter=500, accelerate=True

@@ -289,6 +289,7 @@ def forward(
     caller.
     """
     n_states = pi.shape[0]
+    fours = 4 * (n_states // 4)
     work = np.empty(n_states)
     previous = np.empty(n_states)
     for s in range(first, last):
@@ -315,7 +316,11 @@ def forward(
             logs += shift[t]
             for j in range(n_states):
                 work[j] = 0.0
-            for i in range(n_states):
+            for i in range(0, fours, 4):  # four rows at once: fewer trips of `work` through memory
+                p0, p1, p2, p3 = previous[i], previous[i + 1], previous[i + 2], previous[i + 3]
+                for j in range(n_states):
+                    work[j] += (p0 * a[i, j] + p1 * a[i + 1, j]) + (p2 * a[i + 2, j] + p3 * a[i + 3, j])
+            for i in range(fours, n_states):
                 v = previous[i]
                 for j in range(n_states):
                     work[j] += v * a[i, j]
@@ -356,6 +361,7 @@ def backward(
     left alone.
     """
     n_states = a.shape[0]
+    fours = 4 * (n_states // 4)
     beta = np.empty(n_states)
     ahead = np.empty(n_states)
     outer = np.zeros((n_states, n_states))
@@ -374,7 +380,11 @@ def backward(
             for j in range(n_states):
                 ahead[j] = beta[j] * (size * b[t + 1, j])
                 beta[j] = 0.0
-            for j in range(n_states):
+            for j in range(0, fours, 4):
+                p0, p1, p2, p3 = ahead[j], ahead[j + 1], ahead[j + 2], ahead[j + 3]
+                for i in range(n_states):
+                    beta[i] += (p0 * at[j, i] + p1 * at[j + 1, i]) + (p2 * at[j + 2, i] + p3 * at[j + 3, i])
+            for j in range(fours, n_states):
                 v = ahead[j]
                 for i in range(n_states):
                     beta[i] += at[j, i] * v

@@ -276,7 +276,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     def _candidate(self, problem: HMMProblem, run: EMResult[HMMTheta]) -> Candidate:
         loglik = run.objective - problem.log_prior(run.theta)
         p = problem.n_parameters(run.theta)
-        entropy = 0.0
+        entropy = np.nan  # needs a pass over the data: only where candidates are compared
         if not isinstance(self.n_states, (int, np.integer)):
             entropy = entropy_of(problem.posterior(run.theta).gamma)
         return Candidate(

@@ -142,9 +142,9 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def _family(self) -> Components:
         raise NotImplementedError
 
-    def _given_start(self, family: Components, start: MixtureTheta) -> MixtureTheta:
-        """Replace parts of a start by what the user gave."""
-        return start
+    def _given_start(self, family: Components, make: Callable[[], MixtureTheta]) -> MixtureTheta:
+        """Replace parts of a start by what the user gave; a start given in full needs no other."""
+        return make()
 
     def _has_given_start(self) -> bool:
         return False
@@ -195,7 +195,7 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
         problem = MixtureProblem(bound, x, weights, float(self.weight_concentration), inner_threads)
 
         def make(kind: str, seed: int) -> Callable[[], MixtureTheta]:
-            return lambda: self._given_start(bound, problem.start(kind, seed))
+            return lambda: self._given_start(bound, lambda: problem.start(kind, seed))
 
         starts = [(kind, make(kind, int(seed))) for kind, seed in zip(kinds, seeds)]
         restarts = run_restarts(
@@ -213,8 +213,10 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def _candidate(self, problem: MixtureProblem, run: EMResult[MixtureTheta]) -> Candidate:
         loglik = run.objective - problem.log_prior(run.theta)
         p = len(run.theta.weights) - 1 + problem.family.n_parameters(run.theta.params)
-        _, resp = _rows(problem.family, run.theta, problem.x, problem.threads)
-        entropy = entropy_of(resp, problem.sample_weight)
+        entropy = np.nan  # needs a pass over the data: only where candidates are compared
+        if not isinstance(self.n_components, (int, np.integer)):
+            _, resp = _rows(problem.family, run.theta, problem.x, problem.threads)
+            entropy = entropy_of(resp, problem.sample_weight)
         values = criteria(loglik, p, problem.n_data, entropy)
         return Candidate(len(run.theta.weights), loglik, p, converged=run.converged, **values)
 
@@ -541,8 +543,16 @@ class GaussianMixture(_MixtureBase):
     def _has_given_start(self) -> bool:
         return any(v is not None for v in (self.weights_init, self.means_init, self.covariances_init))
 
-    def _given_start(self, family: Components, start: MixtureTheta) -> MixtureTheta:
+    def _given_start(self, family: Components, make: Callable[[], MixtureTheta]) -> MixtureTheta:
         """Starting values given by the user replace those from the data, after a check of their shapes."""
+        given = (self.weights_init, self.means_init, self.covariances_init)
+        if all(v is not None for v in given) and type(family) is Gaussian:
+            k, d = family.n_components, family.n_features
+            shape = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}
+            zeros = np.zeros(shape.get(self.covariance_type, (0,)))
+            start = MixtureTheta(np.zeros(k), {"means": np.zeros((k, d)), "covariances": zeros})
+        else:
+            start = make()
         weights, params = start.weights, dict(start.params)
         if self.weights_init is not None:
             weights = _given(self.weights_init, "weights_init", weights.shape)
@@ -551,7 +561,7 @@ class GaussianMixture(_MixtureBase):
         if self.means_init is not None:
             params["means"] = _given(self.means_init, "means_init", params["means"].shape)
         if self.covariances_init is not None:
-            if "covariances" not in params:
+            if self.covariance_type == "factor":
                 raise ValueError("covariances_init does not apply to covariance_type='factor'")
             params["covariances"] = _given(
                 self.covariances_init, "covariances_init", params["covariances"].shape
