@@ -68,7 +68,9 @@ class Iterate:
             self.local = local(self.q.mean, self.q.var)
         divergence = kl_divergence(self.q)
         self.bound = float(self.local.value.sum()) - divergence
-        self.rounding = SLACK * (1.0 + float(np.abs(self.local.value).sum()) + abs(divergence))
+        # The terms themselves, and variances that are small differences from those of the prior.
+        lost = float(np.abs(sites.precision) @ prior.diagonal) * np.finfo(float).eps
+        self.rounding = SLACK * (1.0 + float(np.abs(self.local.value).sum()) + abs(divergence)) + lost
 
     @property
     def usable(self) -> bool:
