@@ -17,12 +17,13 @@ from cavity.hyper import Array, Parametrized
 from cavity.inference.base import Approximation, Status
 from cavity.inference.registry import as_inference
 from cavity.kernels.base import Kernel, as_inputs
+from cavity.latent.blocks import BlockPosterior, BlockPrior, PerLatent
 from cavity.latent.dense import DensePrior
 from cavity.latent.posterior import BasisWeights, PosteriorProcess
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import Gaussian
 from cavity.linalg import Workspace
-from cavity.means import Basis, Mean, as_mean
+from cavity.means import Basis, Mean, Zero, as_mean
 from cavity.prediction import GaussianPrediction, Prediction
 
 
@@ -90,11 +91,15 @@ class Posterior:
     def predict_y(self, X: ArrayLike) -> Prediction:
         """Distribution of new observations at X."""
         mean = self.mean(X)
+        if self.model.likelihood.n_latent > 1:
+            return self.model.likelihood.predictive(mean, cast(BlockPosterior, self.process).blocks(X))
         return self.model.likelihood.predictive(mean, self._per_target(self.variance(X), mean))
 
     @staticmethod
     def _per_target(variance: Array, mean: Array) -> Array:
-        return variance if mean.ndim == 1 else np.repeat(variance[:, None], mean.shape[1], axis=1)
+        if variance.ndim == mean.ndim:
+            return variance
+        return np.repeat(variance[:, None], mean.shape[1], axis=1)
 
     def update(self, X: ArrayLike, y: ArrayLike) -> Posterior:
         """The posterior given these observations too, at the same hyperparameters.
@@ -128,33 +133,44 @@ class GP(Parametrized):
 
     Parameters
     ----------
-    kernel : Kernel
+    kernel : Kernel or sequence of Kernel
+        Covariance function. Where the likelihood has several latent functions (the classes of `Softmax`,
+        the log noise of `HeteroscedasticGaussian`), they share it, or there is one for each.
     likelihood : Likelihood, optional
         Noise model; Gaussian of variance 1 by default.
-    mean : Mean or {"zero", "constant", "linear"}, optional
-        Prior mean function; zero by default.
+    mean : Mean or {"zero", "constant", "linear"}, or a sequence of these, optional
+        Prior mean function; zero by default. Several latent functions take one each.
     inference : object or {"auto", "exact", "laplace", "ep", "variational"}, optional
-        Inference rule; by default ("auto") exact for Gaussian noise, otherwise EP, otherwise Laplace's method.
+        Inference rule; by default ("auto") exact for Gaussian noise, EP or Laplace's method otherwise.
     """
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Kernel | Sequence[Kernel],
         likelihood: Likelihood | None = None,
-        mean: Mean | str | None = None,
+        mean: Mean | str | Sequence[Mean | str | None] | None = None,
         inference: Any = None,
     ) -> None:
-        if not isinstance(kernel, Kernel):
-            raise ValueError(f"kernel must be a cavity kernel, for instance 1.0 * SE(1.0), got {kernel!r}")
-        self._columns: int | None = None
         noise = Gaussian() if likelihood is None else likelihood
+        covariance = _per_latent(kernel, noise, "kernel")
+        kernels = covariance if isinstance(covariance, PerLatent) else [covariance]
+        if not all(isinstance(k, Kernel) for k in kernels):
+            raise ValueError(f"kernel must be a cavity kernel, for instance 1.0 * SE(1.0), got {kernel!r}")
+        trend = _per_latent(mean, noise, "mean")
+        if not isinstance(trend, PerLatent):
+            trend = as_mean(trend)
+            if noise.n_latent > 1 and not isinstance(trend, Zero):
+                raise ValueError(
+                    f"{type(noise).__name__} has {noise.n_latent} latent functions: give one mean for each, "
+                    f"as in mean={['constant'] + ['zero'] * (noise.n_latent - 1)!r}, got {mean!r}"
+                )
+        self._columns: int | None = None
         self.inference = as_inference(inference, noise)
-        parts = (kernel, as_mean(mean), noise)
-        self._set_up({}, parts)
+        self._set_up({}, (covariance, trend, noise))
 
     @property
     def kernel(self) -> Kernel:
-        """Covariance function."""
+        """Covariance function; a `PerLatent` of them where the latent functions have one each."""
         return cast(Kernel, self._parts[0])
 
     @property
@@ -196,9 +212,12 @@ class GP(Parametrized):
             raise ValueError(f"X and y must have as many rows as each other, got {len(X)} and {len(y)}")
         return X, y
 
-    def prior(self, X: ArrayLike, workspace: Workspace | None = None) -> DensePrior:
-        """The process at the inputs."""
+    def prior(self, X: ArrayLike, workspace: Workspace | None = None) -> Any:
+        """The process at the inputs: a `DensePrior`, or a `BlockPrior` of several latent functions."""
         mean: Mean | None = self.mean
+        if self.likelihood.n_latent > 1:
+            means = mean if isinstance(mean, PerLatent) else None
+            return BlockPrior(self.kernel, as_inputs(X), self.likelihood.n_latent, means, workspace)
         return DensePrior(self.kernel, as_inputs(X), mean, workspace)
 
     def _bound(self, X: Array, names: Any = None) -> Self:
@@ -252,7 +271,7 @@ class GP(Parametrized):
         return float(model.inference.degrees_of_freedom(model.prior(X), model.likelihood, y))
 
     def draw(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
-        """Joint draws of f at X before seeing data, shape (size, m)."""
+        """Joint draws of f at X before seeing data, shape (size, m); (size, m, L) for L latent functions."""
         names = getattr(X, "columns", None)
         X = as_inputs(X)
         rng = np.random.default_rng(rng)
@@ -262,11 +281,28 @@ class GP(Parametrized):
             raise ValueError(
                 "basis functions with vague weights have no prior draws; give the weights a finite variance"
             )
+        if model.likelihood.n_latent > 1:
+            draws = rng.standard_normal((size, len(X), model.likelihood.n_latent))
+            return np.asarray(model.prior(X).unwhiten(draws))
         f = model.prior(X).unwhiten(rng.standard_normal((len(X), size)))
         if basis is not None:  # the prior mean of the weights is in the mean function already
             root = np.linalg.cholesky(basis.prior_covariance)
             f = f + basis.features(X) @ (root @ rng.standard_normal((len(root), size)))
-        return f.T
+        return np.asarray(f.T)
+
+
+def _per_latent(given: Any, likelihood: Likelihood, name: str) -> Any:
+    """A sequence of kernels or means, one for each latent function, as one part; anything else as it is."""
+    if not isinstance(given, list | tuple):
+        return given
+    if len(given) != likelihood.n_latent:
+        raise ValueError(
+            f"{name} must be one for each of the {likelihood.n_latent} latent functions of "
+            f"{type(likelihood).__name__}, got {len(given)}"
+        )
+    if len(given) == 1:
+        return given[0]
+    return PerLatent([as_mean(g) for g in given] if name == "mean" else given)
 
 
 def _checked_weight(sample_weight: ArrayLike | None, n: int) -> Array | None:

@@ -19,20 +19,26 @@ from the marginal of f_i.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 from scipy.linalg.blas import dsymv
 
 from cavity.inference.base import Approximation, Gradient, InferenceFailedError, Status, UnsupportedPairError
+from cavity.inference.many_latents import ManyLatents, gradient, without_own_site
 from cavity.inference.modes import Found, search, tracked
-from cavity.inference.newton import CONVERGED, Mode, ModeProblem
+from cavity.inference.newton import CONVERGED, Mode, OneLatent
+from cavity.latent.blocks import BlockPosterior, BlockPrior, PerLatent
 from cavity.latent.dense import DensePrior
 from cavity.latent.inversion import into_matrix_and_variances
 from cavity.latent.posterior import PosteriorProcess
-from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.linalg import Array
 from cavity.means import Basis
 from cavity.prediction import Prediction
 from cavity.sites import Sites
+
+Prior = DensePrior | BlockPrior
 
 NEGLIGIBLE = 1e-13
 """Derivatives times prior variance below which a point cannot change the gradient, whatever its variance."""
@@ -48,45 +54,42 @@ class Laplace:
         return bool(likelihood.smooth)
 
     def infer(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self, prior: Prior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> Approximation:
         """Posterior process and log evidence."""
-        self._check(prior, likelihood)
-        problem = ModeProblem(prior, likelihood, y, sample_weight)
+        problem = self._problem(prior, likelihood, y, sample_weight)
         found = search(problem)
         mode = found.mode
-        process = PosteriorProcess(
-            prior.kernel, prior.rows, prior.X, prior.mean_function, mode.a, mode.correction
-        )
-        return Approximation(process, _log_evidence(mode), _status(found), _sites(mode))
+        sites = _sites(mode) if isinstance(problem, OneLatent) else None
+        return Approximation(_process(problem, mode), _log_evidence(mode), _status(found), sites)
 
     def evidence(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self, prior: Prior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> tuple[float, Gradient]:
         """Log evidence and its gradient; continues the mode of the last evaluation on this workspace."""
-        self._check(prior, likelihood)
         # With several modes several factors are alive at a time; with one, memory need not be paged in anew.
         memory = "B" if likelihood.log_concave else None
-        problem = ModeProblem(prior, likelihood, y, sample_weight, memory)
+        problem = self._problem(prior, likelihood, y, sample_weight, memory)
         mode = tracked(problem).mode
         if mode.residual > CONVERGED:
             raise InferenceFailedError(
                 f"Newton's method stopped {mode.residual:.2g} posterior standard deviations from the mode"
             )
         value = _log_evidence(mode)
-        return value, _gradient(problem, mode)
+        return value, _gradient(problem, mode) if isinstance(problem, OneLatent) else gradient(problem, mode)
 
     def leave_one_out(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self, prior: Prior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> Prediction:
         """Distribution of each target given the others: the sites of the others, without a new mode."""
-        self._check(prior, likelihood)
-        problem = ModeProblem(prior, likelihood, y, sample_weight)
-        mean, variance = _without_own_site(problem, search(problem).mode)
-        return likelihood.predictive(mean, variance)
+        problem = self._problem(prior, likelihood, y, sample_weight)
+        mode = search(problem).mode
+        if isinstance(problem, OneLatent):
+            return likelihood.predictive(*_without_own_site(problem, mode))
+        return likelihood.predictive(*without_own_site(problem, mode))
 
     def leave_one_out_log_prob(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self, prior: Prior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> tuple[float, Gradient]:
         """Not available with a gradient."""
         raise UnsupportedPairError(
@@ -94,29 +97,48 @@ class Laplace:
             "objective='evidence'"
         )
 
-    def _check(self, prior: DensePrior, likelihood: Likelihood) -> None:
+    def _problem(
+        self,
+        prior: Prior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None,
+        memory: str | None = None,
+    ) -> OneLatent | ManyLatents:
         if not self.supports(likelihood):
             raise UnsupportedPairError(
                 "Laplace's method needs a likelihood with two continuous derivatives, which "
-                f"{type(likelihood).__name__} has not; "
-                'use inference="ep" or "variational"'
+                f'{type(likelihood).__name__} has not; use inference="ep" or "variational"'
             )
-        if isinstance(prior.mean_function, Basis):
+        means = prior.mean_function
+        if isinstance(means, Basis) or (
+            isinstance(means, PerLatent) and any(isinstance(m, Basis) for m in means)
+        ):
             raise UnsupportedPairError(
                 "basis functions whose weights are integrated out need exact inference; with Laplace's "
                 "method use a mean function with parameters ('constant', 'linear') or add a Linear kernel"
             )
+        if isinstance(prior, BlockPrior):
+            return ManyLatents(prior, cast(MultiLatentLikelihood, likelihood), y, sample_weight)
+        return OneLatent(prior, likelihood, y, sample_weight, memory)
+
+
+def _process(problem: OneLatent | ManyLatents, mode: Mode) -> Any:
+    if isinstance(problem, ManyLatents):
+        return BlockPosterior(problem.prior, mode.a, mode.curvature)
+    prior = problem.prior
+    return PosteriorProcess(prior.kernel, prior.rows, prior.X, prior.mean_function, mode.a, mode.curvature)
 
 
 # --- evidence -----------------------------------------------------------------------------------------------
 
 
 def _log_evidence(mode: Mode) -> float:
-    return mode.value - 0.5 * mode.correction.log_det
+    return mode.value - 0.5 * float(mode.curvature.log_det)
 
 
 def _sites(mode: Mode) -> Sites:
-    W = mode.precision
+    W = -mode.derivatives.d2
     return Sites(W * mode.f + mode.derivatives.d1, W)
 
 
@@ -131,26 +153,26 @@ def _status(found: Found) -> Status:
         notes.append(
             f"Newton's method stopped {mode.residual:.2g} posterior standard deviations from the mode"
         )
-    if mode.correction.jitter:
-        notes.append(f"jitter {mode.correction.jitter:.3g} was added to the diagonal")
+    if mode.curvature.jitter:
+        notes.append(f"jitter {mode.curvature.jitter:.3g} was added to the diagonal")
     return Status(
         converged=mode.residual <= CONVERGED,
         stage=found.stage,
         iterations=found.iterations,
         residual=mode.residual,
-        jitter=mode.correction.jitter,
+        jitter=mode.curvature.jitter,
         message="; ".join(notes),
     )
 
 
-def _gradient(problem: ModeProblem, mode: Mode) -> Gradient:
+def _gradient(problem: OneLatent, mode: Mode) -> Gradient:
     """Overwrites the factor of the mode's correction."""
     prior, likelihood, d, K = problem.prior, problem.likelihood, mode.derivatives, problem.K
     slopes = likelihood.parameter_derivatives(problem.y, mode.f)
     weight = 1.0 if problem.weight is None else problem.weight
     by_log_prob, by_d1, by_d2 = (weight * part for part in slopes)
     needed = (np.abs(d.d3) + np.abs(by_d2).sum(axis=0)) * prior.diagonal > NEGLIGIBLE
-    R, variance = into_matrix_and_variances(mode.correction, prior, needed)
+    R, variance = into_matrix_and_variances(mode.curvature, prior, needed)
     a, u = mode.a, 0.5 * variance * d.d3
     v = u - dsymv(1.0, R.T, K @ u, lower=0)
     left, right = np.column_stack([0.5 * a + 0.5 * v, 0.5 * a]), np.column_stack([a, v])
@@ -167,14 +189,14 @@ def _gradient(problem: ModeProblem, mode: Mode) -> Gradient:
 # --- leave-one-out ------------------------------------------------------------------------------------------
 
 
-def _without_own_site(problem: ModeProblem, mode: Mode) -> tuple[Array, Array]:
+def _without_own_site(problem: OneLatent, mode: Mode) -> tuple[Array, Array]:
     """Mean and variance of each f_i given the sites of the others, shape (n,) each.
 
     Negative sites elsewhere can leave nothing proper behind; such a point is left out in earnest, with a new
     mode.
     """
-    W, d1 = mode.precision, mode.derivatives.d1
-    variance = mode.correction.marginal_variances(problem.prior)
+    W, d1 = -mode.derivatives.d2, mode.derivatives.d1
+    variance = mode.curvature.marginal_variances(problem.prior)
     left = 1.0 - W * variance  # cavity precision times variance
     proper = left > 0
     cavity_variance = variance / np.where(proper, left, 1.0)
@@ -184,18 +206,16 @@ def _without_own_site(problem: ModeProblem, mode: Mode) -> tuple[Array, Array]:
     return cavity_mean, cavity_variance
 
 
-def _refit_without(problem: ModeProblem, i: int) -> tuple[float, float]:
+def _refit_without(problem: OneLatent, i: int) -> tuple[float, float]:
     """Mean and variance of f_i from the mode of the other points alone."""
     prior = problem.prior
     keep = np.arange(prior.n) != i
-    others = ModeProblem(
+    others = OneLatent(
         DensePrior(prior.kernel, prior.X[keep], prior.mean_function),
         problem.likelihood.rows(keep),
         problem.y[keep],
         None if problem.weight is None else problem.weight[keep],
     )
-    mode = search(others).mode
-    rest = others.prior
-    process = PosteriorProcess(rest.kernel, rest.rows, rest.X, rest.mean_function, mode.a, mode.correction)
+    process = _process(others, search(others).mode)
     x = prior.X[i : i + 1]
     return float(process.mean(x)[0]), float(process.variance(x)[0])

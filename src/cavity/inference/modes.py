@@ -13,7 +13,6 @@ fails, so that an optimizer never sees the objective jump.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +20,8 @@ import numpy as np
 
 from cavity.hyper import Parametrized
 from cavity.inference.base import InferenceFailedError
-from cavity.inference.newton import Mode, ModeProblem, NoModeError, Point
-from cavity.latent.dense import DensePrior, ImproperPosteriorError
+from cavity.inference.newton import Climb, Mode, NoModeError, Point
+from cavity.latent.dense import ImproperPosteriorError
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.linalg import Array
@@ -59,7 +58,7 @@ class _Remembered:
 # --- several starts -----------------------------------------------------------------------------------------
 
 
-def search(problem: ModeProblem) -> Found:
+def search(problem: Climb) -> Found:
     """The mode of highest density among those that the starts lead to.
 
     Raises
@@ -71,7 +70,7 @@ def search(problem: ModeProblem) -> Found:
         mode = problem.newton(problem.prior_mean())
         return Found(mode, "newton", mode.iterations, 1, 1)
     starts: list[Point] = []
-    for start in _starts(problem):
+    for start in problem.starts():
         if np.isfinite(start.value):
             climbed = problem.em(start)
             if not any(_same(climbed.value, climbed.f, other.value, other.f) for other in starts):
@@ -100,41 +99,10 @@ def _same(value: float, f: Array, other_value: float, other_f: Array) -> bool:
     return bool(near and np.linalg.norm(f - other_f) <= SAME_PLACE * size)
 
 
-def _starts(problem: ModeProblem) -> Iterator[Point]:
-    """Points to climb from."""
-    yield problem.prior_mean()
-    likelihood, y, m = problem.likelihood, problem.y, problem.m
-    if not isinstance(likelihood, ScaleMixture):
-        for center in np.atleast_2d(likelihood.break_points(y)):
-            if center.shape == y.shape and np.isfinite(center).all():
-                yield problem.linearized(center, safe=True)[0]
-        return
-    weight = np.ones(len(y)) if problem.weight is None else problem.weight
-
-    def smooth(precision: Array) -> Point:
-        """The fit with normal noise of these precisions."""
-        b = precision * (y - m)
-        return problem.point(b - problem.condition(precision).apply(problem.K @ b))
-
-    narrow = weight * likelihood.expected_precision(np.zeros(len(y)))
-    yield smooth(narrow)
-    yield smooth(weight * likelihood.expected_precision(np.full(len(y), float(np.mean((y - m) ** 2)))))
-    R = problem.condition(narrow).lower_matrix()
-    alpha = narrow * (y - m) - _symmetric_times(R, problem.K @ (narrow * (y - m)))
-    residual = alpha / np.diagonal(R)  # of each target given the others, book eq. 5.12
-    yield smooth(weight * likelihood.expected_precision(residual**2))
-
-
-def _symmetric_times(lower: Array, x: Array) -> Array:
-    """A x for the symmetric A in the lower triangle."""
-    below = np.tril(lower, -1)
-    return np.asarray(below @ x + below.T @ x + np.diagonal(lower) * x)
-
-
 # --- one branch while hyperparameters change ----------------------------------------------------------------
 
 
-def tracked(problem: ModeProblem) -> Found:
+def tracked(problem: Climb) -> Found:
     """The mode continued from the last evaluation, or by a search where there is none; it is remembered.
 
     Raises
@@ -157,7 +125,7 @@ def tracked(problem: ModeProblem) -> Found:
     return found
 
 
-def _warm(problem: ModeProblem, f: Array) -> Found:
+def _warm(problem: Climb, f: Array) -> Found:
     """The only mode there is, from a step taken at the old one (or from the prior mean if that is better)."""
     start = problem.prior_mean()
     near = problem.near(f)
@@ -165,7 +133,7 @@ def _warm(problem: ModeProblem, f: Array) -> Found:
     return Found(mode, "newton", mode.iterations + 1, 1, 1)
 
 
-def _continued(problem: ModeProblem, f: Array) -> Mode | None:
+def _continued(problem: Climb, f: Array) -> Mode | None:
     """The mode that whole Newton steps reach from f, or None if they do not."""
     try:
         mode = problem.newton(problem.near(f))
@@ -174,7 +142,7 @@ def _continued(problem: ModeProblem, f: Array) -> Mode | None:
     return mode if mode.clean else None
 
 
-def _follow(problem: ModeProblem, last: _Remembered) -> Found:
+def _follow(problem: Climb, last: _Remembered) -> Found:
     """The branch of the last mode at the new hyperparameters."""
     strides, evaluations = 1, 0
     while strides <= STRIDES:
@@ -193,19 +161,16 @@ def _follow(problem: ModeProblem, last: _Remembered) -> Found:
     )
 
 
-def _between(problem: ModeProblem, last: _Remembered, share: float) -> ModeProblem:
+def _between(problem: Climb, last: _Remembered, share: float) -> Climb:
     """The problem at hyperparameters between the last and the present ones."""
     prior = problem.prior
-    kernel = _interpolate(last.kernel, prior.kernel, share)
-    mean = prior.mean_function
-    if mean is not None:
-        mean = _interpolate(last.mean_function, mean, share)
-    likelihood = _interpolate(last.likelihood, problem.likelihood, share)
-    return ModeProblem(DensePrior(kernel, prior.X, mean), likelihood, problem.y, problem.weight)
+    return problem.at(
+        _interpolate(last.kernel, prior.kernel, share),
+        None if prior.mean_function is None else _interpolate(last.mean_function, prior.mean_function, share),
+        _interpolate(last.likelihood, problem.likelihood, share),
+    )
 
 
-def _interpolate(old: Any, new: Any, share: float) -> Any:
+def _interpolate(old: Parametrized, new: Parametrized, share: float) -> Parametrized:
     """A part whose unconstrained values lie between those of two others of the same structure."""
-    first, second = old, new
-    assert isinstance(first, Parametrized)
-    return second.replace((1 - share) * first.theta + share * second.theta)
+    return new.replace((1 - share) * old.theta + share * new.theta)
