@@ -49,7 +49,7 @@ class Plan:
     memory: bool
 
 
-QUICK = Plan({200: (120, 12, 3.0), 1000: (32, 8, 5.0), 3000: (7, 7, 12.0)}, 3, 1, 8.0, False)
+QUICK = Plan({200: (120, 12, 3.0), 1000: (24, 8, 4.0), 3000: (5, 5, 8.0)}, 3, 1, 6.0, False)
 FULL = Plan({200: (400, 20, 60.0), 1000: (100, 10, 60.0), 3000: (21, 7, 120.0)}, 5, 3, 300.0, True)
 
 
@@ -132,6 +132,7 @@ def measure_evidence(
         every,
         budget=budget,
         # The largest problem is the third for a worker, and too dear to be run for nothing.
+        warm_up=2 if n < max(SIZES) else 1,
         warm_sometimes=n < max(SIZES),
     )
     for name, (k, answer) in first.items():
