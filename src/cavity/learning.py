@@ -14,9 +14,9 @@ an evaluation that fails inside a run is a step too far, and the line search com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from cavity.gp import GP
 
 OBJECTIVES = ("evidence", "loo")
+
+STEPS = 500
+"""Most iterations of a run."""
 
 SCREENED_PER_START = 8
 """Draws from the priors that are tried for a few steps for each random start that is run to the end."""
@@ -97,7 +100,10 @@ class _OutOfTime(Exception):
 
 @dataclass
 class Objective:
-    """What is maximized, as a function of `theta`; counts evaluations and remembers the best point."""
+    """What is maximized, as a function of `theta`; counts evaluations and remembers the best point.
+
+    `best` is that of the present run, `best_ever` that of all runs in this process.
+    """
 
     model: GP
     X: Array
@@ -109,6 +115,7 @@ class Objective:
     failures: int = 0
     last_error: str = ""
     best: tuple[float, Array] | None = None
+    best_ever: tuple[float, Array] | None = None
     _workspace: Workspace = field(default_factory=Workspace)
 
     def reset(self) -> None:
@@ -118,7 +125,7 @@ class Objective:
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Value and gradient, to be maximized; (-inf, zeros) where the evaluation fails."""
-        if time.monotonic() > self.deadline:
+        if self.best_ever is not None and time.monotonic() > self.deadline:
             raise _OutOfTime
         self.evaluations += 1
         try:
@@ -138,11 +145,17 @@ class Objective:
             return -np.inf, np.zeros(len(theta))
         if self.best is None or value > self.best[0]:
             self.best = (value, np.array(theta, dtype=float))
+            if self.best_ever is None or value > self.best_ever[0]:
+                self.best_ever = self.best
         return value, gradient
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the n x n arrays: a copy in another process has its own."""
+        return {**self.__dict__, "_workspace": Workspace()}
 
 
 def maximize(
-    objective: Objective, start: Array, box: Array, scale: Array, kind: str, steps: int = 500
+    objective: Objective, start: Array, box: Array, scale: Array, kind: str, steps: int = STEPS
 ) -> Run:
     """Run L-BFGS-B from one start, in coordinates theta / scale, inside the box."""
     from scipy.optimize import minimize
@@ -167,7 +180,7 @@ def maximize(
             start / scale,
             jac=True,
             method="L-BFGS-B",
-            bounds=box / scale[:, None],
+            bounds=cast(Any, box / scale[:, None]),
             options={"maxiter": steps, "maxfun": 10 * steps, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-5},
         )
         message, converged = str(found.message), bool(found.success) or _flat(found, box / scale[:, None])
@@ -188,18 +201,29 @@ def _flat(found: Any, box: Array) -> bool:
     )
 
 
-def _screen(objective: Objective, draws: Sequence[Array], keep: int, box: Array, scale: Array) -> list[Array]:
-    """The most promising of some draws: best objective after a few steps from each."""
-    trials = [maximize(objective, draw, box, scale, "trial", SCREENING_STEPS) for draw in draws]
-    ranked = sorted((t for t in trials if np.isfinite(t.value)), key=lambda t: -t.value)
-    chosen: list[Array] = []
-    for trial in ranked:
-        # Trials on their way to the same optimum look alike; prefer different ones.
-        if all(np.max(np.abs(trial.theta - other) / scale) > 0.5 for other in chosen):
-            chosen.append(trial.theta)
-        if len(chosen) == keep:
-            break
-    return chosen
+Task = tuple[str, Array]
+"""Kind and start of a run."""
+
+
+def _execute(
+    goal: Objective,
+    tasks: Iterable[Task],
+    box: Array,
+    scale: Array,
+    n_jobs: int | None,
+    steps: int = STEPS,
+) -> Iterator[Run]:
+    """Runs, one after the other or through joblib (which may be backed by processes, threads or a
+    cluster)."""
+    if n_jobs in (None, 1):
+        for kind, start in tasks:
+            yield maximize(goal, start, box, scale, kind, steps)
+        return
+    from joblib import Parallel, delayed
+
+    work: Callable[..., Any] = delayed(maximize)
+    listed = [work(goal, start, box, scale, kind, steps) for kind, start in tasks]
+    yield from Parallel(n_jobs=n_jobs, return_as="generator")(listed)
 
 
 def learn(
@@ -240,6 +264,10 @@ def learn(
     """
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
+    if isinstance(n_restarts, bool) or not isinstance(n_restarts, int | np.integer) or n_restarts < 0:
+        raise ValueError(f"n_restarts must be an integer >= 0, got {n_restarts!r}")
+    if max_time is not None and not max_time >= 0:
+        raise ValueError(f"max_time must be a number of seconds >= 0, got {max_time!r}")
     rng = np.random.default_rng(random_state)
     deadline = np.inf if max_time is None else time.monotonic() + max_time
     goal = Objective(model, X, y, objective, sample_weight, deadline)
@@ -248,84 +276,100 @@ def learn(
         return Learned(model, value, ())
     starts = Starts.of(model, X, y, sample_weight)
     if not data_driven:
-        starts = replace(starts, first=np.clip(model.theta, starts.box[:, 0], starts.box[:, 1]))
-    box, scale = starts.box, starts.scale
+        starts = replace(starts, first=model.theta)
+    relocate = n_restarts > 0 and len(starts.blocks) > 1
+    total = 1 + n_restarts + (len(starts.blocks) if relocate else 0)
     runs: list[Run] = []
     stopped = ""
     try:
-        with Progress("learning hyperparameters", 1 + n_restarts, show_progress) as progress:
-            planned = _plan(goal, starts, n_restarts, given, rng)
-            for run in _execute(goal, planned, box, scale, n_jobs):
+        with Progress("learning hyperparameters", total, show_progress) as progress:
+            search = _Search(goal, starts, rng, n_jobs, progress)
+            for run in search.starts(n_restarts, given):
                 runs.append(run)
-                progress.advance(f"(best {max(r.value for r in runs):.4g})")
-            if n_restarts > 0 and len(starts.blocks) > 1:
-                for run in _relocate(goal, starts, runs, rng):
+                progress.advance(_best_so_far(runs))
+            if relocate:
+                for run in search.relocations(runs):
                     runs.append(run)
-                    progress.refresh(f"(best {max(r.value for r in runs):.4g})")
+                    progress.advance(_best_so_far(runs))
     except KeyboardInterrupt:
         stopped = "interrupted"
-        if goal.best is not None:
+        if goal.best_ever is not None:
+            value, theta = goal.best_ever
             runs.append(
-                Run("interrupted", model.theta, goal.best[1], goal.best[0], False, 0, 0, "interrupted")
+                Run("interrupted", theta, theta, value, False, goal.evaluations, goal.failures, stopped)
             )
-    except _OutOfTime:
-        stopped = "max_time was reached"
+        if not any(np.isfinite(run.value) for run in runs):
+            raise
     if time.monotonic() > deadline:
-        stopped = "max_time was reached"
+        stopped = stopped or "max_time was reached"
     usable = [run for run in runs if np.isfinite(run.value)]
     if not usable:
-        reason = runs[-1].message if runs else stopped
-        raise np.linalg.LinAlgError(f"no start could be evaluated: {reason}")
+        reasons = "; ".join(dict.fromkeys(run.message for run in runs))
+        raise np.linalg.LinAlgError(f"the {objective} could not be evaluated at any start: {reasons}")
     best = max(usable, key=lambda run: run.value)
     return Learned(model.replace(best.theta), best.value, tuple(runs), stopped)
 
 
-def _plan(
-    goal: Objective, starts: Starts, n_restarts: int, given: bool, rng: np.random.Generator
-) -> Iterator[tuple[str, Array]]:
-    """(kind, start) of each run, data-driven first."""
-    yield "data", starts.first
-    left = n_restarts
-    if given and left > 0 and np.max(np.abs(goal.model.theta - starts.first) / starts.scale) > 0.1:
-        left -= 1
-        yield "given", goal.model.theta
-    if left > 0:
-        draws = [starts.draw(rng) for _ in range(SCREENED_PER_START * left)]
-        for start in _screen(goal, draws, left, starts.box, starts.scale):
-            yield "random", start
+def _best_so_far(runs: Sequence[Run]) -> str:
+    return f"(best so far {max(run.value for run in runs):.6g})"
 
 
-def _relocate(
-    goal: Objective, starts: Starts, runs: Sequence[Run], rng: np.random.Generator
-) -> Iterator[Run]:
-    """From the best solution, each term of the kernel's sum drawn anew; improvements are built upon."""
-    best = max(runs, key=lambda run: run.value)
-    if not np.isfinite(best.value):
-        return
-    for block in starts.blocks:
-        draws = []
-        for _ in range(RELOCATIONS):
-            theta = best.theta.copy()
-            theta[block] = starts.draw(rng, widen=2.0)[block]
-            draws.append(theta)
-        for start in _screen(goal, draws, 1, starts.box, starts.scale):
-            run = maximize(goal, start, starts.box, starts.scale, "relocated")
-            yield run
-            if run.value > best.value:
-                best = run
+@dataclass
+class _Search:
+    """Where the runs of one fit start."""
 
+    goal: Objective
+    from_: Starts
+    rng: np.random.Generator
+    n_jobs: int | None
+    progress: Progress
 
-def _execute(
-    goal: Objective, planned: Iterator[tuple[str, Array]], box: Array, scale: Array, n_jobs: int | None
-) -> Iterator[Run]:
-    """Runs, one after the other or through joblib (which may be backed by processes, threads or a
-    cluster)."""
-    if n_jobs in (None, 1):
-        for kind, start in planned:
-            yield maximize(goal, start, box, scale, kind)
-        return
-    from joblib import Parallel, delayed
+    def _execute(self, tasks: Iterable[Task], steps: int = STEPS) -> Iterator[Run]:
+        return _execute(self.goal, tasks, self.from_.box, self.from_.scale, self.n_jobs, steps)
 
-    work: Callable[..., Any] = delayed(maximize)
-    tasks = [work(goal, start, box, scale, kind) for kind, start in planned]
-    yield from Parallel(n_jobs=n_jobs, return_as="generator")(tasks)
+    def starts(self, n_restarts: int, given: bool) -> Iterator[Run]:
+        """The data-driven start first, then the values given, then promising draws."""
+        first, theta = self.from_.first, self.goal.model.theta
+        tasks: list[Task] = [("data", first)]
+        if given and n_restarts > 0 and np.max(np.abs(theta - first) / self.from_.scale) > 0.1:
+            tasks.append(("given", theta))
+        left = n_restarts + 1 - len(tasks)
+        if left == 0 or self.n_jobs in (None, 1):
+            yield from self._execute(tasks)
+            tasks = []
+        if left:
+            draws = [self.from_.draw(self.rng) for _ in range(SCREENED_PER_START * left)]
+            tasks += [("random", start) for start in self._screen(draws, left)]
+            yield from self._execute(tasks)
+
+    def relocations(self, runs: Sequence[Run]) -> Iterator[Run]:
+        """From the best solution, each term of the kernel's sum drawn anew; improvements are built upon."""
+        best = max(runs, key=lambda run: run.value)
+        if not np.isfinite(best.value):
+            return
+        for block in self.from_.blocks:
+            draws = []
+            for _ in range(RELOCATIONS):
+                theta = best.theta.copy()
+                theta[block] = self.from_.draw(self.rng, widen=2.0)[block]
+                draws.append(theta)
+            for run in self._execute([("relocated", start) for start in self._screen(draws, 1)]):
+                yield run
+                if run.value > best.value:
+                    best = run
+
+    def _screen(self, draws: Sequence[Array], keep: int) -> list[Array]:
+        """The most promising of some draws: best objective after a few steps from each."""
+        trials = []
+        for trial in self._execute([("trial", draw) for draw in draws], SCREENING_STEPS):
+            trials.append(trial)
+            self.progress.refresh(f"(trial {len(trials)} of {len(draws)})")
+        ranked = sorted((t for t in trials if np.isfinite(t.value)), key=lambda t: -t.value)
+        chosen: list[Array] = []
+        for trial in ranked:
+            # Trials on their way to the same optimum look alike; prefer different ones.
+            if all(np.max(np.abs(trial.theta - other) / self.from_.scale) > 0.5 for other in chosen):
+                chosen.append(trial.theta)
+            if len(chosen) == keep:
+                break
+        return chosen
