@@ -286,8 +286,12 @@ class Climb(ABC):
             new, share = self.move(at, da, df, squared)
             clean = clean and (share == 1.0 or decrement < CHORD_FROM)
             if share == 0.0 and exact:
-                return mode  # nothing along an ascent direction is better: rounding has been reached
-            if share == 0.0 or (not exact and decrement <= CONVERGED):
+                # Along an ascent direction nothing is better: rounding hides the gain. The decrement has more
+                # digits than Psi: go on by it while it falls.
+                if decrement > CHORD_FROM or stalled > 0:
+                    return mode
+                new = self._chord(at, curvature, 2.0 * decrement / CHORD_RATE)
+            elif share == 0.0 or (not exact and decrement <= CONVERGED):
                 escapes += 1
                 if escapes > ESCAPES:
                     break
