@@ -101,3 +101,10 @@ def test_chunks_cover_everything_once():
     assert np.array_equal(np.concatenate([np.arange(1000)[p] for p in pieces]), np.arange(1000))
     assert chunks(3, 10**9) == [slice(0, 1), slice(1, 2), slice(2, 3)]
     np.testing.assert_array_equal(ladder(np.zeros(1), np.ones(1), np.array([2.0]))[:, 0], [0.0, -2.0, 2.0])
+
+
+def test_a_peak_too_narrow_for_the_rounds_is_flagged(monkeypatch):
+    monkeypatch.setattr("cavity.quadrature.MAX_ROUNDS", 3)
+    rule = adaptive_rule(lambda t, i: -0.5 * (t / 1e-6) ** 2, np.array([[-1.0], [0.3], [1.0]]))
+    assert not rule.resolved.any()
+    assert np.isfinite(rule.log_integral()).all()

@@ -194,3 +194,12 @@ def test_outlier_probabilities():
         1 - p,
         rtol=1e-9,
     )
+
+
+@pytest.mark.parametrize("likelihood", [c for c in CONTINUOUS if not isinstance(c, lk.KnownNoise)], ids=repr)
+def test_noise_draws_follow_the_noise_distribution(likelihood):
+    f = np.full(20000, 1.5)
+    draws = np.sort(likelihood.sample(f, np.random.default_rng(4)))
+    at = draws[[1000, 7000, 10000, 15000, 19000]]
+    cdf = likelihood.predictive(np.full(5, 1.5), np.zeros(5)).cdf(at)
+    assert (np.abs(cdf - np.array([0.05, 0.35, 0.5, 0.75, 0.95])) < 0.016).all()

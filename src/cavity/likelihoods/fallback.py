@@ -333,9 +333,17 @@ def predictive(likelihood: Likelihood, mean: ArrayLike, var: ArrayLike) -> Predi
 def _log_density(likelihood: Likelihood, y: Array, mean: Array, var: Array) -> Array:
     """log p(y) for f ~ N(mean, var); var may be zero."""
     out = np.array(likelihood.log_prob(y, mean))
-    spread = var > 0
-    if spread.any():
-        out[spread] = likelihood.tilted_normalized(y[spread], mean[spread], var[spread]).log_z
+    i = np.flatnonzero(var > 0)
+    if len(i) == 0:
+        return out
+    if type(likelihood).tilted is not Likelihood.tilted:
+        out[i] = likelihood.rows(i).tilted_normalized(y[i], mean[i], var[i]).log_z
+        return out
+    # the log integral alone, without moments and slopes in the parameters
+    tau = 1 / var[i]
+    rule, center = tilted_rule(likelihood.rows(i), y[i], mean[i] * tau, tau, 1.0)
+    gap = center - mean[i]
+    out[i] = rule.log_integral() + 0.5 * (np.log(tau) - LOG_2PI) - 0.5 * gap * (tau * gap)
     return out
 
 
