@@ -1,6 +1,8 @@
-"""Starting values read off the data: sensible for every kind of parameter, in whatever units the data come."""
+"""Starting values read off the data: sensible for every kind of parameter, in whatever units."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -236,7 +238,7 @@ def test_categorical_columns_start_without_units():
 
 def test_a_part_of_ones_own_may_say_what_it_measures():
     class Mine(SE):
-        units = {"lengthscale": "given"}
+        units: ClassVar[dict[str, str]] = {"lengthscale": "given"}
 
     assert units_of(Mine(1.0), KERNEL_UNITS)["lengthscale"] == "given"
     assert start(Mine(0.123), X=X[:, :1]).kernel.lengthscale == pytest.approx(0.123)

@@ -1,0 +1,316 @@
+"""Learning: optima, bounds, failed starts, interruptions, reproducibility."""
+
+from __future__ import annotations
+
+import pickle
+import time
+
+import numpy as np
+import pytest
+
+from cavity import learning
+from cavity.gp import GP
+from cavity.hyper import Param, fixed
+from cavity.kernels import SE, Matern, Periodic
+from cavity.learning import Objective, learn, maximize
+from cavity.likelihoods import Gaussian, Noiseless
+from cavity.priors import LogNormal
+
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(0, 8, (30, 1)), axis=0)
+Y = np.sin(X[:, 0]) + 0.2 * RNG.standard_normal(30)
+
+
+def model(kernel=None, likelihood=None, mean="zero") -> GP:
+    return GP(kernel or 1.0 * SE(1.0), likelihood or Gaussian(), mean=mean).bind(1)
+
+
+def test_the_gradient_vanishes_at_the_optimum():
+    learned = learn(model(mean="constant"), X, Y, random_state=0)
+    assert learned.converged
+    value, gradient = learned.model.evidence(X, Y)
+    assert value == pytest.approx(learned.value, abs=1e-9)
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-3)
+
+
+def test_every_run_is_kept_and_the_best_one_wins():
+    learned = learn(model(), X, Y, n_restarts=3, random_state=0)
+    assert [run.kind for run in learned.runs] == ["data", "given", "random", "random"]
+    assert learned.value == max(run.value for run in learned.runs)
+    for run in learned.runs:
+        assert run.evaluations > 0
+        value, _ = model().replace(run.theta).evidence(X, Y)
+        assert value == pytest.approx(run.value, abs=1e-9)
+    assert len(learn(model(), X, Y, n_restarts=0).runs) == 1
+
+
+def test_values_that_nobody_chose_are_not_worth_a_run():
+    learned = learn(model(), X, Y, n_restarts=2, given=False, random_state=0)
+    assert [run.kind for run in learned.runs] == ["data", "random", "random"]
+
+
+def test_without_reading_the_data_the_first_start_is_the_value_given():
+    start = model(1.0 * SE(3.3))
+    learned = learn(start, X, Y, n_restarts=0, data_driven=False)
+    np.testing.assert_array_equal(learned.runs[0].start, start.theta)
+
+
+def test_two_local_optima_are_both_seen():
+    """Short length scale and little noise, or the reverse (book figure 5.5): a user sees both."""
+    rng = np.random.default_rng(3)
+    x = np.sort(rng.uniform(-5, 5, (7, 1)), axis=0)
+    y = np.sin(1.5 * x[:, 0]) + 0.3 * rng.standard_normal(7)
+    learned = learn(model(fixed(1.0) * SE(1.0)), x, y, n_restarts=8, random_state=0)
+    values = {round(run.value, 2) for run in learned.runs}
+    assert len(values) >= 2
+
+
+def test_bounds_are_respected():
+    kernel = 1.0 * SE(Param(0.5, bounds=(0.4, 0.6)))
+    learned = learn(model(kernel, Gaussian(Param(0.5, bounds=(0.3, np.inf)))), X, Y, random_state=0)
+    for run in learned.runs:
+        assert 0.4 * (1 - 1e-9) <= np.exp(run.theta[1]) <= 0.6 * (1 + 1e-9)
+        assert np.exp(run.theta[2]) >= 0.3 * (1 - 1e-9)
+    assert learned.converged
+    assert learned.model.kernel.get("se.lengthscale") == pytest.approx(0.6)  # the free optimum is longer
+
+
+def test_fixed_and_tied_parameters_are_respected():
+    kernel = (
+        1.0 * SE(fixed(0.7)) + Param(1.0, tie="v") * Matern(1.0) + Param(1.0, tie="v") * Periodic(SE(1.0))
+    )
+    learned = learn(model(kernel), X, Y, n_restarts=2, random_state=0).model.kernel
+    assert learned.get("se.lengthscale") == 0.7
+    assert learned.get("matern.variance") == learned.get("periodic.variance") != 1.0
+
+
+def test_nothing_to_learn():
+    frozen = model().freeze()
+    learned = learn(frozen, X, Y)
+    assert learned.runs == ()
+    assert learned.model == frozen
+    assert learned.value == pytest.approx(frozen.evidence(X, Y)[0])
+
+
+def test_priors_pull_the_optimum():
+    """The maximum of evidence plus log prior, and not of the evidence."""
+    prior = LogNormal(np.log(0.3), 0.05)
+    learned = learn(model(1.0 * SE(Param(0.3, prior=prior))), X, Y, random_state=0)
+    found = learned.model
+    assert found.kernel.get("se.lengthscale") < 0.5
+    _, d_evidence = found.evidence(X, Y)
+    value, d_prior = found.log_prior()
+    np.testing.assert_allclose(d_evidence + d_prior, 0.0, atol=1e-3)
+    assert learned.value == pytest.approx(found.evidence(X, Y)[0] + value)
+
+
+def test_leave_one_out_objective():
+    learned = learn(model(), X, Y, objective="loo", random_state=0)
+    value, _ = learned.model.leave_one_out_log_prob(X, Y)
+    assert learned.value == pytest.approx(value)
+    again = learn(learned.model, X, Y, objective="loo", n_restarts=0, data_driven=False)
+    assert again.value == pytest.approx(value, abs=1e-4)  # nats
+    by_evidence = learn(model(), X, Y, random_state=0).model
+    assert value >= by_evidence.leave_one_out_log_prob(X, Y)[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"objective": "luck"}, "objective must be one of 'evidence', 'loo', got 'luck'"),
+        ({"n_restarts": -1}, "n_restarts must be an integer >= 0, got -1"),
+        ({"n_restarts": 1.5}, "n_restarts must be an integer >= 0, got 1.5"),
+        ({"max_time": -2.0}, "max_time must be a number of seconds >= 0, got -2.0"),
+    ],
+)
+def test_bad_options(options, words):
+    with pytest.raises(ValueError, match=words):
+        learn(model(), X, Y, **options)
+
+
+# --- failures -----------------------------------------------------------------------------------------------
+
+
+class Failing(GP):
+    """Fails wherever the length scale is below a limit."""
+
+    limit = 1.0
+
+    def evidence(self, *args, **kwargs):
+        if self.kernel.get("se.lengthscale") < self.limit:
+            raise np.linalg.LinAlgError("too short")
+        return super().evidence(*args, **kwargs)
+
+
+def test_a_start_that_fails_is_recorded_and_not_fatal():
+    failing = Failing(1.0 * SE(0.1), Gaussian()).bind(1)
+    learned = learn(failing, X, Y, n_restarts=1, random_state=0)
+    data, given = learned.runs
+    assert (given.kind, given.value, given.converged, given.message) == ("given", -np.inf, False, "too short")
+    assert given.failures == given.evaluations == 1
+    assert np.isfinite(data.value)
+    assert learned.value == data.value
+
+
+def test_a_step_into_failure_comes_back():
+    """The optimum is beyond the limit: the run ends near it, and counts what failed."""
+    failing = Failing(1.0 * SE(3.0), Gaussian()).bind(1)
+    failing.__class__ = type("Failing3", (Failing,), {"limit": 2.0})
+    learned = learn(failing, X, Y, n_restarts=0, data_driven=False)
+    run = learned.runs[0]
+    assert run.failures > 0
+    assert 2.0 <= learned.model.kernel.get("se.lengthscale") < 2.2
+    assert run.value > failing.evidence(X, Y)[0]
+
+
+def test_when_every_start_fails_the_reason_is_given():
+    doubled = np.vstack([X, X])
+    targets = np.concatenate([Y, Y + 1])
+    hopeless = Failing(1.0 * SE(0.1), Gaussian()).bind(1)
+    hopeless.__class__ = type("Hopeless", (Failing,), {"limit": np.inf})
+    with pytest.raises(np.linalg.LinAlgError, match="could not be evaluated at any start: too short"):
+        learn(hopeless, doubled, targets, random_state=0)
+
+
+def test_overflow_is_a_failed_evaluation():
+    objective = Objective(model(), X, Y)
+    value, gradient = objective(np.array([2000.0, 0.0, 0.0]))
+    assert value == -np.inf
+    assert not gradient.any()
+    assert objective.failures == 1
+    assert "se.variance" in objective.last_error
+
+
+# --- interruptions ------------------------------------------------------------------------------------------
+
+
+class Interrupted(GP):
+    """Ctrl-C at the k-th evaluation."""
+
+    count = [0]
+    at = 10
+
+    def evidence(self, *args, **kwargs):
+        self.count[0] += 1
+        if self.count[0] == self.at:
+            raise KeyboardInterrupt
+        return super().evidence(*args, **kwargs)
+
+
+def interrupted_at(k: int) -> GP:
+    new = Interrupted(1.0 * SE(1.0), Gaussian()).bind(1)
+    new.__class__ = type("InterruptedAt", (Interrupted,), {"count": [0], "at": k})
+    return new
+
+
+def test_an_interruption_keeps_the_best_so_far():
+    learned = learn(interrupted_at(10), X, Y, random_state=0)
+    assert learned.stopped == "interrupted"
+    assert not learned.converged
+    assert [run.kind for run in learned.runs] == ["interrupted"]
+    assert learned.value == pytest.approx(model().replace(learned.model.theta).evidence(X, Y)[0])
+    first = learn(model(), X, Y, n_restarts=0).runs[0].start
+    assert learned.value > model().replace(first).evidence(X, Y)[0]
+
+
+def test_a_late_interruption_keeps_finished_runs():
+    whole = learn(model(), X, Y, random_state=0)
+    late = whole.runs[0].evaluations + 5
+    learned = learn(interrupted_at(late), X, Y, random_state=0)
+    assert [run.kind for run in learned.runs] == ["data", "interrupted"]
+    assert learned.value >= whole.runs[0].value
+
+
+def test_an_interruption_before_anything_is_known_passes_through():
+    with pytest.raises(KeyboardInterrupt):
+        learn(interrupted_at(1), X, Y, random_state=0)
+
+
+def test_time_that_is_up_keeps_the_best_so_far():
+    learned = learn(model(), X, Y, max_time=0.0, random_state=0)
+    assert learned.stopped == "max_time was reached"
+    assert np.isfinite(learned.value)
+    assert learned.runs[0].evaluations == 1  # one is always made
+    assert "max_time" in learned.runs[0].message
+
+
+def test_time_is_kept(monkeypatch):
+    clock = iter(np.arange(0.0, 1e4, 1.0))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    learned = learn(model(), X, Y, max_time=12.0, random_state=0, show_progress=False)
+    assert learned.stopped == "max_time was reached"
+    assert sum(run.evaluations for run in learned.runs if np.isfinite(run.value)) <= 13
+
+
+# --- reproducibility ----------------------------------------------------------------------------------------
+
+
+def same(a: learning.Learned, b: learning.Learned) -> bool:
+    return len(a.runs) == len(b.runs) and all(
+        r.kind == s.kind and np.array_equal(r.theta, s.theta) for r, s in zip(a.runs, b.runs)
+    )
+
+
+def test_the_seed_decides():
+    one, two, other = (learn(model(), X, Y, n_restarts=2, random_state=s) for s in (1, 1, 2))
+    assert same(one, two)
+    assert not same(one, other)
+
+
+def test_processes_give_the_same_result_as_one():
+    one = learn(model(), X, Y, n_restarts=2, random_state=1)
+    two = learn(model(), X, Y, n_restarts=2, random_state=1, n_jobs=2)
+    assert [r.kind for r in one.runs] == [r.kind for r in two.runs]
+    for r, s in zip(one.runs, two.runs):
+        np.testing.assert_allclose(s.theta, r.theta, rtol=1e-10, atol=1e-10)
+        assert s.value == pytest.approx(r.value, abs=1e-10)
+
+
+def test_an_objective_travels_without_its_matrices():
+    objective = Objective(model(), X, Y)
+    objective(model().theta)
+    assert len(pickle.dumps(objective)) < 10_000
+    copy = pickle.loads(pickle.dumps(objective))
+    assert copy(model().theta)[0] == objective(model().theta)[0]
+
+
+# --- terms of a sum -----------------------------------------------------------------------------------------
+
+
+def test_terms_of_a_sum_are_drawn_anew_in_turn():
+    kernel = 1.0 * SE(1.0) + 1.0 * SE(1.0)
+    learned = learn(model(kernel), X, Y, n_restarts=1, random_state=0)
+    kinds = [run.kind for run in learned.runs]
+    assert kinds.count("relocated") == 2
+    assert learned.value >= max(run.value for run in learned.runs[:2])
+    assert "relocated" not in [r.kind for r in learn(model(kernel), X, Y, n_restarts=0).runs]
+
+
+def test_a_slow_trend_and_a_fast_wiggle_are_told_apart():
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(0, 20, (80, 1)), axis=0)
+    f = GP(4.0 * SE(8.0) + 0.5 * SE(0.7)).draw(x, rng=4)[0]
+    y = f + 0.1 * rng.standard_normal(80)
+    learned = learn(model(1.0 * SE(1.0) + 1.0 * SE(1.0)), x, y, n_restarts=2, random_state=0).model.kernel
+    lengths = sorted([learned.get("se.lengthscale"), learned.get("se_2.lengthscale")])
+    assert lengths[0] == pytest.approx(0.7, rel=0.5)
+    assert lengths[1] > 3.0
+
+
+# --- noise-free learning ------------------------------------------------------------------------------------
+
+
+def test_learning_without_noise():
+    x = np.linspace(0, 6, 15)[:, None]
+    learned = learn(model(likelihood=Noiseless()), x, np.sin(x[:, 0]), random_state=0)
+    posterior = learned.model.condition(x, np.sin(x[:, 0]))
+    points = np.linspace(0.1, 5.9, 50)[:, None]
+    np.testing.assert_allclose(posterior.mean(points), np.sin(points[:, 0]), atol=1e-4)
+
+
+def test_maximize_clips_its_start_to_the_box():
+    objective = Objective(model(), X, Y)
+    box = np.tile([-1.0, 1.0], (3, 1))
+    run = maximize(objective, np.array([5.0, 0.0, 0.0]), box, np.ones(3), "mine")
+    assert run.start[0] == 1.0
+    assert np.all(np.abs(run.theta) <= 1.0 + 1e-12)
