@@ -30,7 +30,7 @@ def ellipse(mean: np.ndarray, covariance: np.ndarray, radius: float) -> np.ndarr
 def main(path: str) -> None:
     data = load("faithful")
     x = np.column_stack([data.X, data.y])
-    model = GaussianMixture("bic", n_init=5, tol=1e-8, random_state=0).fit(x)
+    model = GaussianMixture("bic", n_init=3, accelerate=True, random_state=0).fit(x)
     errors = model.standard_errors(x).errors["means"]
     print(f"{model.n_components_} components, {model.status_}")
     for k in range(model.n_components_):

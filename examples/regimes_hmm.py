@@ -38,9 +38,7 @@ def main(path: str) -> None:
     print("BIC by number of states:", {c.n: round(c.bic, 1) for c in model.selection_})
     for k in range(model.n_states_):
         stay = model.transmat_[k, k]
-        print(
-            f"  state {k}: {means[k]:.2f} ± {sd[k]:.2f} ppm per year, stays {1 / (1 - stay):.0f} years on average"
-        )
+        print(f"  state {k}: {means[k]:.2f} ± {sd[k]:.2f} ppm a year, stays {1 / (1 - stay):.0f} years")
     print(f"next year: {ahead.mean[0, 0]:.2f} ± {np.sqrt(ahead.covariance[0, 0, 0]):.2f} ppm")
 
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(9, 5.5), sharex=True, height_ratios=[2.2, 1])

@@ -186,6 +186,37 @@ def test_acceleration_survives_points_outside_the_model():
     assert np.all(np.diff(run.trace) >= -1e-12)
 
 
+def test_an_extrapolated_point_that_lies_about_its_objective_is_left():
+    class Lying(CensoredExponential):
+        lies = 0
+
+        def project(self, rate):
+            self.extrapolated = rate
+            return rate
+
+        def e_step(self, rate):
+            objective, expected = super().e_step(rate)
+            if rate == getattr(self, "extrapolated", None) and self.lies < 2:
+                self.lies += 1
+                return objective + 1e6, expected
+            return objective, expected
+
+    problem = Lying(PROBLEM.events, PROBLEM.censored)
+    run = run_em(problem, 5.0, accelerate=True, tol=1e-12, max_iter=500)
+    assert problem.lies == 2
+    assert_allclose(run.theta, PROBLEM.answer, rtol=1e-4)
+    assert np.all(np.diff(run.trace) >= -1e-12)
+
+
+def test_a_broken_m_step_is_found_under_acceleration():
+    class Broken(CensoredExponential):
+        def m_step(self, expected, rate):
+            return 3.0 * super().m_step(expected, rate)
+
+    with pytest.raises(MonotonicityError):
+        run_em(Broken(PROBLEM.events, PROBLEM.censored), PROBLEM.answer, accelerate=True)
+
+
 def test_progress_bar_runs(capsys):
     run = run_em(PROBLEM, 5.0, max_iter=5, progress=True)
     assert run.n_iter == 5

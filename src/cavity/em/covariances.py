@@ -67,9 +67,11 @@ class CovarianceStructure(ABC):
         return packed, logdet
 
     def trace_inverse(self, params: Params, m: Array) -> Array:
-        """tr(Sigma_k^-1 M_k) for M (K, D, D)."""
-        solved = np.linalg.solve(self.matrices(params), m)
-        return np.asarray(np.trace(solved, axis1=-2, axis2=-1))
+        """tr(Sigma_k^-1 M_k) for M (K, D, D), as tr(L^-1 M L^-T): never negative for M >= 0."""
+        lower = cholesky(self.matrices(params))
+        half = np.linalg.solve(lower, m)
+        whole = np.linalg.solve(lower, np.swapaxes(half, -1, -2))
+        return np.asarray(np.trace(whole, axis1=-2, axis2=-1))
 
 
 def cholesky(matrices: Array) -> Array:

@@ -137,13 +137,22 @@ def run_em(
     trace = [objective]
     steps = 0
     converged = False
+    em_point: Params | None = None  # where plain EM would be, while theta is an extrapolated point
     with _progress_bar(progress, max_iter) as advance:
         while steps < max_iter and not converged:
             before = objective
             if accelerate and steps + 2 <= max_iter:
-                theta, objective, statistics, middle = _squarem_cycle(
-                    problem, theta, objective, statistics, steps
-                )
+                try:
+                    cycle = _squarem_cycle(problem, theta, objective, statistics, steps)
+                except MonotonicityError:
+                    if em_point is None:
+                        raise
+                    # The extrapolated point lied about its objective (rounding in extreme parameters).
+                    theta, em_point = em_point, None
+                    objective, statistics = problem.e_step(theta)
+                    trace[-1] = objective
+                    continue
+                theta, objective, statistics, middle, em_point = cycle
                 trace.append(middle)
                 taken = 2
             else:
@@ -184,8 +193,11 @@ def _em_step(
 
 def _squarem_cycle(
     problem: Problem[Params], theta: Params, objective: float, statistics: Any, steps: int
-) -> tuple[Params, float, Any, float]:
-    """Two EM steps and an extrapolation: theta, its objective and statistics, the middle objective."""
+) -> tuple[Params, float, Any, float, Params | None]:
+    """Two EM steps and an extrapolation.
+
+    Returns theta, its objective and statistics, the middle objective, and the EM point if theta is not it.
+    """
     theta1, objective1, statistics1 = _em_step(problem, theta, objective, statistics, steps + 1)
     theta2 = problem.m_step(statistics1, theta1)
     p0, p1, p2 = (problem.pack(t, theta2) for t in (theta, theta1, theta2))
@@ -198,10 +210,10 @@ def _squarem_cycle(
             break
         candidate = _try_point(problem, p0 - 2 * alpha * r + alpha**2 * v, theta2)
         if candidate is not None and candidate[1] >= objective1:
-            return (*candidate, objective1)
+            return (*candidate, objective1, theta2)
         alpha = (alpha - 1.0) / 2.0
     theta2, objective2, statistics2 = _em_step(problem, theta1, objective1, statistics1, steps + 2)
-    return theta2, objective2, statistics2, objective1
+    return theta2, objective2, statistics2, objective1, None
 
 
 def _try_point(problem: Problem[Params], vector: Vector, like: Params) -> tuple[Params, float, Any] | None:

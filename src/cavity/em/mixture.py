@@ -409,7 +409,7 @@ class Mixture(_MixtureBase):
     >>> counts = np.concatenate([rng.poisson(2, 300), rng.poisson(20, 100)])[:, None]
     >>> model = Mixture(2, components="poisson", random_state=0).fit(counts)
     >>> np.round(model.means_.ravel(), 0)
-    array([ 2., 20.])
+    array([ 2., 21.])
     """
 
     def __init__(
