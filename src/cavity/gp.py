@@ -194,6 +194,10 @@ class GP(Parametrized):
         new._columns = n_features
         return new
 
+    def with_likelihood(self, likelihood: Likelihood) -> Self:
+        """The same model with another observation model."""
+        return self._rebuild({}, (self.kernel, self.mean, likelihood))
+
     # --- data in --------------------------------------------------------------------------------------------
 
     def _given(

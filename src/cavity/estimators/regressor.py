@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from typing import Any, Self, cast
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from cavity.estimators.base import NestedParameters, TrainingRows, contains_white, require_memory
+from cavity.estimators.base import NestedParameters
+from cavity.estimators.memory import require_memory
+from cavity.estimators.rows import TrainingRows, contains_white, require_numbers
 from cavity.gp import GP, Posterior
 from cavity.hyper import Array
 from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Kernel, ard
 from cavity.kernels import parse as parse_kernel
-from cavity.learning import Learned, learn
-from cavity.likelihoods import as_likelihood
+from cavity.learning import OBJECTIVES, Learned, learn
+from cavity.likelihoods import GaussianNoise, Noiseless, as_likelihood
 from cavity.linalg import JITTER_LADDER
 from cavity.means import Basis, as_mean
 from cavity.prediction import GaussianPrediction, Prediction
@@ -35,12 +39,14 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         Prior mean function. With several targets "constant" means a constant per target, integrated out.
     likelihood : Likelihood or str
         Noise model.
-    inference : {"auto", "exact"} or an inference rule
+    inference : {"auto", "exact", "laplace", "ep", "variational"} or an inference rule
+        "auto" is exact for Gaussian noise.
     objective : {"evidence", "loo"} or None
         What hyperparameters maximize: log evidence or leave-one-out log density, each plus the log prior of
         those parameters that have one. None keeps all values as given.
     n_restarts : int
-        Runs of the optimizer beside the first, data-driven one.
+        Runs of the optimizer beside the first, data-driven one: one from the kernel's own values if a kernel
+        was given, the others from the most promising of many draws.
     standardize : bool
         Whether starting values and the scale of the optimizer are read off the data. It never changes the
         model: kernel values, `log_evidence_` and predictions are always in the units of the data.
@@ -48,7 +54,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
     n_jobs : int, optional
         Processes for the runs of the optimizer.
     warm_start : bool
-        Start learning from the values of the last fit.
+        Start learning from the values of the last fit, if that was of the same model.
     max_time : float, optional
         Seconds after which learning returns the best so far.
     max_rows : int, optional
@@ -116,59 +122,71 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         sample_weight : array (n,), optional
             Power of each row's likelihood factor; rows of weight zero are left out before anything else.
         """
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
-        y = np.asarray(y, dtype=float)
+        self._check_options()
+        X, y = self._checked_data(X, y, reset=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
         weight = self._checked_weight(sample_weight, X)
         rng = np.random.default_rng(_seed(self.random_state))
-        X, y, weight = self._subset(X, y, weight, rng)
-        model = self._initial_model(X, y)
-        rows = TrainingRows.of(X, y, weight, merge=not contains_white(model.kernel))
-        if len(rows.X) == 0:
-            raise ValueError("sample_weight is zero for every row: nothing is left to fit")
-        require_memory(len(rows.X))
-        learned = self._learn(model, rows, rng)
-        self.model_ = learned.model
+        model, warm = self._initial_model(X, y)
+        rows = TrainingRows.of(X, y, weight, merge=self._may_merge(model), max_rows=self.max_rows, rng=rng)
+        if rows.source is not None:
+            model = model.with_likelihood(model.likelihood.rows(rows.source))
+        copies = 1 if self.objective is None else effective_n_jobs(self.n_jobs or 1)
+        require_memory(len(rows.X), self.objective or "evidence", min(copies, self.n_restarts + 1))
+        learned = self._learn(model, rows, warm, rng)
         self.starts_ = learned.runs
         self.rows_ = rows
-        self._condition(self.model_, rows)
+        self._adopt(learned.model.condition(rows.X, rows.y, rows.weight))
         self._warn(learned)
         return self
+
+    def _check_options(self) -> None:
+        """Refuse options that would otherwise show up as an error in the middle of something else."""
+        if self.objective not in (None, *OBJECTIVES):
+            raise ValueError(f"objective must be 'evidence', 'loo' or None, got {self.objective!r}")
+        for name, least in (("n_restarts", 0), ("max_rows", 1)):
+            value = getattr(self, name)
+            if value is None and name == "max_rows":
+                continue
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+
+    def _checked_data(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Array, Array]:
+        require_numbers(X, "X")
+        require_numbers(y, "y")
+        checked = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, reset=reset)
+        return cast(Array, checked[0]), np.asarray(checked[1], dtype=float)
 
     def _checked_weight(self, sample_weight: ArrayLike | None, X: Array) -> Array | None:
         if sample_weight is None:
             return None
         return cast(Array, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
-    def _subset(
-        self, X: Array, y: Array, weight: Array | None, rng: np.random.Generator
-    ) -> tuple[Array, Array, Array | None]:
-        if self.max_rows is None or len(X) <= self.max_rows:
-            return X, y, weight
-        pick = np.sort(rng.choice(len(X), self.max_rows, replace=False))
-        return X[pick], y[pick], None if weight is None else weight[pick]
+    def _may_merge(self, model: GP) -> bool:
+        """Whether equal rows may be one row with their total weight: not if something belongs to each row."""
+        likelihood = model.likelihood
+        by_row = likelihood.rows(np.arange(1)) is not likelihood
+        exact = isinstance(likelihood, Noiseless)
+        return not (by_row or exact or self.objective == "loo" or contains_white(model.kernel))
 
-    def _initial_model(self, X: Array, y: Array) -> GP:
-        if self.warm_start and hasattr(self, "model_") and self.model_.kernel.n_dims in (None, X.shape[1]):
-            return self.model_
+    def _initial_model(self, X: Array, y: Array) -> tuple[GP, bool]:
+        """The model before learning, and whether it is that of the last fit."""
         kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel
         if isinstance(kernel, str):
             kernel = parse_kernel(kernel)
         mean = self.mean
         if y.ndim == 2 and isinstance(mean, str) and mean == "constant":
             mean = Basis("constant")
-        likelihood = as_likelihood(self.likelihood)
-        inference = (
-            None
-            if isinstance(self.inference, str) and self.inference in ("auto", "exact")
-            else self.inference
-        )
         names = getattr(self, "feature_names_in_", None)
-        model = GP(kernel, likelihood, as_mean(mean), inference)
-        return model.bind(X.shape[1], None if names is None else [str(n) for n in names])
+        model = GP(kernel, as_likelihood(self.likelihood), as_mean(mean), self.inference)
+        asked = (repr(model), type(model.inference).__name__, X.shape[1], y.shape[1:])
+        if self.warm_start and getattr(self, "_asked", None) == asked:
+            return self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat)), True
+        self._asked = asked
+        return model.bind(X.shape[1], None if names is None else [str(n) for n in names]), False
 
-    def _learn(self, model: GP, rows: TrainingRows, rng: np.random.Generator) -> Learned:
+    def _learn(self, model: GP, rows: TrainingRows, warm: bool, rng: np.random.Generator) -> Learned:
         if self.objective is None:
             return Learned(model, np.nan, ())
         return learn(
@@ -178,19 +196,22 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
             objective=self.objective,
             n_restarts=self.n_restarts,
             sample_weight=rows.weight,
-            given=self.kernel is not None or self.warm_start,
-            data_driven=self.standardize,
+            given=self.kernel is not None,
+            data_driven=self.standardize and not warm,
             random_state=rng,
             n_jobs=self.n_jobs,
             max_time=self.max_time,
         )
 
-    def _condition(self, model: GP, rows: TrainingRows) -> None:
-        self.posterior_: Posterior = model.condition(rows.X, rows.y, rows.weight)
-        self.model_ = self.posterior_.model
-        self.kernel_, self.mean_ = self.model_.kernel, self.model_.mean
-        self.likelihood_ = self.model_.likelihood
-        self.log_evidence_ = self.posterior_.log_evidence
+    def _adopt(self, posterior: Posterior) -> None:
+        self.posterior_ = posterior
+        self.model_ = posterior.model
+        self.kernel_, self.mean_, self.likelihood_ = (
+            self.model_.kernel,
+            self.model_.mean,
+            self.model_.likelihood,
+        )
+        self.log_evidence_ = posterior.log_evidence
 
     def _warn(self, learned: Learned) -> None:
         if learned.stopped:
@@ -202,17 +223,22 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         elif learned.runs and not learned.converged:
             best = max(learned.runs, key=lambda run: run.value)
             warnings.warn(
-                f"the optimizer of the hyperparameters stopped early: {best.message}; see starts_, and fit again with "
-                "warm_start=True or more n_restarts",
+                f"the optimizer of the hyperparameters stopped early: {best.message}; see starts_, and fit "
+                "again with warm_start=True or more n_restarts",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         status = self.posterior_.status
-        scale = float(np.mean(self.model_.kernel.diag(self.rows_.X)))
-        if status.jitter > JITTER_LADDER[3] * scale:
+        if not status.converged:
             warnings.warn(
-                f"the covariance matrix is nearly singular: {status.message}; give the noise variance a lower bound, or "
-                "look for repeated rows",
+                f"{type(self.model_.inference).__name__} did not converge: {status.message}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif status.jitter > JITTER_LADDER[3] * float(np.mean(self.model_.kernel.diag(self.rows_.X))):
+            warnings.warn(
+                f"the covariance matrix is nearly singular: {status.message}; give the noise variance a "
+                "lower bound, or look for repeated rows",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -221,6 +247,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "posterior_")
+        require_numbers(X, "X")
         return cast(Array, validate_data(self, X, reset=False, dtype=np.float64))
 
     def predict(
@@ -248,6 +275,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
             )
         X = self._checked(X)
         if return_cov:
+            require_memory(len(X), "predict")
             cov = self.posterior_.covariance(X)
             mean = self.posterior_.mean(X)
             if noise:
@@ -286,6 +314,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         array (m, n_samples) or (m, T, n_samples), as in scikit-learn
         """
         X = self._checked(X)
+        require_memory(len(X), "predict")
         rng = np.random.default_rng(_seed(random_state))
         f = self.posterior_.sample(X, n_samples, rng)
         if noise:
@@ -301,30 +330,53 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         """Predictive distribution of each training target given all others, at the learned
         hyperparameters."""
         check_is_fitted(self, "posterior_")
-        loo = self.model_.leave_one_out(self.rows_.X, self.rows_.y, self.rows_.weight)
-        if np.array_equal(self.rows_.index, np.arange(len(loo))):
+        rows = self.rows_
+        if np.any(rows.index < 0):
+            raise ValueError(
+                f"leave-one-out is for rows that were learned from, but {int(np.sum(rows.index < 0))} were "
+                "left out (weight zero, or beyond max_rows)"
+            )
+        loo = self.model_.leave_one_out(rows.X, rows.y, rows.weight)
+        if rows.own is None:
             return loo
-        if not isinstance(loo, GaussianPrediction) or np.any(self.rows_.index < 0):
-            raise ValueError("leave-one-out needs every training row to have a weight above zero")
-        return GaussianPrediction(loo.mean[self.rows_.index], loo.variance[self.rows_.index])
+        return self._without_one_copy(loo, rows)
+
+    def _without_one_copy(self, loo: Prediction, rows: TrainingRows) -> Prediction:
+        """Where equal rows were merged, leaving out one of them leaves the others."""
+        index, own = rows.index, cast(Array, rows.own)
+        total = np.ones(len(rows.X)) if rows.weight is None else rows.weight
+        left = total[index] - own
+        left = np.where(left > 1e-12 * total[index], left, 0.0)
+        if not isinstance(self.likelihood_, GaussianNoise):
+            if not left.any() and np.array_equal(index, np.arange(len(loo))):
+                return loo
+            raise ValueError("leave-one-out with repeated rows needs Gaussian noise")
+        noise = self.likelihood_.noise_variances(len(rows.X))[0][index]
+        mean, variance, y = loo.mean[index], loo.variance[index], rows.y[index]
+        if mean.ndim == 2:
+            noise, left = noise[:, None], left[:, None]
+        f_precision, rest = 1.0 / (variance - noise), left / noise
+        precision = f_precision + rest
+        known = precision > 0
+        precision = np.where(known, precision, 1.0)
+        return GaussianPrediction(
+            np.where(known, (f_precision * mean + rest * y) / precision, mean),
+            np.where(known, 1.0 / precision + noise, np.inf),
+        )
 
     # --- more data ------------------------------------------------------------------------------------------
 
     def update(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Condition on more data, keeping the hyperparameters."""
+        """Condition on more data, keeping the hyperparameters: O(n^2 m) for m new rows."""
         check_is_fitted(self, "posterior_")
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, reset=False)
-        old = self.rows_
-        y = np.asarray(y, dtype=float)
-        y = y.reshape(len(y), *old.y.shape[1:])
-        weight = None
-        if old.weight is not None:
-            weight = np.concatenate([old.weight, np.ones(len(X))])
-        index = np.concatenate([old.index, len(old.X) + np.arange(len(X))])
-        rows = TrainingRows(np.vstack([old.X, X]), np.concatenate([old.y, y]), weight, index)
+        X, y = self._checked_data(X, y, reset=False)
+        wanted = self.rows_.y.shape[1:]
+        if y.shape[1:] not in (wanted, (*wanted, 1)):
+            raise ValueError(f"y must have the columns of the fit, {wanted}, got {y.shape[1:]}")
+        rows = self.rows_.and_more(X, y.reshape(len(y), *wanted))
         require_memory(len(rows.X))
+        self._adopt(self.posterior_.update(X, y.reshape(len(y), *wanted)))
         self.rows_ = rows
-        self._condition(self.model_, rows)
         return self
 
 

@@ -105,9 +105,11 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
     from cavity.means import Basis
 
     f_scale = latent_scale(model.likelihood, y)
-    fitted, rest = (model.mean, y) if f_scale is not None else fitted_mean(model.mean, X, y)
-    level = None
-    if f_scale is None and model.mean.theta.size == 0 and not isinstance(model.mean, Basis):
+    fitted, rest, level = model.mean, y, None
+    plain = f_scale is None and model.likelihood.n_latent == 1  # one function, in the units of y
+    if plain:
+        fitted, rest = fitted_mean(model.mean, X, y)
+    if plain and model.mean.theta.size == 0 and not isinstance(model.mean, Basis):
         # The mean function is fixed: what it leaves over, level included, is the process's to explain.
         rest, level = (y.T - model.mean(X)).T, 0.0
     reader = Reader(DataScale.of(X, rest, f_scale, sample_weight, level))
