@@ -506,14 +506,14 @@ def test_coverage_of_standard_errors():
     """Means of two overlapping components: errors over simulated sets have the predicted size."""
     rng = np.random.default_rng(0)
     z = []
-    for _ in range(20):
+    for _ in range(12):
         labels = rng.random(500) < 0.4
         x = rng.normal(np.where(labels, 3.0, 0.0), 1.0)[:, None]
         model = GaussianMixture(2, random_state=0, accelerate=True, tol=1e-9).fit(x)
         errors = model.standard_errors(x).errors["means"].ravel()
         z.extend((model.means_.ravel() - [0.0, 3.0]) / errors)
-    # 40 standardized errors: their root mean square is 1 within 4 / sqrt(2 * 40) if they are independent
-    assert 0.55 < np.sqrt(np.mean(np.square(z))) < 1.45
+    # 24 standardized errors: their root mean square is 1 within 4 / sqrt(2 * 24) if they are independent
+    assert 0.45 < np.sqrt(np.mean(np.square(z))) < 1.6
 
 
 def test_q_bounds_the_gain_of_the_likelihood():

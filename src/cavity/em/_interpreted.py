@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
+from .transforms import lower_indices
+
 Array = NDArray[np.float64]
 BLOCK = 1024
 FEW_FEATURES = 16
@@ -22,7 +24,7 @@ FEW_FEATURES = 16
 def _unpack_factor(packed: Array, n_features: int) -> Array:
     """Lower Cholesky factor from its packed rows with reciprocal diagonal."""
     lower = np.zeros((n_features, n_features))
-    lower[np.tril_indices(n_features)] = packed
+    lower[lower_indices(n_features)] = packed
     diagonal = np.arange(n_features)
     lower[diagonal, diagonal] = 1.0 / lower[diagonal, diagonal]
     return lower
@@ -76,7 +78,7 @@ def gaussian_moments(
     second: Array,
 ) -> None:
     """See `_compiled.gaussian_moments`."""
-    lower = np.tril_indices(x.shape[1])
+    lower = lower_indices(x.shape[1])
     for row in range(start, stop, BLOCK):
         last = min(row + BLOCK, stop)
         r = resp[row:last]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .engine import DegeneracyError
-from .transforms import spd_from_free, spd_to_free
+from .transforms import lower_indices, spd_from_free, spd_to_free
 
 Array = NDArray[np.float64]
 Params = dict[str, Array]
@@ -58,7 +58,7 @@ class CovarianceStructure(ABC):
         """Packed factors (K, P) with reciprocal diagonals for the kernels, and log|Sigma_k| (K,)."""
         lower = cholesky(self.matrices(params))
         d = lower.shape[-1]
-        i, j = np.tril_indices(d)
+        i, j = lower_indices(d)
         packed = lower[:, i, j]
         packed[:, i == j] = 1.0 / packed[:, i == j]
         logdet = -2.0 * np.sum(np.log(packed[:, i == j]), axis=1)

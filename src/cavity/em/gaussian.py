@@ -23,6 +23,7 @@ from .backend import gaussian_kernels, row_ranges, run_parts
 from .components import DEAD, Components, Params, Stats
 from .covariances import CovarianceStructure, cholesky, make_structure
 from .priors import NormalInverseWishart
+from .transforms import lower_indices
 
 Array = NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -204,7 +205,7 @@ class Gaussian(Components):
         if self.structure.diagonal:
             stats["second"] += np.diagonal(second, axis1=1, axis2=2)
         else:
-            i, j = np.tril_indices(d)
+            i, j = lower_indices(d)
             stats["second"] += second[:, i, j]
         return stats
 
@@ -276,7 +277,7 @@ class Gaussian(Components):
         if self.structure.diagonal:
             return np.asarray(second - 2.0 * step * first + mass[:, None] * step**2)
         d = means.shape[1]
-        i, j = np.tril_indices(d)
+        i, j = lower_indices(d)
         full = np.empty((len(means), d, d))
         full[:, i, j] = second
         full[:, j, i] = second

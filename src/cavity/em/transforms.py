@@ -7,10 +7,18 @@ their logarithm.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+
+@lru_cache(maxsize=64)
+def lower_indices(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Row and column numbers of a lower triangle; asked for in every EM step, so remembered."""
+    return np.tril_indices(d)
 
 
 def simplex_to_free(p: Array, like: Array) -> Array:
@@ -54,7 +62,7 @@ def spd_to_free(matrices: Array) -> Array:
     """Cholesky factors of matrices (..., D, D) as a vector, logarithms on the diagonal."""
     lower = np.linalg.cholesky(matrices)
     d = lower.shape[-1]
-    i, j = np.tril_indices(d)
+    i, j = lower_indices(d)
     v = lower[..., i, j].copy()
     v[..., i == j] = np.log(v[..., i == j])
     return np.asarray(v).ravel()
@@ -63,7 +71,7 @@ def spd_to_free(matrices: Array) -> Array:
 def spd_from_free(v: Array, shape: tuple[int, ...]) -> Array:
     """Inverse of `spd_to_free` for matrices of the given shape (..., D, D)."""
     d = shape[-1]
-    i, j = np.tril_indices(d)
+    i, j = lower_indices(d)
     packed = v.reshape(*shape[:-2], len(i)).copy()
     packed[..., i == j] = np.exp(packed[..., i == j])
     lower = np.zeros(shape)
