@@ -1,0 +1,283 @@
+"""The EP rule: which solver is tried when, what counts as converged, and what is reported.
+
+Stages, in order; the status names the one that found the point, because accuracy differs by stage:
+
+1. "ep": parallel updates, from a warm start or from zero sites;
+2. "ep by continuation": for likelihoods that are not log-concave, a path of fixed points from an easy problem;
+3. "power ep": the largest power below 1 that converges, with its own evidence;
+4. "variational": the Gaussian of largest variational bound; the bound is the evidence reported.
+
+Converged means that everything was recomputed from the sites and that tilted and marginal moments agree to
+`TOLERANCE` posterior standard deviations, with a proper posterior and a finite evidence. Cavities may be improper
+where the likelihood allows it (a mixture of Gaussians); the status then says "extended".
+
+While hyperparameters are learned, one run of the optimizer stays on one branch: an evaluation starts at the sites of the
+last one and must converge from there in the same stage; anything else is a failed evaluation, not a jump.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from cavity.inference.base import (
+    Approximation,
+    Gradient,
+    InferenceFailedError,
+    Status,
+    UnsupportedPairError,
+)
+from cavity.inference.ep.parallel import accelerated, damped, state_or_none
+from cavity.inference.ep.state import TOLERANCE, Problem, State
+from cavity.latent.conditioned import Conditioned
+from cavity.latent.dense import DensePrior
+from cavity.likelihoods.base import Likelihood
+from cavity.linalg import Array
+from cavity.prediction import Prediction
+from cavity.sites import Sites
+
+POWERS = (0.9, 0.8, 0.7, 0.5, 0.3)
+"""Powers tried, largest first, where EP proper finds no fixed point."""
+
+GAP_PER_POINT = 0.25
+"""Nats per point by which EP's evidence may exceed the variational bound before the status says so."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A certified fixed point with where it came from."""
+
+    state: State
+    stage: str
+    iterations: int
+
+    @property
+    def status(self) -> Status:
+        """For the result."""
+        notes = []
+        if not self.state.proper:
+            notes.append(
+                "some cavities are improper (extended fixed point): evidence and leave-one-out are less reliable"
+            )
+        if self.state.problem.power < 1.0:
+            notes.append(f"power {self.state.problem.power:g}")
+        stage = self.stage + ("" if self.state.proper else ", extended")
+        jitter = self.state.q.correction.jitter
+        return Status(True, stage, self.iterations, self.state.residual, jitter, "; ".join(notes))
+
+
+def certify(problem: Problem, sites: Sites, tolerance: float) -> State | None:
+    """The state recomputed from nothing but the sites, if it is a fixed point."""
+    state = state_or_none(problem, sites)
+    if state is None or not state.residual <= tolerance or not np.isfinite(state.log_evidence):
+        return None
+    return state
+
+
+class EP:
+    """Expectation propagation.
+
+    Parameters
+    ----------
+    tolerance : float
+        Largest mismatch of tilted and marginal moments, in posterior standard deviations.
+    time_limit : float
+        Seconds for the search for a fixed point where the fast iteration does not converge.
+    """
+
+    name = "ep"
+
+    def __init__(self, tolerance: float = TOLERANCE, time_limit: float = 10.0) -> None:
+        self.tolerance, self.time_limit = tolerance, time_limit
+
+    def __repr__(self) -> str:
+        return f"EP(tolerance={self.tolerance!r}, time_limit={self.time_limit!r})"
+
+    def supports(self, likelihood: Likelihood) -> bool:
+        """Whether the likelihood has one latent function per observation."""
+        return likelihood.n_latent == 1
+
+    def _problem(
+        self,
+        prior: DensePrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None,
+        power: float = 1.0,
+    ) -> Problem:
+        if not self.supports(likelihood):
+            raise UnsupportedPairError(
+                f"EP needs one latent function per observation, but {type(likelihood).__name__} has "
+                f'{likelihood.n_latent}; use inference="laplace", or one-vs-rest classification'
+            )
+        _refuse_vague(prior)
+        return Problem(prior, likelihood, y, 1.0 if sample_weight is None else sample_weight, power)
+
+    # --- solving ---------------------------------------------------------------------------------------------------
+
+    def _fast(self, problem: Problem, start: Sites) -> Solution | None:
+        """Stage 1 from one start."""
+        if problem.likelihood.log_concave:
+            state, sweeps = accelerated(problem, start, self.tolerance)
+            if state is not None:
+                return Solution(_with_conditioned(state), "ep", sweeps)
+        found, _, sweeps = damped(problem, start, self.tolerance)
+        return None if found is None else Solution(found, "ep", sweeps)
+
+    def _solve(self, problem: Problem) -> Solution | None:
+        """A fixed point of EP proper, from scratch."""
+        deadline = time.monotonic() + self.time_limit
+        found = self._fast(problem, Sites.zero(problem.prior.n))
+        if found is not None or problem.likelihood.log_concave:
+            return found
+        return self._continue(problem, deadline)
+
+    def _continue(self, problem: Problem, deadline: float) -> Solution | None:
+        from cavity.inference.ep.continuation import find_fixed_point
+
+        sites, steps = find_fixed_point(problem, deadline)
+        if sites is None:
+            return None
+        state = certify(problem, sites, self.tolerance)
+        return None if state is None else Solution(state, "ep by continuation", steps)
+
+    def _lower_power(self, problem: Problem) -> Solution | None:
+        """Stage 3."""
+        start = Sites.zero(problem.prior.n)
+        for power in POWERS:
+            reduced = Problem(problem.prior, problem.likelihood, problem.y, problem.weight, power)
+            found, _, sweeps = damped(reduced, start, self.tolerance, step=0.5 * power)
+            if found is not None:
+                return Solution(found, "power ep", sweeps)
+        return None
+
+    # --- the contract ----------------------------------------------------------------------------------------------
+
+    def infer(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> Approximation:
+        """Posterior process, log evidence and status; always something usable, labeled as what it is."""
+        problem = self._problem(prior, likelihood, y, sample_weight)
+        solution = self._solve(problem)
+        if solution is None:
+            solution = self._lower_power(problem)
+        if solution is None:
+            return self._variational(prior, likelihood, y, sample_weight)
+        state = solution.state
+        return Approximation(state.q.process(), state.log_evidence, self._status(solution), state.sites)
+
+    def _status(self, solution: Solution) -> Status:
+        status = solution.status
+        if solution.state.problem.likelihood.log_concave:
+            return status
+        gap = solution.state.log_evidence - _lower_bound(solution.state)
+        if gap <= GAP_PER_POINT * solution.state.problem.prior.n:
+            return status
+        note = f"EP's log evidence exceeds the variational lower bound of its own posterior by {gap:.1f} nats: check it"
+        message = "; ".join(part for part in (status.message, note) if part)
+        return Status(True, status.stage, status.iterations, status.residual, status.jitter, message)
+
+    def _variational(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
+    ) -> Approximation:
+        from cavity.inference.variational import Variational
+
+        result = Variational().infer(prior, likelihood, y, sample_weight)
+        old = result.status
+        message = (
+            "EP found no fixed point; this is the variational solution, and its bound is the log evidence"
+        )
+        status = Status(False, "variational", old.iterations, old.residual, old.jitter, message)
+        return Approximation(result.process, result.log_evidence, status, result.sites)
+
+    def evidence(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> tuple[float, Gradient]:
+        """Log evidence and its exact gradient, staying on the branch of the last evaluation."""
+        problem = self._problem(prior, likelihood, y, sample_weight)
+        solution = self._on_branch(problem)
+        prior.workspace.memory["ep"] = solution.state.sites
+        state = solution.state
+        pulled = state.q.pull(1.0)
+        d_likelihood = state.tilted.d_log_z.sum(axis=1)
+        return state.log_evidence, Gradient(pulled.kernel, pulled.mean, d_likelihood)
+
+    def _on_branch(self, problem: Problem) -> Solution:
+        last: Sites | None = problem.prior.workspace.memory.get("ep")
+        if last is None or len(last) != problem.prior.n:
+            solution = self._solve(problem)
+            if solution is None:
+                raise InferenceFailedError("EP found no fixed point at these hyperparameters")
+            return solution
+        solution = self._fast(problem, last)
+        if solution is None and problem.likelihood.log_concave:
+            solution = self._fast(problem, Sites.zero(problem.prior.n))
+        if solution is None:
+            solution = self._correct(problem, last)
+        if solution is None:
+            raise InferenceFailedError(
+                "EP did not converge from the last evaluation's sites: too long a step"
+            )
+        return solution
+
+    def _correct(self, problem: Problem, last: Sites) -> Solution | None:
+        """Newton's method on the moment equations from the last sites."""
+        from cavity.inference.ep.continuation import newton_from_sites
+
+        sites = newton_from_sites(problem, last)
+        state = None if sites is None else certify(problem, sites, self.tolerance)
+        return None if state is None else Solution(state, "ep", 0)
+
+    def leave_one_out(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> Prediction:
+        """Distribution of each target given the others: the likelihood averaged over the cavity."""
+        problem = self._problem(prior, likelihood, y, sample_weight)
+        solution = self._solve(problem) or self._lower_power(problem)
+        if solution is None:
+            raise InferenceFailedError(
+                "EP found no fixed point, so there are no cavities; use inference='variational'"
+            )
+        state = solution.state
+        q, sites, weight = state.q, state.sites, np.asarray(problem.weight)
+        # Leaving out one copy of a row of weight w takes away the share 1/w of its site (all of it for w <= 1).
+        share = np.minimum(1.0, 1.0 / weight) if weight.ndim else 1.0
+        precision = 1.0 / q.var - share * sites.precision
+        shift = q.mean / q.var - share * sites.shift
+        if np.any(precision <= 0):
+            raise InferenceFailedError(
+                f"{int(np.sum(precision <= 0))} cavities are improper, so leave-one-out does not exist for those points; "
+                "refit without them or use inference='mcmc'"
+            )
+        return likelihood.predictive(shift / precision, 1.0 / precision)
+
+
+def _with_conditioned(state: State) -> State:
+    """The same state on the full posterior object; the marginals it was certified with are kept."""
+    fast = state.q
+    q = Conditioned(state.problem.prior, state.sites)
+    q.__dict__["var"] = fast.var
+    full = State(state.problem, state.sites, q)
+    full.__dict__["tilted"] = state.tilted
+    return full
+
+
+def _lower_bound(state: State) -> float:
+    """E_q log p(y|f) - KL(q || prior) at the EP solution (thesis eq. 6.13)."""
+    from cavity.inference.bounds import evidence_lower_bound
+
+    problem = state.problem
+    weight = None if np.ndim(problem.weight) == 0 else np.asarray(problem.weight)
+    return float(evidence_lower_bound(state.q, problem.likelihood, problem.y, weight))
+
+
+def _refuse_vague(prior: DensePrior) -> None:
+    from cavity.means import Basis
+
+    if isinstance(prior.mean_function, Basis):
+        raise UnsupportedPairError(
+            "basis functions with integrated weights need exact inference; put them into the kernel "
+            "(a Linear or Polynomial kernel with a finite variance) or use a mean function with learned coefficients"
+        )

@@ -1,0 +1,109 @@
+"""Sequential EP (book Algorithm 3.5) and one-pass assumed-density filtering, for comparison and teaching.
+
+Sites are updated one at a time, the posterior by a rank-one change after each, and everything is recomputed after a
+sweep. Slower than the parallel rule: a Python loop over points is the price of the schedule.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cavity.inference.base import Approximation, InferenceFailedError, Status
+from cavity.inference.ep.rule import EP, Solution, certify
+from cavity.inference.ep.state import TOLERANCE, Problem
+from cavity.latent.conditioned import Conditioned
+from cavity.latent.dense import DensePrior
+from cavity.likelihoods.base import Likelihood
+from cavity.linalg import Array
+from cavity.sites import Sites
+
+
+class SequentialEP(EP):
+    """EP with one site updated at a time.
+
+    Parameters
+    ----------
+    sweeps : int
+        Largest number of passes over the data; 1 with `adf` below.
+    damping : float
+        Part of the full update that is made.
+    adf : bool
+        Assumed-density filtering: a single pass in the order of the data. It is not a fixed point, and says so.
+    tolerance : float
+        As for EP.
+    """
+
+    name = "sequential ep"
+
+    def __init__(
+        self, sweeps: int = 100, damping: float = 1.0, adf: bool = False, tolerance: float = TOLERANCE
+    ) -> None:
+        super().__init__(tolerance)
+        self.sweeps, self.damping, self.adf = sweeps, damping, adf
+
+    def __repr__(self) -> str:
+        return f"SequentialEP(sweeps={self.sweeps!r}, damping={self.damping!r}, adf={self.adf!r})"
+
+    def _solve(self, problem: Problem) -> Solution | None:
+        sites = Sites.zero(problem.prior.n)
+        for sweep in range(1 if self.adf else self.sweeps):
+            try:
+                sites = _sweep(problem, sites, 1.0 if self.adf else self.damping)
+            except np.linalg.LinAlgError:
+                return None
+            state = certify(problem, sites, np.inf if self.adf else self.tolerance)
+            if state is not None:
+                return Solution(state, "adf" if self.adf else "sequential ep", sweep + 1)
+        return None
+
+    def infer(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> Approximation:
+        """Posterior, evidence and status; raises where no fixed point is found (no fallback here)."""
+        solution = self._solve(self._problem(prior, likelihood, y, sample_weight))
+        if solution is None:
+            raise InferenceFailedError(
+                f"sequential EP did not converge in {self.sweeps} sweeps; use inference='ep'"
+            )
+        state, status = solution.state, solution.status
+        converged = state.residual <= self.tolerance
+        if not converged:
+            message = "one pass of assumed-density filtering: not a fixed point, and it depends on the order of the data"
+            status = Status(False, status.stage, 1, state.residual, status.jitter, message)
+        return Approximation(state.q.process(), state.log_evidence, status, state.sites)
+
+    def _on_branch(self, problem: Problem) -> Solution:
+        solution = self._solve(problem)
+        if solution is None or self.adf:
+            raise InferenceFailedError("sequential EP did not converge at these hyperparameters")
+        return solution
+
+
+def _sweep(problem: Problem, sites: Sites, damping: float) -> Sites:
+    """One pass over the points, with rank-one updates of the posterior covariance (book eq. 3.70)."""
+    q = Conditioned(problem.prior, sites)
+    S, prior_mean = q.covariance.copy(), problem.prior.mean
+    shift, precision = sites.shift.copy(), sites.precision.copy()
+    mean = q.mean.copy()
+    limit, power = problem.min_cavity_precision, np.broadcast_to(problem.factor_power, precision.shape)
+    for i in range(len(precision)):
+        variance = S[i, i]
+        cavity_precision = 1.0 / variance - precision[i]
+        cavity_shift = mean[i] / variance - shift[i]
+        if cavity_precision <= limit[i]:
+            continue
+        one = slice(i, i + 1)
+        t = problem.likelihood.rows(one).tilted(
+            problem.y[one], np.array([cavity_shift]), np.array([cavity_precision]), power[one]
+        )
+        d_precision = damping * (1.0 / t.var[0] - cavity_precision - precision[i])
+        d_shift = damping * (t.mean[0] / t.var[0] - cavity_shift - shift[i])
+        if 1.0 + d_precision * variance <= 0:
+            continue
+        column = S[:, i].copy()
+        S -= (d_precision / (1.0 + d_precision * variance)) * np.outer(column, column)
+        precision[i] += d_precision
+        shift[i] += d_shift
+        # mean = m + S (shift - precision * m)
+        mean = prior_mean + S @ (shift - precision * prior_mean)
+    return Sites(shift, precision)
