@@ -8,8 +8,9 @@ tilted moments and the covariance of q:
     J = C_q (C_s^-1 C_t - I) / eta - C_t        (statistics f and -f^2/2; C_s of the Gaussian with the tilted moments)
 
 A path r(x, lambda) = 0 is followed by pseudo-arclength steps: predict along the tangent, correct by Newton's method in
-the plane orthogonal to it. Folds, where lambda turns back for a while, are no obstacle. lambda = 0 is the problem posed;
-at large lambda the noise is wide (or the likelihood almost flat), the posterior nearly Gaussian, and plain EP converges.
+the plane orthogonal to it. Folds, where lambda turns back for a while, are no obstacle. lambda = 0 is the problem
+posed; at large lambda the noise is wide (or the likelihood almost flat), the posterior nearly Gaussian, and plain EP
+converges.
 
 Everything is standardized by the tilted means and standard deviations.
 """
@@ -89,7 +90,7 @@ class CavityPoint:
     def jacobian(self) -> Array:
         """d residual / d(standardized shift, rho), shape (2n, 2n)."""
         t, sd, a, eta = self.tilted, self.sd, self.offset, self.problem.power
-        c3, c4 = t.c3 / sd**3, t.c4 / sd**4  # type: ignore[operator]
+        c3, c4 = t.c3 / sd**3, t.c4 / sd**4
         # covariances under q of x and -x^2/2, x standardized by the tilted moments
         R = self.q.covariance / sd / sd[:, None]
         Ra = R * a
@@ -157,7 +158,7 @@ def solve_or_none(matrix: Array, vector: Array) -> Array | None:
         x = np.linalg.solve(matrix, vector)
     except np.linalg.LinAlgError:
         return None
-    return x if np.isfinite(x).all() else None
+    return np.asarray(x, dtype=float) if np.isfinite(x).all() else None
 
 
 def newton(point: CavityPoint, iterations: int = 12) -> CavityPoint | None:
@@ -189,7 +190,7 @@ def newton_from_sites(problem: Problem, sites: Sites) -> Sites | None:
     return None if found is None else found.sites
 
 
-# --- paths ------------------------------------------------------------------------------------------------------------
+# --- paths ----------------------------------------------------------------------------------------------------------
 
 
 def paths(problem: Problem) -> Iterator[tuple[str, Path]]:
@@ -236,7 +237,7 @@ def _lambda_slope(path: Path, point: CavityPoint, lam: float) -> Array | None:
     shifted = point_or_none(path(lam + DIFFERENCE), point.shift, point.rho)
     if shifted is None:
         return None
-    return (shifted.residual_near(point) - point.residual_vector) / DIFFERENCE
+    return np.asarray((shifted.residual_near(point) - point.residual_vector) / DIFFERENCE)
 
 
 def _tangent(path: Path, point: CavityPoint, lam: float) -> tuple[Array, float] | None:

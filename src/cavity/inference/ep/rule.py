@@ -11,8 +11,8 @@ Converged means that everything was recomputed from the sites and that tilted an
 `TOLERANCE` posterior standard deviations, with a proper posterior and a finite evidence. Cavities may be improper
 where the likelihood allows it (a mixture of Gaussians); the status then says "extended".
 
-While hyperparameters are learned, one run of the optimizer stays on one branch: an evaluation starts at the sites of the
-last one and must converge from there in the same stage; anything else is a failed evaluation, not a jump.
+While hyperparameters are learned, one run of the optimizer stays on one branch: an evaluation starts at the sites of
+the last one and must converge from there in the same stage; anything else is a failed evaluation, not a jump.
 """
 
 from __future__ import annotations
@@ -248,8 +248,8 @@ class EP:
         shift = q.mean / q.var - share * sites.shift
         if np.any(precision <= 0):
             raise InferenceFailedError(
-                f"{int(np.sum(precision <= 0))} cavities are improper, so leave-one-out does not exist for those points; "
-                "refit without them or use inference='mcmc'"
+                f"{int(np.sum(precision <= 0))} cavities are improper, so leave-one-out does not exist there; "
+                "refit without these points or use inference='mcmc'"
             )
         return likelihood.predictive(shift / precision, 1.0 / precision)
 

@@ -68,7 +68,7 @@ class SequentialEP(EP):
         state, status = solution.state, solution.status
         converged = state.residual <= self.tolerance
         if not converged:
-            message = "one pass of assumed-density filtering: not a fixed point, and it depends on the order of the data"
+            message = "one pass of assumed-density filtering: not a fixed point, and dependent on the order of the data"
             status = Status(False, status.stage, 1, state.residual, status.jitter, message)
         return Approximation(state.q.process(), state.log_evidence, status, state.sites)
 

@@ -117,7 +117,6 @@ class State:
     @cached_property
     def log_evidence(self) -> float:
         """log Z_EP, valid for cavities of either sign."""
-        shift, precision = self.cavity
         s = self.marginal_precision
         marginal = 0.5 * (LOG_2PI - np.log(s)) + 0.5 * s * self.q.mean**2
         return self.q.log_normalizer + float(np.sum(self.tilted.log_z - marginal)) / self.problem.power
