@@ -58,7 +58,7 @@ class Conditioned:
         self.correction = prior.condition(sites)
         m, K = prior.mean, prior.covariance
         shift = sites.shift - sites.precision * m
-        self.weights = shift - self.correction.apply(K @ shift)
+        self.weights = self.correction.weights(K, shift)
         moved = K @ self.weights
         self.mean = m + moved
         offset = float(sites.shift @ m - 0.5 * sites.precision @ m**2)

@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cavity.kernels.base import Kernel, take
 from cavity.linalg import (
@@ -167,29 +167,47 @@ class SiteCorrection:
             out -= F @ self._C.solve(F.T @ U)
         return out
 
+    def weights(self, K: Array, shift: Array) -> Array:
+        """(I - R K) shift, shape (n,).
+
+        For positive sites I - R+ K = S B^-1 S^-1, which subtracts nothing; the plain difference would lose
+        as many digits as precision times prior variance has.
+        """
+        P = self.positive
+        rest = shift.copy()
+        rest[P] = 0.0
+        out = rest
+        if rest.any():
+            KU = (K @ rest)[P]
+            out[P] = -self.root * self.factor.solve(self.root * KU)
+        out[P] += self.root * self.factor.solve(shift[P] / self.root)
+        if self._C is not None:
+            # R = R+ - F C^-1 F' and F' K shift = q (A+ shift)[N], A+ shift = K (I - R+ K) shift
+            out += self._columns() @ self._C.solve(self._q * (K[self.negative] @ out))
+        return out
+
     def marginal_variances(self, prior: DensePrior) -> Array:
         """The diagonal of K - K R K.
 
-        For informative positive sites it is (1 - (B^-1)_ii) / precision_i, which needs no n x n solve; the
-        others, and all of them where negative sites couple the points, take the solve.
+        That of A+ is (1 - (B^-1)_ii) / precision_i where a positive site is informative, which neither needs
+        an n x n solve nor subtracts numbers of the size of the prior variance; elsewhere it takes the solve.
+        Negative sites add the squared columns of L_C^-1 q A+[N, :], where A+[P, N] = S^-1 B^-1 S K[P, N].
         """
-        if self._C is not None:
-            return self._variances_by_solve(prior, np.arange(self.n))
         var, information = np.empty(self.n), np.zeros(self.n)
         information[self.positive] = 1.0 - self.factor.inverse_diagonal()
         var[self.positive] = information[self.positive] / self.root**2
         rest = np.flatnonzero(~(information > SAFE_INFORMATION))
-        if rest.size:
-            var[rest] = self._variances_by_solve(prior, rest)
-        return var
-
-    def _variances_by_solve(self, prior: DensePrior, which: NDArray[np.intp]) -> Array:
         K = prior.covariance
-        minus, plus = self.reductions(K if which.size == self.n else np.ascontiguousarray(K[:, which]))
-        var = prior.diagonal[which] - np.einsum("ij,ij->j", minus, minus)
-        if plus is not None:
-            var += np.einsum("ij,ij->j", plus, plus)
-        return cast(Array, np.maximum(var, np.finfo(float).eps * prior.diagonal[which]))
+        M = self._half(K if rest.size == self.n else np.ascontiguousarray(K[:, rest]))
+        floor = np.finfo(float).eps * prior.diagonal[rest]
+        var[rest] = np.maximum(prior.diagonal[rest] - np.einsum("ij,ij->j", M, M), floor)
+        if self._C is not None:
+            widened = np.empty((self.negative.size, self.n))
+            widened[:, self.positive] = self.factor.half_solve_transposed(self._VN).T / self.root
+            widened[:, rest] = K[np.ix_(self.negative, rest)] - self._VN.T @ M
+            P = self._C.half_solve(self._q[:, None] * widened)
+            var += np.einsum("ij,ij->j", P, P)
+        return var
 
     def _columns(self) -> Array:
         """F = (I - R+ K)[:, N] q, shape (n, |N|)."""
