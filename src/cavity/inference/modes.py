@@ -3,7 +3,9 @@ keeping to one branch while hyperparameters change.
 
 A log-concave likelihood has one mode and needs one start. Otherwise EM and Newton climb from several: the
 prior mean, the data themselves, a fit with broad noise, and leave-one-out predictions (in which an isolated
-outlier has no say). The mode of highest posterior density is kept, the number of distinct ones reported.
+outlier has no say). From the highest modes so far, single observations are then believed or left out in
+turn, as long as that leads to a higher one. The mode of highest posterior density is kept, the number of
+distinct ones reported.
 
 During learning the mode is continued from the last hyperparameters. If Newton's whole steps lead from the old
 mode to the new one, it is the same branch. If not, the way from the old hyperparameters to the new ones is
@@ -13,6 +15,7 @@ fails, so that an optimizer never sees the objective jump.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +34,9 @@ MEMORY = "laplace"
 
 STRIDES = 16
 """Pieces, at most, into which a change of hyperparameters is divided to follow a mode."""
+
+PATIENCE = 3
+"""Modes, the highest first, from which jumps find no higher one before the search ends."""
 
 SAME_VALUE, SAME_PLACE = 1e-7, 1e-4
 """Modes closer than this, in relative terms, are one."""
@@ -73,24 +79,45 @@ def search(problem: Climb) -> Found:
     for start in problem.starts():
         if np.isfinite(start.value):
             climbed = problem.em(start)
-            if not any(_same(climbed.value, climbed.f, other.value, other.f) for other in starts):
+            if not _known(climbed, starts):
                 starts.append(climbed)
     modes: list[Mode] = []
+    total, failure = _climb_all(problem, starts, modes)
+    if not modes:
+        raise failure or NoModeError("every start has likelihood zero: check y against the model")
+    expanded: list[Mode] = []
+    patience = PATIENCE
+    while patience:
+        left = [m for m in modes if all(m is not e for e in expanded)]
+        if not left:
+            break
+        best, mode = max(m.value for m in modes), max(left, key=lambda m: m.value)
+        expanded.append(mode)
+        reached = [problem.em(point) for point in problem.jumps(mode)]
+        total += _climb_all(problem, [point for point in reached if not _known(point, modes)], modes)[0]
+        patience = PATIENCE if max(m.value for m in modes) > best else patience - 1
+    best_mode = max(modes, key=lambda m: m.value)
+    stage = "irls+newton" if isinstance(problem.likelihood, ScaleMixture) else "newton"
+    return Found(best_mode, stage, total, len(modes), len(starts))
+
+
+def _climb_all(problem: Climb, points: list[Point], modes: list[Mode]) -> tuple[int, NoModeError | None]:
+    """Newton's method from each point; new modes are appended. Iterations, and the last failure."""
     total, failure = 0, None
-    for start in sorted(starts, key=lambda p: -p.value):
+    for point in sorted(points, key=lambda p: -p.value):
         try:
-            mode = problem.newton(start)
+            mode = problem.newton(point)
         except NoModeError as error:
             failure = error
             continue
         total += mode.iterations
-        if not any(_same(mode.value, mode.f, other.value, other.f) for other in modes):
+        if not _known(mode, modes):
             modes.append(mode)
-    if not modes:
-        raise failure or NoModeError("every start has likelihood zero: check y against the model")
-    best = max(modes, key=lambda mode: mode.value)
-    stage = "irls+newton" if isinstance(problem.likelihood, ScaleMixture) else "newton"
-    return Found(best, stage, total, len(modes), len(starts))
+    return total, failure
+
+
+def _known(point: Point | Mode, modes: Sequence[Point | Mode]) -> bool:
+    return any(_same(point.value, point.f, other.value, other.f) for other in modes)
 
 
 def _same(value: float, f: Array, other_value: float, other_f: Array) -> bool:

@@ -61,6 +61,9 @@ SADDLE_STEP = 0.3
 LINE_TRIALS = 60
 """Points tried along a line."""
 
+JUMPS, JUMP_POINTS = 4, 1000
+"""Jumps that are climbed from a mode, and the number of observations up to which they are tried."""
+
 ESCAPES = 5
 """Saddles that may be left before a search is given up."""
 
@@ -155,6 +158,10 @@ class Climb(ABC):
     @abstractmethod
     def starts(self) -> Iterator[Point]:
         """Points worth climbing from, for posteriors with several modes."""
+
+    def jumps(self, mode: Mode) -> list[Point]:
+        """Points from which a higher mode may be reached, the most promising first; none by default."""
+        return []
 
     @abstractmethod
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> Climb:
@@ -408,7 +415,7 @@ class OneLatent(Climb):
         likelihood, y, m = self.likelihood, self.y, self.m
         if not isinstance(likelihood, ScaleMixture):
             for center in np.atleast_2d(likelihood.break_points(y)):
-                if center.shape == y.shape and np.isfinite(center).all():
+                if center.shape == y.shape and np.isfinite(self.log_likelihood(center)):
                     yield self.linearized(center, safe=True)[0]
             return
         weight = np.ones(len(y)) if self.weight is None else self.weight
@@ -420,6 +427,40 @@ class OneLatent(Climb):
         R = mirror_lower(self.condition(narrow).lower_matrix())
         alpha = narrow * (y - m) - R @ (self.K @ (narrow * (y - m)))
         yield self._smooth(weight * likelihood.expected_precision((alpha / np.diagonal(R)) ** 2))
+
+    def jumps(self, mode: Mode) -> list[Point]:
+        """One observation at a time is believed, or left out, and all of f follows.
+
+        With A the posterior covariance of a safe curvature, f moves by A[:, i] (t - f_i) / A_ii, where t is
+        what the observation says f_i is, or what the other observations say. Only points that change f_i by
+        more than its posterior sd count; the best of them, by Psi, are returned.
+        """
+        n, d = len(self.y), mode.derivatives
+        if n > JUMP_POINTS:
+            return []
+        precision = self.precision(mode.f, d, safe=True)
+        R = mirror_lower(self.condition(precision).lower_matrix())
+        P = np.eye(n) - R @ self.K  # (I - R K), so that A = K P
+        A = self.K @ P
+        variance = np.maximum(np.diagonal(A), np.finfo(float).tiny)
+        left = np.maximum(1.0 - precision * variance, np.finfo(float).eps)
+        targets = [mode.f - d.d1 * variance / left]
+        targets += [b for b in np.atleast_2d(self.likelihood.break_points(self.y)) if b.shape == mode.f.shape]
+        found: list[Point] = []
+        for target in targets:
+            shift = (target - mode.f) / variance
+            far = np.flatnonzero(np.isfinite(shift) & (shift**2 * variance > 1.0))
+            if far.size == 0:
+                continue
+            a, moved = mode.a[:, None] + P[:, far] * shift[far], A[:, far] * shift[far]
+            moved += (mode.f - self.m)[:, None]
+            with np.errstate(over="ignore", invalid="ignore"):
+                terms = self.likelihood.log_prob(self.y, self.m + moved.T)
+            values = (terms if self.weight is None else terms * self.weight).sum(axis=1)
+            values -= 0.5 * np.einsum("ij,ij->j", a, moved)
+            for k in np.argsort(-values)[:JUMPS]:
+                found.append(Point(a[:, k], self.m + moved[:, k], float(values[k])))
+        return sorted((q for q in found if np.isfinite(q.value)), key=lambda q: -q.value)[:JUMPS]
 
     def _smooth(self, precision: Array) -> Point:
         """The fit with normal noise of these precisions."""

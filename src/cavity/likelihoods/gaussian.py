@@ -63,7 +63,7 @@ class GaussianNoise(Likelihood):
         """Through the variance."""
         s, ds = self._noise(f)
         e = np.asarray(y - f)
-        ds = ds.reshape(len(ds), *(1,) * (e.ndim - 1), -1)
+        ds = ds.reshape(len(ds), *(1,) * (e.ndim - 1), ds.shape[-1])
         d2 = np.broadcast_to(ds / s**2, (len(ds), *e.shape))
         return ParameterDerivatives(ds * 0.5 * (e * e / s - 1) / s, -ds * e / s**2, d2)
 
