@@ -43,6 +43,12 @@ ROUNDING_SLOPE = 1e-4
 """Slope, relative to the objective, below which a failing line search only means that rounding has been
 reached."""
 
+ROUNDING_MESSAGE = (
+    "no further progress, since rounding errors dominate the objective (next to no noise, or length scales far "
+    "beyond the data); a lower bound on the noise variance helps"
+)
+"""What an abnormal end of a line search means here."""
+
 RELOCATIONS = 5
 """Draws that are tried for each term of a sum when it is drawn anew."""
 
@@ -183,7 +189,8 @@ def maximize(
             bounds=cast(Any, box / scale[:, None]),
             options={"maxiter": steps, "maxfun": 10 * steps, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-5},
         )
-        message, converged = str(found.message), bool(found.success) or _flat(found, box / scale[:, None])
+        converged = bool(found.success) or _flat(found, box / scale[:, None])
+        message = ROUNDING_MESSAGE if "ABNORMAL" in str(found.message) else str(found.message)
     except np.linalg.LinAlgError as error:
         message = str(error)
     except _OutOfTime:

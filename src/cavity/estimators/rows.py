@@ -119,6 +119,6 @@ def _require_numbers(array: NDArray[Any], what: str) -> None:
                 float(value)
             except ValueError:
                 raise ValueError(
-                    f"{what} holds text, for instance {value!r}; encode it as numbers, "
+                    f"{what} holds text, for instance {str(value)!r}; encode it as numbers, "
                     "for instance with sklearn.preprocessing.OrdinalEncoder"
                 ) from None

@@ -28,6 +28,9 @@ __all__ = ["DataScale", "Guess", "Starts"]
 DISCRETE_SCALE = (0.0, 2.0)
 """Level and spread to expect of a latent function behind labels."""
 
+EXPLAINED = 1e-6
+"""Targets are explained where what is left over is below this share of them."""
+
 IMPLAUSIBLE = 8.0
 """Where the prior density of a data-driven value is this many nats below that of the value given, the latter
 is the start."""
@@ -112,7 +115,9 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
     if plain and model.mean.theta.size == 0 and not isinstance(model.mean, Basis):
         # The mean function is fixed: what it leaves over, level included, is the process's to explain.
         rest, level = (y.T - model.mean(X)).T, 0.0
-    reader = Reader(DataScale.of(X, rest, f_scale, sample_weight, level))
+    # What a mean that explains everything leaves over is nothing but rounding.
+    least = EXPLAINED * float(np.max(np.abs(y))) if rest is not y else 0.0
+    reader = Reader(DataScale.of(X, rest, f_scale, sample_weight, level, least))
     guesses = reader.kernel(model.kernel, tuple(range(X.shape[1])))
     of_mean = reader.part(model.mean)
     if fitted is not model.mean:

@@ -62,6 +62,7 @@ class DataScale:
         f_scale: tuple[float, float] | None = None,
         sample_weight: Array | None = None,
         level: float | None = None,
+        least_sd: float = 0.0,
     ) -> Self:
         """Read off inputs (n, D) and targets (n,) or (n, T).
 
@@ -71,6 +72,8 @@ class DataScale:
             Where the latent scale is not that of y.
         level : float, optional
             The level around which the function varies, where the model fixes it; the targets' mean otherwise.
+        least_sd : float
+            What counts as no spread of the targets at all.
         """
         some = X[np.linspace(0, len(X) - 1, min(len(X), SUBSET)).astype(int)]
         distance, spacing = np.empty(X.shape[1]), np.empty(X.shape[1])
@@ -90,8 +93,8 @@ class DataScale:
         y_center = float(np.mean(centers))
         # Several targets share one variance: it is the mean of theirs.
         y_sd = float(np.sqrt(np.mean(share @ (y - centers) ** 2)))
-        if not y_sd > 1e-14 * abs(y_center):
-            y_sd = abs(y_center) * 1e-3 or 1.0
+        if not y_sd > max(1e-14 * abs(y_center), least_sd):
+            y_sd = max(1e-3 * abs(y_center), least_sd) or 1.0
         if f_scale is not None:
             center, sd = f_scale
         elif level is not None:

@@ -20,6 +20,9 @@ from cavity.starts.data import DataScale
 NOISE_SHARE = 0.1
 """Noise starts at a tenth of the targets' variance."""
 
+LEAST_NOISE = 1e-13
+"""Noise variance, as a share of the function's, below which rounding errors would take its place."""
+
 SUM_LADDER = 4.0
 """Terms of a sum start with length scales this factor apart, longest first, so that they do not compete for
 one role."""
@@ -295,12 +298,14 @@ class Reader:
         listed: list[Guess] = []
         units = units_of(part, PART_UNITS)
         noise = NOISE_SHARE * self.data.y_sd**2
+        least = min(max(1e-9 * noise, LEAST_NOISE * self.data.f_sd**2), noise)
         for name, param in part.params.items():
             unit, size = units.get(name, "given"), param.array.size
             if unit == "noise variance":
-                listed += [size_guess(noise, 1.5, 1e-9, 1e4)] * size
+                listed += [replace(size_guess(noise, 1.5, up=1e4), low=least)] * size
             elif unit == "noise sd":
-                listed += [size_guess(float(np.sqrt(noise)), 0.8, 1e-5, 1e3)] * size
+                guess = size_guess(float(np.sqrt(noise)), 0.8, up=1e3)
+                listed += [replace(guess, low=0.1 * float(np.sqrt(least)))] * size
             elif unit == "level":
                 listed += [free_guess(self.data.f_center, self.data.f_sd)] * size
             elif unit == "slope":
