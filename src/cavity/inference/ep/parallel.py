@@ -153,7 +153,8 @@ def damped(
             return None, best, sweep
         shift, precision = state.cavity
         usable = precision > problem.min_cavity_precision
-        if usable.all():
+        everywhere = bool(usable.all())
+        if everywhere:
             if state.residual <= tolerance:
                 return state, state, sweep
             if best is None or state.merit < best.merit:
@@ -162,7 +163,11 @@ def damped(
             smallest = min(smallest, state.residual)
             if since > PATIENCE:
                 return None, best, sweep
-        t = problem.tilted(np.where(usable, shift, 0.0), np.where(usable, precision, 1.0))
+        t = (
+            state.tilted
+            if everywhere
+            else problem.tilted(np.where(usable, shift, 0.0), np.where(usable, precision, 1.0))
+        )
         d_shift = np.where(usable, (t.mean / t.var - shift) / problem.power - state.sites.shift, 0.0)
         d_precision = np.where(usable, (1.0 / t.var - precision) / problem.power - state.sites.precision, 0.0)
         state = _step(problem, state, d_shift, d_precision, step)

@@ -41,6 +41,9 @@ from cavity.sites import Sites
 POWERS = (0.9, 0.8, 0.7, 0.5, 0.3)
 """Powers tried, largest first, where EP proper finds no fixed point."""
 
+NEWTON_FIRST = 300
+"""Points up to which a warm start is tried with Newton's method before parallel updates."""
+
 GAP_PER_POINT = 0.25
 """Nats per point by which EP's evidence may exceed the variational bound before the status says so."""
 
@@ -211,11 +214,15 @@ class EP:
             if solution is None:
                 raise InferenceFailedError("EP found no fixed point at these hyperparameters")
             return solution
-        solution = self._fast(problem, last)
-        if solution is None and problem.likelihood.log_concave:
-            solution = self._fast(problem, Sites.zero(problem.prior.n))
-        if solution is None:
+        # Newton's method is quadratic from nearby; its price is a dense system of twice the size.
+        solution = None
+        if not problem.likelihood.log_concave and problem.prior.n <= NEWTON_FIRST:
             solution = self._correct(problem, last)
+        if solution is None:
+            solution = self._fast(problem, last)
+        if solution is None:
+            again = problem.likelihood.log_concave
+            solution = self._fast(problem, Sites.zero(problem.prior.n)) if again else self._correct(problem, last)
         if solution is None:
             raise InferenceFailedError(
                 "EP did not converge from the last evaluation's sites: too long a step"
