@@ -152,10 +152,9 @@ class GP(Parametrized):
         inference: Any = None,
     ) -> None:
         noise = Gaussian() if likelihood is None else likelihood
-        covariance = _per_latent(kernel, noise, "kernel")
-        kernels = covariance if isinstance(covariance, PerLatent) else [covariance]
-        if not all(isinstance(k, Kernel) for k in kernels):
+        if not all(isinstance(k, Kernel) for k in (kernel if isinstance(kernel, list | tuple) else [kernel])):
             raise ValueError(f"kernel must be a cavity kernel, for instance 1.0 * SE(1.0), got {kernel!r}")
+        covariance = _per_latent(kernel, noise, "kernel")
         trend = _per_latent(mean, noise, "mean")
         if not isinstance(trend, PerLatent):
             trend = as_mean(trend)

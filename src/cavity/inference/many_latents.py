@@ -99,11 +99,12 @@ class ManyLatents(Climb):
         return da, np.column_stack([F.multiply(x[:, None])[:, 0] for F, x in zip(factors, u)])
 
     def starts(self) -> Iterator[Point]:
-        """The prior mean, and the first function at the data."""
+        """The prior mean, and one step from it of the first function alone (a level, before its noise)."""
         yield self.prior_mean()
-        f = self.m.copy()
-        f[:, 0] = self.y
-        yield self.linearized(f, safe=True)[0]
+        d = self.derivatives(self.m)
+        W, b = np.zeros_like(d.hessian), np.zeros_like(self.m)
+        W[:, 0, 0], b[:, 0] = np.maximum(-d.hessian[:, 0, 0], 0.0), d.gradient[:, 0]
+        yield self.point(*DenseCorrection(self.prior, W).project(b))
 
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> ManyLatents:
         """The same problem with other hyperparameters."""

@@ -256,7 +256,11 @@ class Climb(ABC):
         at = start
         for _ in range(EM_STEPS):
             d = self.derivatives(at.f)
-            da, df, squared = self.step(self.curvature(at.f, d, safe=True), at.a, self.slope(d))
+            try:
+                curvature = self.curvature(at.f, d, safe=True)
+            except ImproperPosteriorError:  # so steep that rounding hides the prior
+                break
+            da, df, squared = self.step(curvature, at.a, self.slope(d))
             new, share = self.move(at, da, df, squared)
             gain, at = new.value - at.value, new
             if share == 0.0 or gain < EM_GAIN:
@@ -282,7 +286,11 @@ class Climb(ABC):
             try:
                 curvature, exact = self.curvature(at.f, d), True
             except ImproperPosteriorError:
-                curvature, exact, clean = self.curvature(at.f, d, safe=True), False, False
+                exact, clean = False, False
+                try:
+                    curvature = self.curvature(at.f, d, safe=True)
+                except ImproperPosteriorError:  # so steep that rounding hides the prior
+                    break
             da, df, squared = self.step(curvature, at.a, self.slope(d))
             decrement = float(np.sqrt(max(squared, 0.0)))
             stalled = 0 if decrement < 0.5 * smallest else stalled + 1
