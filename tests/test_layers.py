@@ -30,7 +30,7 @@ LAYERS = {
     "model": ["gp", "learning", "starts", "progress", "assessment", "io"],
     "front": ["estimators"],
     "applications": ["control", "em", "design", "bayes"],
-    "outside": ["plots", "datasets", "studies", "report", "cli"],
+    "outside": ["plots", "demo", "datasets", "studies", "report", "cli"],
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
 

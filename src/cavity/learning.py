@@ -33,8 +33,9 @@ OBJECTIVES = ("evidence", "loo")
 STEPS = 500
 """Most iterations of a run."""
 
-SCREENED_PER_START = 8
-"""Draws from the priors that are tried for a few steps for each random start that is run to the end."""
+SCREENED_PER_START, SCREENED_PER_COSTLY_START = 8, 2
+"""Draws from the priors that are tried for a few steps for each random start that is run to the end; fewer where an
+evaluation is itself an iteration (every inference rule but the exact one)."""
 
 SCREENING_STEPS = 12
 """Iterations of a trial run."""
@@ -52,8 +53,9 @@ ROUNDING_MESSAGE = (
 RELOCATIONS = 5
 """Draws that are tried for each term of a sum when it is drawn anew."""
 
-FAILED = 1e15
-"""Objective (to be minimized, per run shifted) reported to the line search where an evaluation fails."""
+FAILED_RISE = 2.0
+"""Where an evaluation fails, the line search is told that the objective got worse by this many times what the
+slope had promised: it then comes back by a factor of about five, and not by so much that it would stop."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Run:
     Attributes
     ----------
     kind : str
-        "data", "given", "random" or "relocated": where the start came from.
+        "data", "given", "random" or "relocated": where the start came from; or that of a start of one's own.
     theta, value
         Where it ended, and the objective there (-inf where it failed from the outset).
     start
@@ -170,14 +172,19 @@ def maximize(
     start = np.clip(start, box[:, 0], box[:, 1])
     message, converged = "", False
 
+    lowest: list[tuple[float, Array, Array]] = []  # value, place and gradient of the best evaluation
+
     def negative(u: Array) -> tuple[float, Array]:
         value, gradient = objective(u * scale)
         if value == -np.inf:
-            if objective.best is None:
+            if not lowest:
                 raise np.linalg.LinAlgError(
                     objective.last_error or "the objective is not finite at the start"
                 )
-            return FAILED + abs(objective.best[0]), gradient
+            f, place, slope = lowest[0]
+            return f + FAILED_RISE * abs(float(slope @ (u - place))) + 1e-9 * (1.0 + abs(f)), -slope
+        if not lowest or -value <= lowest[0][0]:
+            lowest[:] = [(-value, u.copy(), -gradient * scale)]
         return -value, -gradient * scale
 
     try:
@@ -243,6 +250,7 @@ def learn(
     sample_weight: Array | None = None,
     given: bool = True,
     data_driven: bool = True,
+    also: Sequence[tuple[str, Array]] = (),
     random_state: np.random.Generator | int | None = None,
     n_jobs: int | None = None,
     max_time: float | None = None,
@@ -261,6 +269,8 @@ def learn(
         Whether the model's own values are worth a run (a user chose them).
     data_driven : bool
         Whether the first start is read off the data; otherwise it is the model's own values.
+    also : sequence of (kind, theta)
+        Further starts, run in addition to `n_restarts`.
     max_time : float, optional
         Seconds after which the best so far is returned.
 
@@ -285,13 +295,13 @@ def learn(
     if not data_driven:
         starts = replace(starts, first=model.theta)
     relocate = n_restarts > 0 and len(starts.blocks) > 1
-    total = 1 + n_restarts + (len(starts.blocks) if relocate else 0)
+    total = 1 + n_restarts + len(also) + (len(starts.blocks) if relocate else 0)
     runs: list[Run] = []
     stopped = ""
     try:
         with Progress("learning hyperparameters", total, show_progress) as progress:
             search = _Search(goal, starts, rng, n_jobs, progress)
-            for run in search.starts(n_restarts, given):
+            for run in search.starts(n_restarts, given, also):
                 runs.append(run)
                 progress.advance(_best_so_far(runs))
             if relocate:
@@ -334,18 +344,21 @@ class _Search:
     def _execute(self, tasks: Iterable[Task], steps: int = STEPS) -> Iterator[Run]:
         return _execute(self.goal, tasks, self.from_.box, self.from_.scale, self.n_jobs, steps)
 
-    def starts(self, n_restarts: int, given: bool) -> Iterator[Run]:
-        """The data-driven start first, then the values given, then promising draws."""
+    def starts(self, n_restarts: int, given: bool, also: Sequence[Task] = ()) -> Iterator[Run]:
+        """The data-driven start first, then the values given, then promising draws; and those of `also`."""
         first, theta = self.from_.first, self.goal.model.theta
         tasks: list[Task] = [("data", first)]
         if given and n_restarts > 0 and np.max(np.abs(theta - first) / self.from_.scale) > 0.1:
             tasks.append(("given", theta))
         left = n_restarts + 1 - len(tasks)
+        tasks += also
         if left == 0 or self.n_jobs in (None, 1):
             yield from self._execute(tasks)
             tasks = []
         if left:
-            draws = [self.from_.draw(self.rng) for _ in range(SCREENED_PER_START * left)]
+            exact = self.goal.model.inference.name == "exact"
+            tried = SCREENED_PER_START if exact else SCREENED_PER_COSTLY_START
+            draws = [self.from_.draw(self.rng) for _ in range(tried * left)]
             tasks += [("random", start) for start in self._screen(draws, left)]
             yield from self._execute(tasks)
 

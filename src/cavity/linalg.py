@@ -240,6 +240,8 @@ class Cholesky:
         """The diagonal of A^-1, by row norms of L^-1 (the factor is kept)."""
         if len(self.lower) == 0:
             return np.zeros(0)
+        if self.lower.size == 0:
+            return np.zeros(0)
         inverse, _ = lapack.dtrtri(self.lower.T, lower=0)
         upper = np.triu(inverse)
         return cast(Array, np.einsum("ij,ij->i", upper, upper))

@@ -83,6 +83,7 @@ class EMResult(Generic[Params]):
     converged : bool.
     status : str, in words: why the run ended.
     start : str, kind of starting point ("k-means++", "random", "given").
+    statistics : the expected statistics at `theta`, from the last E-step.
     """
 
     theta: Params
@@ -92,6 +93,7 @@ class EMResult(Generic[Params]):
     converged: bool
     status: str
     start: str = "given"
+    statistics: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def run_em(
         status = f"converged after {steps} steps: the last gain was {gain:.2g} per datum (tol {tol:g})"
     else:
         status = f"stopped at max_iter={max_iter} with a gain of {gain:.2g} per datum (tol {tol:g})"
-    return EMResult(theta, objective, trace, steps, converged, status, start)
+    return EMResult(theta, objective, trace, steps, converged, status, start, statistics)
 
 
 def _em_step(

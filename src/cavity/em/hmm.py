@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -255,7 +256,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         given = {name: getattr(self, name, None) for name in ("startprob_", "transmat_", "params_")}
 
         def make(kind: str, seed: int) -> Callable[[], HMMTheta]:
-            return lambda: problem.with_given(problem.start(kind, seed), from_data, given)
+            return lambda: problem.with_given(problem.start(kind, seed, from_data), from_data, given)
 
         result = run_restarts(
             problem,
@@ -290,7 +291,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     def _store(self, problem: HMMProblem, restarts: Restarts[HMMTheta], ordered: bool) -> None:
         run, family = restarts.best, problem.family
         theta = run.theta
-        visits = problem.posterior(theta).gamma.sum(axis=0)
+        initial, transitions, _ = run.statistics
+        visits = initial + transitions.sum(axis=0)  # a visit is a start or an arrival
         if ordered:
             order = family.order(theta.params)
             theta = HMMTheta(
@@ -307,7 +309,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         self.status_ = run.status
         self.history_ = np.array(run.trace)
         self.log_likelihood_ = run.objective - problem.log_prior(run.theta)
-        self.runs_ = restarts.runs
+        self.runs_ = [replace(r, statistics=None) for r in restarts.runs]
         self.failed_starts_ = restarts.failures
         dead = {int(k) for k in np.flatnonzero(visits < FEW_VISITS)}
         self.degenerate_ = sorted(dead | set(family.degenerate(theta.params, visits)))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .components import Components, Params, add_stats
+from .engine import DegeneracyError
 from .initialization import SMOOTHING, cluster
 from .priors import dirichlet_log_prior
 from .recursions import Posterior, forward_backward
@@ -21,6 +22,7 @@ Starts = NDArray[np.int64]
 # Rows per call of a family's log density and statistics: large enough to share among threads, small enough
 # that temporaries stay far below the two T x K arrays of long sequences.
 ROWS_PER_CALL = 1 << 18
+FEW_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -188,10 +190,21 @@ class HMMProblem:
                 raise ValueError(f"{name} must be non-negative, and every row must sum to one")
 
     # -- starts ----------------------------------------------------------------------------------------------
-    def start(self, kind: str, seed: int) -> HMMTheta:
-        """Starting parameters: clusters (or segments in time) give emissions and transition counts."""
+    def start(self, kind: str, seed: int, wanted: frozenset[str] = frozenset("ste")) -> HMMTheta:
+        """Starting parameters: clusters (or segments in time) give emissions and transition counts.
+
+        Where nothing is wanted from the data, a few rows are enough to tell names and shapes.
+        """
         rng = np.random.default_rng(seed)
         k = self.family.n_components
+        if not wanted:
+            rows = self.x[:FEW_ROWS]
+            resp = np.full((len(rows), k), 1.0 / k)
+            try:
+                params = self.family.from_responsibilities(rows, resp, rng)
+                return HMMTheta(np.full(k, 1.0 / k), self.mask / self.mask.sum(axis=1, keepdims=True), params)
+            except DegeneracyError:
+                pass  # such as counts that are all zero in these rows: use all data
         n = len(self.x)
         labels = self._segments(kind, rng) if self.left_to_right else self._clusters(kind, rng)
         resp = np.full((n, k), SMOOTHING / k)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -240,7 +240,7 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = np.array(run.trace)
         self.log_likelihood_ = run.objective - problem.log_prior(run.theta)
         self.lower_bound_ = run.objective / problem.n_data
-        self.runs_ = restarts.runs
+        self.runs_ = [replace(r, statistics=None) for r in restarts.runs]
         self.failed_starts_ = restarts.failures
         self.degenerate_ = family.degenerate(theta.params, theta.weights * problem.n_data)
         if not run.converged and self.tol >= 0:
