@@ -75,7 +75,7 @@ def test_text_and_dates_name_the_column_and_a_value(X, words):
 
 
 def test_text_in_targets_and_at_prediction(fitted):
-    with pytest.raises(ValueError, match="y holds text, for instance .*'low'"):
+    with pytest.raises(ValueError, match=r"y holds text, for instance .*'low'"):
         GPRegressor().fit(X, ["low"] * 6)
     with pytest.raises(ValueError, match="X holds text"):
         fitted.predict([["a", "b"]])
@@ -147,5 +147,5 @@ def test_a_hopeless_fit_says_why():
         def _block(self, a, b):
             return -super()._block(a, b)
 
-    with pytest.raises(np.linalg.LinAlgError, match="could not be evaluated at any start: .*Likely reasons"):
+    with pytest.raises(np.linalg.LinAlgError, match=r"could not be evaluated at any start: .*Likely reasons"):
         GPRegressor(Negative(1.0), likelihood="noiseless", n_restarts=1).fit(X, Y)

@@ -79,7 +79,7 @@ def test_updates_and_joint_predictions_are_checked_too(little, monkeypatch):
     with pytest.raises(TooLargeError, match="fit of 800 rows"):
         model.update(X, Y)
     assert len(model.rows_.X) == 100  # as it was
-    with pytest.raises(TooLargeError, match="joint prediction at 700 rows .*return_std=True"):
+    with pytest.raises(TooLargeError, match=r"joint prediction at 700 rows .*return_std=True"):
         model.predict(X, return_cov=True)
     with pytest.raises(TooLargeError, match="joint prediction"):
         model.sample_y(X)

@@ -184,7 +184,7 @@ def test_standard_deviations_of_observations_and_of_the_function(fitted):
 
 
 def test_covariances(fitted):
-    mean, cov = fitted.predict(POINTS, return_cov=True)
+    _, cov = fitted.predict(POINTS, return_cov=True)
     _, cov_f = fitted.predict(POINTS, return_cov=True, noise=False)
     np.testing.assert_allclose(cov, cov_f + fitted.likelihood_.variance * np.eye(9))
     np.testing.assert_allclose(np.sqrt(np.diag(cov)), fitted.predict(POINTS, return_std=True)[1], rtol=1e-8)
@@ -461,7 +461,7 @@ def test_parameters_by_name():
     assert model.n_restarts == 7
     both = model.set_params(kernel=1.0 * SE(1.0), kernel__se__lengthscale=3.0)
     assert both.kernel == 1.0 * SE(3.0)
-    with pytest.raises(ValueError, match="no parameter is called 'se.size'"):
+    with pytest.raises(ValueError, match=r"no parameter is called 'se.size'"):
         model.set_params(kernel__se__size=1.0)
     with pytest.raises(ValueError, match="kernel=None has no parameters of its own"):
         GPRegressor().set_params(kernel__se__variance=1.0)
