@@ -172,11 +172,13 @@ def maximize(
     start = np.clip(start, box[:, 0], box[:, 1])
     message, converged = "", False
 
+    failed = [False]  # whether the last evaluation failed
     lowest: list[tuple[float, Array, Array]] = []  # value, place and gradient of the best evaluation
 
     def negative(u: Array) -> tuple[float, Array]:
         value, gradient = objective(u * scale)
-        if value == -np.inf:
+        failed[0] = value == -np.inf
+        if failed[0]:
             if not lowest:
                 raise np.linalg.LinAlgError(
                     objective.last_error or "the objective is not finite at the start"
@@ -198,6 +200,10 @@ def maximize(
         )
         converged = bool(found.success) or _flat(found, box / scale[:, None])
         message = ROUNDING_MESSAGE if "ABNORMAL" in str(found.message) else str(found.message)
+        if failed[
+            0
+        ]:  # the line search gave up among failing evaluations, which the optimizer takes for the end
+            message, converged = f"evaluations next to the best point fail: {objective.last_error}", False
     except np.linalg.LinAlgError as error:
         message = str(error)
     except _OutOfTime:

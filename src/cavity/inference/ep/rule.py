@@ -201,8 +201,11 @@ class EP:
         """Log evidence and its exact gradient, staying on the branch of the last evaluation."""
         problem = self._problem(prior, likelihood, y, sample_weight)
         solution = self._on_branch(problem)
-        prior.workspace.memory["ep"] = solution.state.sites
         state = solution.state
+        memory = prior.workspace.memory
+        memory["ep"] = state.sites
+        if state.log_evidence >= memory.get("ep best", (-np.inf, None))[0]:
+            memory["ep best"] = (state.log_evidence, state.sites)
         pulled = state.q.pull(1.0)
         d_likelihood = state.tilted.d_log_z.sum(axis=1)
         return state.log_evidence, Gradient(pulled.kernel, pulled.mean, d_likelihood)
@@ -214,19 +217,28 @@ class EP:
             if solution is None:
                 raise InferenceFailedError("EP found no fixed point at these hyperparameters")
             return solution
+        starts = [last]
+        best: Sites = problem.prior.workspace.memory["ep best"][1]
+        if not problem.likelihood.log_concave and best is not last:
+            # An optimizer returns to its best point: a trial that strayed must not take the following ones along.
+            starts = [best, last] if len(best) == problem.prior.n else [last]
+        for start in starts:
+            solution = self._nearby(problem, start)
+            if solution is not None:
+                return solution
+        raise InferenceFailedError("EP did not converge from the last evaluation's sites: too long a step")
+
+    def _nearby(self, problem: Problem, start: Sites) -> Solution | None:
+        """A fixed point from the sites of another evaluation."""
         # Newton's method is quadratic from nearby; its price is a dense system of twice the size.
         solution = None
         if not problem.likelihood.log_concave and problem.prior.n <= NEWTON_FIRST:
-            solution = self._correct(problem, last)
+            solution = self._correct(problem, start)
         if solution is None:
-            solution = self._fast(problem, last)
+            solution = self._fast(problem, start)
         if solution is None:
             again = problem.likelihood.log_concave
-            solution = self._fast(problem, Sites.zero(problem.prior.n)) if again else self._correct(problem, last)
-        if solution is None:
-            raise InferenceFailedError(
-                "EP did not converge from the last evaluation's sites: too long a step"
-            )
+            solution = self._fast(problem, Sites.zero(problem.prior.n)) if again else self._correct(problem, start)
         return solution
 
     def _correct(self, problem: Problem, last: Sites) -> Solution | None:
