@@ -8,6 +8,7 @@ returns a posterior.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -17,14 +18,18 @@ from cavity.hyper import Array, Parametrized
 from cavity.inference.base import Approximation, Status
 from cavity.inference.registry import as_inference
 from cavity.kernels.base import Kernel, as_inputs
+from cavity.kernels.features import FeatureKernel
 from cavity.latent.blocks import BlockPosterior, BlockPrior, PerLatent
 from cavity.latent.dense import DensePrior
 from cavity.latent.posterior import BasisWeights, PosteriorProcess
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import Gaussian
 from cavity.linalg import Workspace
-from cavity.means import Basis, Mean, Zero, as_mean
+from cavity.means import Basis, FunctionMean, Mean, Zero, as_mean
 from cavity.prediction import GaussianPrediction, Prediction
+
+VAGUE_SD = 100.0
+"""Prior standard deviation, in spreads of the targets, that stands in for vague weights where inference is not exact."""
 
 
 class Posterior:
@@ -164,6 +169,7 @@ class GP(Parametrized):
                     f"as in mean={['constant'] + ['zero'] * (noise.n_latent - 1)!r}, got {mean!r}"
                 )
         self._columns: int | None = None
+        self._note = ""
         self.inference = as_inference(inference, noise)
         self._set_up({}, (covariance, trend, noise))
 
@@ -205,7 +211,8 @@ class GP(Parametrized):
         """Checked data, and the model made definite for their columns."""
         names = getattr(X, "columns", None)
         X, y = self._data(X, y)
-        return self._bound(X, names), X, y, _checked_weight(sample_weight, len(X))
+        model = self._bound(X, names)._with_basis_in_kernel(X, y)
+        return model, X, y, _checked_weight(sample_weight, len(X))
 
     def _data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
         X, y = as_inputs(X), self.likelihood.check(y)
@@ -222,6 +229,32 @@ class GP(Parametrized):
             means = mean if isinstance(mean, PerLatent) else None
             return BlockPrior(self.kernel, as_inputs(X), self.likelihood.n_latent, means, workspace)
         return DensePrior(self.kernel, as_inputs(X), mean, workspace)
+
+    def _with_basis_in_kernel(self, X: Array, y: Array) -> Self:
+        """For rules other than the exact one: basis functions integrated out through the covariance.
+
+        Vague weights get a finite prior here: each basis function's contribution has `VAGUE_SD` times the spread of
+        the targets as its standard deviation (of a unit latent function where targets are labels or counts).
+        """
+        basis = self.mean
+        if not isinstance(basis, Basis) or self.inference.name == "exact":
+            return self
+        note = ""
+        if basis.vague:
+            spread = 1.0 if self.likelihood.discrete else float(np.std(y)) or 1.0
+            size = np.sqrt(np.mean(basis.features(X) ** 2, axis=0))
+            basis = basis.with_prior((VAGUE_SD * spread / np.where(size > 0, size, 1.0)) ** 2)
+            note = (
+                f"the weights of the basis functions have a finite prior here, {VAGUE_SD:g} times the spread of the "
+                "targets: only exact inference can take the vague limit"
+            )
+        offset: Mean = basis.offset or Zero()
+        if np.any(basis.prior_mean != 0):
+            b = basis.prior_mean
+            offset = offset + FunctionMean(lambda Z: basis.features(Z) @ b)
+        new = self._rebuild({}, (self.kernel + FeatureKernel(basis), offset, self.likelihood))
+        new._note = note
+        return new
 
     def _bound(self, X: Array, names: Any = None) -> Self:
         if self._columns == X.shape[1]:
@@ -261,6 +294,9 @@ class GP(Parametrized):
         """The posterior given the data, at these hyperparameters."""
         model, X, y, weight = self._given(X, y, sample_weight)
         approximation = model.inference.infer(model.prior(X), model.likelihood, y, weight)
+        if model._note:
+            message = "; ".join(part for part in (approximation.status.message, model._note) if part)
+            approximation = replace(approximation, status=replace(approximation.status, message=message))
         return Posterior(model, approximation, y, weight)
 
     def leave_one_out(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Prediction:

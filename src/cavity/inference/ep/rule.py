@@ -238,7 +238,9 @@ class EP:
             solution = self._fast(problem, start)
         if solution is None:
             again = problem.likelihood.log_concave
-            solution = self._fast(problem, Sites.zero(problem.prior.n)) if again else self._correct(problem, start)
+            solution = (
+                self._fast(problem, Sites.zero(problem.prior.n)) if again else self._correct(problem, start)
+            )
         return solution
 
     def _correct(self, problem: Problem, last: Sites) -> Solution | None:
@@ -274,13 +276,13 @@ class EP:
 
 
 def _with_conditioned(state: State) -> State:
-    """The same state on the full posterior object; the marginals it was certified with are kept."""
-    fast = state.q
+    """The same sites on the full posterior object, whose means are more accurate; the variances are kept.
+
+    The tilted moments are computed again: evidence terms of slightly different means would not cancel.
+    """
     q = Conditioned(state.problem.prior, state.sites)
-    q.__dict__["var"] = fast.var
-    full = State(state.problem, state.sites, q)
-    full.__dict__["tilted"] = state.tilted
-    return full
+    q.__dict__["var"] = state.q.var
+    return State(state.problem, state.sites, q)
 
 
 def _lower_bound(state: State) -> float:
