@@ -29,7 +29,7 @@ from cavity.means import Basis, FunctionMean, Mean, Zero, as_mean
 from cavity.prediction import GaussianPrediction, Prediction
 
 VAGUE_SD = 100.0
-"""Prior standard deviation, in spreads of the targets, that stands in for vague weights where inference is not exact."""
+"""Prior sd, in spreads of the targets, that stands in for vague weights where inference is not exact."""
 
 
 class Posterior:

@@ -46,7 +46,7 @@ class FeatureKernel(Kernel):
         return pull(a[1], G @ b[0] @ self._root.T), pull(b[1], G.T @ a[0] @ self._root.T)
 
     def _diag(self, a: Rows) -> Array:
-        return np.einsum("ij,ij->i", a[0], a[0])
+        return np.asarray(np.einsum("ij,ij->i", a[0], a[0]))
 
     def _pull_diag(self, a: Rows, g: Array) -> Array:
         return np.zeros(0)
