@@ -334,6 +334,23 @@ def test_counts_start_on_the_log_scale():
     assert model.kernel.get("se.variance") == pytest.approx(1.0)
 
 
+def test_overdispersion_is_sought_up_to_multiples_of_the_mean_count():
+    y = RNG.poisson(1000.0, N).astype(float)
+    model = GP(SE(1.0), likelihoods.NegativeBinomial(2.0), mean="constant").bind(2)
+    starts = Starts.of(model, X, y)
+    assert np.exp(starts.first[-1]) == pytest.approx(2.0)
+    assert np.exp(starts.box[-1, 1]) > 1e5
+
+
+def test_functions_of_their_own_for_level_and_noise():
+    kernel = [1.0 * SE(1.0), 1.0 * SE(1.0)]
+    model = GP(kernel, likelihoods.HeteroscedasticGaussian(), mean=["constant", "zero"]).bind(2)
+    first = model.replace(Starts.of(model, X, Y).first)
+    assert first.get("se.variance") == pytest.approx(SD**2)
+    assert first.get("se_2.variance") == pytest.approx(1.0)  # of the logarithm of the noise
+    assert first.get("mean.value") == pytest.approx(Y.mean())
+
+
 def test_labels_start_at_even_odds():
     y = np.where(RNG.random(N) < 0.9, 1.0, -1.0)
     model = start(1.0 * SE(1.0), likelihoods.Probit(), y=y)

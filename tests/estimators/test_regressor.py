@@ -214,6 +214,36 @@ def test_noise_without_a_variance_gives_infinite_deviations(fitted):
     assert np.isfinite(model.predict(POINTS, return_std=True, noise=False)[1]).all()
 
 
+def test_counts_are_predicted_as_counts():
+    rate = np.exp(2.0 + np.sin(X[:, 0]))
+    counts = np.random.default_rng(1).poisson(rate).astype(float)
+    model = GPRegressor(1.0 * SE(1.0), likelihood="poisson", mean=2.0, objective=None).fit(X[:, :1], counts)
+    mean, sd = model.predict(X[:, :1], return_std=True)
+    np.testing.assert_array_equal(mean, model.predict(X[:, :1]))
+    assert np.all(np.abs(mean - rate) < 4 * np.sqrt(rate))
+    assert np.all(sd > np.sqrt(mean))  # more than Poisson's own
+    f, _ = model.predict(X[:, :1], return_std=True, noise=False)
+    assert np.all(f < 4)  # its logarithm
+    draws = model.sample_y(X[:2, :1], 5)
+    np.testing.assert_array_equal(draws, np.round(draws))
+    with pytest.raises(ValueError, match="Poisson has no joint covariance of observations"):
+        model.predict(X[:, :1], return_cov=True)
+
+
+def test_a_noise_level_that_is_a_function_too():
+    from cavity.likelihoods import HeteroscedasticGaussian
+
+    rng = np.random.default_rng(2)
+    x = np.linspace(0, 6, 80)[:, None]
+    y = np.sin(x[:, 0]) + 0.05 * np.exp(0.4 * x[:, 0]) * rng.standard_normal(80)
+    kernel = [1.0 * SE(1.5), 1.0 * SE(3.0)]
+    model = GPRegressor(kernel, likelihood=HeteroscedasticGaussian(0.02), objective=None).fit(x, y)
+    mean, sd = model.predict([[0.5], [5.5]], return_std=True)
+    np.testing.assert_allclose(mean, np.sin([0.5, 5.5]), atol=0.3)
+    assert sd[1] > 2 * sd[0]
+    assert model.sample_y(x[:3], 4).shape == (3, 4)
+
+
 def test_gradients_of_the_prediction(fitted):
     d_mean, d_var = fitted.predict_gradient(POINTS)
     assert d_mean.shape == d_var.shape == (9, 2)

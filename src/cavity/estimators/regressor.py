@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-import warnings
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -14,16 +14,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from cavity.estimators.base import NestedParameters
 from cavity.estimators.memory import require_memory
+from cavity.estimators.reports import issue, warnings_of
+from cavity.estimators.robust import by_given_row, cavities, choose, gaussian_start, is_robust
 from cavity.estimators.rows import TrainingRows, contains_white, require_numbers
 from cavity.gp import GP, Posterior
 from cavity.hyper import Array
-from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Kernel, ard
 from cavity.kernels import parse as parse_kernel
 from cavity.learning import OBJECTIVES, Learned, learn
 from cavity.likelihoods import GaussianNoise, Noiseless, as_likelihood
-from cavity.linalg import JITTER_LADDER
-from cavity.means import Basis, as_mean
+from cavity.means import Basis
 from cavity.prediction import GaussianPrediction, Prediction
 
 
@@ -38,15 +38,18 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
     mean : Mean or {"zero", "constant", "linear"}
         Prior mean function. With several targets "constant" means a constant per target, integrated out.
     likelihood : Likelihood or str
-        Noise model.
-    inference : {"auto", "exact", "laplace", "ep", "variational"} or an inference rule
-        "auto" is exact for Gaussian noise.
+        Noise model: "gaussian", or for data with outliers "student-t", "laplace", "mixture" (regular noise and
+        occasional outliers) or "epsilon-insensitive"; for counts "poisson" or "negative-binomial", where
+        predictions are of the rate; or a `Likelihood`. See docs/robust_regression.md.
+    inference : {"auto", "exact", "laplace", "ep", "variational", "scale-mixture-em"} or an inference rule
+        "auto" is exact for Gaussian noise and EP for other noise.
     objective : {"evidence", "loo"} or None
         What hyperparameters maximize: log evidence or leave-one-out log density, each plus the log prior of
         those parameters that have one. None keeps all values as given.
     n_restarts : int
         Runs of the optimizer beside the first, data-driven one: one from the kernel's own values if a kernel
-        was given, the others from the most promising of many draws.
+        was given, the others from the most promising of many draws. With robust noise there is one more, from
+        the solution for Gaussian noise.
     standardize : bool
         Whether starting values and the scale of the optimizer are read off the data. It never changes the
         model: kernel values, `log_evidence_` and predictions are always in the units of the data.
@@ -68,7 +71,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
     log_evidence_ : float
         For y in the user's units.
     starts_ : tuple of Run
-        Every run of the optimizer: start, end, objective, so that local optima can be seen.
+        Every run of the optimizer: start, end, objective, so that local optima can be seen. Under EP the
+        messages name the stage at which a run ended; one that ends where plain EP converges is preferred to
+        others unless their evidence is higher by more than 10 nats, because those overestimate it.
+    outlier_probability_ : array (n,)
+        How likely each training row is an outlier, given all other rows.
     n_features_in_, feature_names_in_
 
     Examples
@@ -134,11 +141,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
             model = model.with_likelihood(model.likelihood.rows(rows.source))
         copies = 1 if self.objective is None else effective_n_jobs(self.n_jobs or 1)
         require_memory(len(rows.X), self.objective or "evidence", min(copies, self.n_restarts + 1))
-        learned = self._learn(model, rows, warm, rng)
+        learned, posterior = choose(model, self._learn(model, rows, warm, rng), rows)
         self.starts_ = learned.runs
         self.rows_ = rows
-        self._adopt(learned.model.condition(rows.X, rows.y, rows.weight))
-        self._warn(learned)
+        self._adopt(posterior)
+        issue(warnings_of(learned, posterior, rows.X))
         return self
 
     def _check_options(self) -> None:
@@ -175,11 +182,19 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel
         if isinstance(kernel, str):
             kernel = parse_kernel(kernel)
-        mean = self.mean
+        mean, likelihood = self.mean, as_likelihood(self.likelihood)
         if y.ndim == 2 and isinstance(mean, str) and mean == "constant":
             mean = Basis("constant")
+        if likelihood.n_latent > 1 and isinstance(mean, str):  # a mean for y, none for the noise level
+            mean = [mean] + ["zero"] * (likelihood.n_latent - 1)
+        if y.ndim == 2 and not isinstance(likelihood, GaussianNoise):
+            raise ValueError(
+                f"several targets at once need Gaussian noise, got likelihood={self.likelihood!r} and y of shape "
+                f"{y.shape}; fit one model per target, for instance with sklearn.multioutput.MultiOutputRegressor"
+            )
+        likelihood.check(y)
         names = getattr(self, "feature_names_in_", None)
-        model = GP(kernel, as_likelihood(self.likelihood), as_mean(mean), self.inference)
+        model = GP(kernel, likelihood, mean, self.inference)
         asked = (repr(model), type(model.inference).__name__, X.shape[1], y.shape[1:])
         if self.warm_start and getattr(self, "_asked", None) == asked:
             return self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat)), True
@@ -189,18 +204,27 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
     def _learn(self, model: GP, rows: TrainingRows, warm: bool, rng: np.random.Generator) -> Learned:
         if self.objective is None:
             return Learned(model, np.nan, ())
+        options: dict[str, Any] = {
+            "n_restarts": self.n_restarts,
+            "given": self.kernel is not None,
+            "data_driven": self.standardize and not warm,
+            "n_jobs": self.n_jobs,
+            "max_time": self.max_time,
+        }
+        also = (
+            gaussian_start(model, rows, rng=rng, **options)
+            if is_robust(model.likelihood) and not warm
+            else ()
+        )
         return learn(
             model,
             rows.X,
             rows.y,
             objective=self.objective,
-            n_restarts=self.n_restarts,
             sample_weight=rows.weight,
-            given=self.kernel is not None,
-            data_driven=self.standardize and not warm,
+            also=also,
             random_state=rng,
-            n_jobs=self.n_jobs,
-            max_time=self.max_time,
+            **options,
         )
 
     def _adopt(self, posterior: Posterior) -> None:
@@ -212,36 +236,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
             self.model_.likelihood,
         )
         self.log_evidence_ = posterior.log_evidence
-
-    def _warn(self, learned: Learned) -> None:
-        if learned.stopped:
-            warnings.warn(
-                f"learning was stopped early ({learned.stopped}); the best hyperparameters so far are kept",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        elif learned.runs and not learned.converged:
-            best = max(learned.runs, key=lambda run: run.value)
-            warnings.warn(
-                f"the optimizer of the hyperparameters stopped early: {best.message}; see starts_, and fit "
-                "again with warm_start=True or more n_restarts",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        status = self.posterior_.status
-        if not status.converged:
-            warnings.warn(
-                f"{type(self.model_.inference).__name__} did not converge: {status.message}",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        elif status.jitter > JITTER_LADDER[3] * float(np.mean(self.model_.kernel.diag(self.rows_.X))):
-            warnings.warn(
-                f"the covariance matrix is nearly singular: {status.message}; give the noise variance a "
-                "lower bound, or look for repeated rows",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        self._cavities: tuple[Array, Array] | None = None
 
     # --- prediction -----------------------------------------------------------------------------------------
 
@@ -275,6 +270,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
             )
         X = self._checked(X)
         if return_cov:
+            if noise and not self._is_location:
+                raise ValueError(
+                    f"{type(self.likelihood_).__name__} has no joint covariance of observations; use "
+                    "return_std=True, or noise=False for that of f"
+                )
             require_memory(len(X), "predict")
             cov = self.posterior_.covariance(X)
             mean = self.posterior_.mean(X)
@@ -287,7 +287,14 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         return prediction.mean, np.sqrt(prediction.variance)
 
     def _mean(self, X: Array) -> Array:
-        return self.posterior_.mean(X)
+        if self._is_location:
+            return self.posterior_.mean(X)
+        return self.posterior_.predict_y(X).mean
+
+    @property
+    def _is_location(self) -> bool:
+        """Whether y is f plus noise, so that their means agree (whether or not the noise has one)."""
+        return self.likelihood_.n_latent == 1 and not self.likelihood_.discrete
 
     def _noise_variance(self, mean: Array) -> Array:
         flat = mean if mean.ndim == 1 else mean[:, 0]
@@ -322,7 +329,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         return np.moveaxis(f, 0, -1)
 
     def _add_noise(self, f: Array, rng: np.random.Generator) -> Array:
-        if f.ndim == 2:
+        if f.ndim == 2 or self.likelihood_.n_latent > 1:
             return self.likelihood_.sample(f, rng)
         return np.stack([self.likelihood_.sample(f[:, :, t], rng) for t in range(f.shape[2])], axis=2)
 
@@ -336,10 +343,45 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
                 f"leave-one-out is for rows that were learned from, but {int(np.sum(rows.index < 0))} were "
                 "left out (weight zero, or beyond max_rows)"
             )
+        return self._leave_one_out(rows)
+
+    def _leave_one_out(self, rows: TrainingRows) -> Prediction:
+        if self.posterior_.approximation.sites is not None:
+            used = rows.index[rows.index >= 0]
+            return self.likelihood_.rows(used).predictive(*self._without_own_row())
         loo = self.model_.leave_one_out(rows.X, rows.y, rows.weight)
         if rows.own is None:
             return loo
         return self._without_one_copy(loo, rows)
+
+    def _without_own_row(self) -> tuple[Array, Array]:
+        """Mean and variance of f at each row given the others, found once."""
+        if self._cavities is None:
+            self._cavities = cavities(self.posterior_, self.rows_)
+        return self._cavities
+
+    @property
+    def outlier_probability_(self) -> Array:
+        """How likely each training row is an outlier, given all other rows, shape (n,) or (n, T).
+
+        Under a mixture it is the posterior probability of the outlier component. Under other noise it is the
+        tail-based analogue, 1 - 2 min(F, 1 - F) at the row's target: 0.99 means outside the central 99 % of
+        what was expected there, so that even good rows are spread evenly over 0 to 1. Both are computed from the
+        distribution of f without the row itself (the cavity), so that a point does not vouch for itself. Rows
+        that were left out of the fit (weight zero, beyond `max_rows`) have nan. Computed when first asked for.
+        """
+        check_is_fitted(self, "posterior_")
+        rows = self.rows_
+        used = rows.index[rows.index >= 0]
+        y = rows.y[used]
+        if self.posterior_.approximation.sites is not None:
+            likelihood = self.likelihood_.rows(used)
+            return by_given_row(likelihood.outlier_probability(y, *self._without_own_row()), rows)
+        own = None if rows.own is None else rows.own[rows.index >= 0]
+        loo = self._leave_one_out(replace(rows, index=used, own=own))
+        order = slice(None) if own is not None else used
+        below = loo.cdf(y if own is not None else rows.y)[order]
+        return by_given_row(np.asarray(1.0 - 2.0 * np.minimum(below, 1.0 - below)), rows)
 
     def _without_one_copy(self, loo: Prediction, rows: TrainingRows) -> Prediction:
         """Where equal rows were merged, leaving out one of them leaves the others."""
@@ -350,7 +392,10 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         if not isinstance(self.likelihood_, GaussianNoise):
             if not left.any() and np.array_equal(index, np.arange(len(loo))):
                 return loo
-            raise ValueError("leave-one-out with repeated rows needs Gaussian noise")
+            raise ValueError(
+                f"leave-one-out with repeated rows is not available for {type(self.likelihood_).__name__}; "
+                "leave the repeats out, or give each row a weight"
+            )
         noise = self.likelihood_.noise_variances(len(rows.X))[0][index]
         mean, variance, y = loo.mean[index], loo.variance[index], rows.y[index]
         if mean.ndim == 2:

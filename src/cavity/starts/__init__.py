@@ -10,12 +10,14 @@ without a prior of their own, the box that the optimizer stays in, and the scale
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cavity.hyper import Array
+from cavity.kernels import Kernel
+from cavity.latent.blocks import PerLatent
 from cavity.starts.data import DataScale
 from cavity.starts.guesses import Guess, Reader, fitted_mean
 
@@ -118,7 +120,15 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
     # What a mean that explains everything leaves over is nothing but rounding.
     least = EXPLAINED * float(np.max(np.abs(y))) if rest is not y else 0.0
     reader = Reader(DataScale.of(X, rest, f_scale, sample_weight, level, least))
-    guesses = reader.kernel(model.kernel, tuple(range(X.shape[1])))
+    columns = tuple(range(X.shape[1]))
+    if isinstance(model.kernel, PerLatent) and f_scale is None:
+        # The first function is that of y; the others are logarithms, of a size of about one.
+        first, *others = (cast(Kernel, part) for part in model.kernel.parts)
+        guesses = reader.kernel(first, columns)
+        for kernel in others:
+            guesses += reader.kernel(kernel, columns, 1.0 / reader.data.f_sd**2)
+    else:
+        guesses = reader.kernel(model.kernel, columns)
     of_mean = reader.part(model.mean)
     if fitted is not model.mean:
         of_mean = [replace(g, center=float(v)) for g, v in zip(of_mean, fitted.flat)]
