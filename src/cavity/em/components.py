@@ -150,6 +150,13 @@ class Components(ABC):
         return self.letters
 
 
+def has_nan(x: Array) -> bool:
+    """Whether any entry is missing: a sum tells most arrays at the cost of one pass without temporaries."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = bool(np.isnan(np.sum(x)))
+    return suspicious and bool(np.isnan(x).any())
+
+
 def responsibilities(logs: Array) -> tuple[Array, Array]:
     """Row-wise log-sum-exp (n,) and softmax (n, K); rows of -inf give -inf and zeros."""
     highest = logs.max(axis=1)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from .backend import gaussian_kernels, row_ranges, run_parts
-from .components import DEAD, Components, Params, Stats
+from .components import DEAD, Components, Params, Stats, has_nan
 from .covariances import CovarianceStructure, cholesky, make_structure
 from .priors import NormalInverseWishart
 from .transforms import lower_indices
@@ -102,7 +102,7 @@ class Gaussian(Components):
     # -- E-step ----------------------------------------------------------------------------------------------
     def log_prob(self, params: Params, x: Array, threads: int = 1) -> Array:
         """Log densities (n, K) of the observed entries."""
-        if np.isnan(x).any():
+        if has_nan(x):
             return self._by_pattern(params, x, _pattern_log_density)
         factors, logdet = self.structure.factors(params, self.n_components)
         return self._distances(params, x, factors, -0.5 * (x.shape[1] * LOG_2PI + logdet), threads)
@@ -122,7 +122,7 @@ class Gaussian(Components):
 
     def accumulate(self, params: Params, x: Array, resp: Array, threads: int = 1) -> Stats:
         """Counts (K,), first and packed second moments about the current means."""
-        if np.isnan(x).any():
+        if has_nan(x):
             return self._missing_moments(params, x, resp, None)
         return self._moments(params, x, resp, threads)
 
@@ -144,7 +144,7 @@ class Gaussian(Components):
         self, params: Params, log_weights: Array, x: Array, weights: Array, threads: int
     ) -> tuple[float, Array, Stats]:
         """E-step and sums of the M-step in one pass over the data."""
-        if np.isnan(x).any():
+        if has_nan(x):
             return super().mixture_pass(params, log_weights, x, weights, threads)
         n, d = x.shape
         kernels = gaussian_kernels(n, self.n_components, d)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
-from .components import DEAD, Params, Stats
+from .components import DEAD, Params, Stats, has_nan
 from .gaussian import Gaussian, missing_patterns, pattern_distance
 from .priors import NormalInverseWishart
 
@@ -73,7 +73,7 @@ class StudentT(Gaussian):
 
     def _t_distances(self, params: Params, x: Array, threads: int) -> tuple[Array, Array, Array]:
         """Squared distances (n, K), log determinants (n | 1, K), numbers of observed features (n | 1, 1)."""
-        if not np.isnan(x).any():
+        if not has_nan(x):
             factors, logdet = self.structure.factors(params, self.n_components)
             distance = self._distances(params, x, factors, np.zeros(self.n_components), threads)
             distance *= -2.0
@@ -96,7 +96,7 @@ class StudentT(Gaussian):
         distance, _, d = self._t_distances(params, x, threads)
         u = (nu + d) / (nu + distance)
         log_u = digamma(0.5 * (nu + d)) - np.log(0.5 * (nu + distance))
-        if np.isnan(x).any():
+        if has_nan(x):
             stats = self._missing_moments(params, x, resp, u)
         else:
             stats = self._moments(params, x, resp * u, threads)
