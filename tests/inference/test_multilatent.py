@@ -96,7 +96,7 @@ def test_the_two_ways_to_factorize_agree(kernel):
         problem = ManyLatents(gp.prior(X), gp.likelihood, LABELS, WEIGHTS, dense)
         mode = search(problem).mode
         left = without_own_site(problem, mode)
-        answers.append((mode.value, mode.curvature.log_det, *left, gradient(problem, mode).flat))
+        answers.append((mode.value, mode.curvature.log_det, *left, gradient(problem, mode)[1].flat))
     for fast, slow in zip(*answers):
         np.testing.assert_allclose(fast, slow, rtol=1e-6, atol=1e-7)
 
@@ -266,6 +266,49 @@ def test_a_far_outlier_is_survived():
     posterior = model(HeteroscedasticGaussian(0.2), [1.5 * SE(1.0), 2.0 * SE(0.3)]).condition(X, y)
     assert posterior.status.converged
     assert np.isfinite(posterior.predict_y(X).log_prob(REAL)).all()
+
+
+def few_points():
+    rng = np.random.default_rng(4)
+    x, y = rng.uniform(0, 2, (5, 1)), 2 * rng.normal(size=5)
+    gp = GP([2.0 * SE(1.0), 4.0 * SE(1.0)], HeteroscedasticGaussian(0.1), inference="laplace").bind(1)
+    return gp, x, y
+
+
+def test_leaving_out_a_point_whose_removal_is_improper_refits():
+    gp, x, y = few_points()
+    posterior = gp.condition(x, y)
+    S = posterior.process.blocks(x)
+    W = -gp.likelihood.latent_derivatives(y, posterior.mean(x)).hessian
+    improper = [i for i in range(5) if np.linalg.eigvalsh(np.linalg.inv(S[i]) - W[i])[0] <= 0]
+    assert improper
+    found = gp.leave_one_out(x, y).log_prob(y)
+    for i in improper:
+        keep = np.arange(5) != i
+        refit = gp.condition(x[keep], y[keep]).predict_y(x[i : i + 1]).log_prob(y[i : i + 1])[0]
+        assert found[i] == pytest.approx(refit, abs=1e-8)
+
+
+def test_the_way_down_from_a_saddle():
+    gp, x, y = few_points()
+    problem = ManyLatents(gp.prior(x), gp.likelihood, y)
+    f = np.zeros((5, 2))
+    d = problem.derivatives(f)
+    da, df = problem.downward(f, d)
+    np.testing.assert_allclose(problem.prior.times(da), df, atol=1e-8)
+    assert np.vdot(da, df) == pytest.approx(1.0)
+    along = np.vdot(da, df) - np.einsum("ni,nij,nj->", df, d.hessian, df)
+    assert along < 0  # Psi curves upwards here
+
+
+def test_the_branch_is_followed_while_noise_parameters_change():
+    gp = model(HeteroscedasticGaussian(0.2), [1.5 * SE(1.0), 0.5 * SE(2.0)])
+    workspace = Workspace()
+    gp.evidence(X, REAL, workspace=workspace)
+    for step in (0.1, 1.0, -1.0):
+        moved = gp.replace(gp.theta + step)
+        value, _ = moved.evidence(X, REAL, workspace=workspace)
+        assert value == pytest.approx(moved.evidence(X, REAL)[0], abs=1e-7)
 
 
 # --- the model object ---------------------------------------------------------------------------------------

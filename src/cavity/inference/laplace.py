@@ -76,7 +76,9 @@ class Laplace:
                 f"Newton's method stopped {mode.residual:.2g} posterior standard deviations from the mode"
             )
         value = _log_evidence(mode)
-        return value, _gradient(problem, mode) if isinstance(problem, OneLatent) else gradient(problem, mode)
+        slope, found = _gradient(problem, mode) if isinstance(problem, OneLatent) else gradient(problem, mode)
+        # The remaining step, which changes Psi by its square but W in proportion, makes the value that of the mode.
+        return value + float(np.vdot(slope, mode.step)), found
 
     def leave_one_out(
         self, prior: Prior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
@@ -165,8 +167,8 @@ def _status(found: Found) -> Status:
     )
 
 
-def _gradient(problem: OneLatent, mode: Mode) -> Gradient:
-    """Overwrites the factor of the mode's correction."""
+def _gradient(problem: OneLatent, mode: Mode) -> tuple[Array, Gradient]:
+    """dlog q/df at the mode, and the gradient in the parameters; overwrites the mode's factorization."""
     prior, likelihood, d, K = problem.prior, problem.likelihood, mode.derivatives, problem.K
     slopes = likelihood.parameter_derivatives(problem.y, mode.f)
     weight = 1.0 if problem.weight is None else problem.weight
@@ -183,7 +185,7 @@ def _gradient(problem: OneLatent, mode: Mode) -> Gradient:
         return G
 
     d_likelihood = by_log_prob.sum(axis=1) + 0.5 * by_d2 @ variance + by_d1 @ (K @ v)
-    return Gradient(prior.pull(cotangent), prior.pull_mean(a + v), d_likelihood)
+    return u, Gradient(prior.pull(cotangent), prior.pull_mean(a + v), d_likelihood)
 
 
 # --- leave-one-out ------------------------------------------------------------------------------------------

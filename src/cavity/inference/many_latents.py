@@ -112,8 +112,8 @@ class ManyLatents(Climb):
         return ManyLatents(prior, likelihood, self.y, self.weight, self.dense)
 
 
-def gradient(problem: ManyLatents, mode: Mode) -> Gradient:
-    """Of the log evidence; overwrites the mode's factorization."""
+def gradient(problem: ManyLatents, mode: Mode) -> tuple[Array, Gradient]:
+    """dlog q/df at the mode, and the gradient in the parameters; overwrites the mode's factorization."""
     prior, likelihood, y = problem.prior, problem.likelihood, problem.y
     weight = np.ones(prior.n) if problem.weight is None else problem.weight
     correction: Correction = mode.curvature
@@ -132,7 +132,7 @@ def gradient(problem: ManyLatents, mode: Mode) -> Gradient:
     d_likelihood = p.log_prob @ weight
     d_likelihood += 0.5 * np.einsum("pnij,nij,n->p", p.hessian, S, weight)
     d_likelihood += np.einsum("pni,ni,n->p", p.gradient, Kv, weight)
-    return Gradient(prior.pull(cotangent), prior.pull_mean(a + v), d_likelihood)
+    return u, Gradient(prior.pull(cotangent), prior.pull_mean(a + v), d_likelihood)
 
 
 def without_own_site(problem: ManyLatents, mode: Mode) -> tuple[Array, Array]:

@@ -32,7 +32,7 @@ from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.linalg import Array, mirror_lower
 from cavity.sites import Sites
 
-TARGET = 1e-8
+TARGET = 1e-7
 """Newton decrement (length of the next step in posterior standard deviations) at which iterations stop."""
 
 CONVERGED = 1e-6
@@ -90,6 +90,8 @@ class Mode:
         Of log p at f, times the sample weights.
     curvature
         The factorization at the true W of f.
+    step : array
+        The Newton step that remains, in f.
     residual : float
         Newton decrement.
     clean : bool
@@ -101,6 +103,7 @@ class Mode:
     value: float
     derivatives: Any
     curvature: Any
+    step: Array
     residual: float
     iterations: int
     clean: bool
@@ -295,7 +298,7 @@ class Climb(ABC):
             decrement = float(np.sqrt(max(squared, 0.0)))
             stalled = 0 if decrement < 0.5 * smallest else stalled + 1
             smallest = min(smallest, decrement)
-            mode = Mode(at.a, at.f, at.value, d, curvature, decrement, iteration, clean)
+            mode = Mode(at.a, at.f, at.value, d, curvature, df, decrement, iteration, clean)
             if exact and (decrement <= TARGET or (stalled > 2 and decrement <= CONVERGED)):
                 return mode
             new, share = self.move(at, da, df, squared)
