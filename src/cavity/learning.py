@@ -98,8 +98,12 @@ class Learned:
     @property
     def converged(self) -> bool:
         """Whether the run that won met the optimizer's criterion."""
-        best = max(self.runs, key=lambda run: run.value, default=None)
-        return best is not None and best.converged
+        return self.winner is not None and self.winner.converged
+
+    @property
+    def winner(self) -> Run | None:
+        """The run whose end is the model."""
+        return next((run for run in self.runs if run.value == self.value), None)
 
 
 class _OutOfTime(Exception):
@@ -200,9 +204,7 @@ def maximize(
         )
         converged = bool(found.success) or _flat(found, box / scale[:, None])
         message = ROUNDING_MESSAGE if "ABNORMAL" in str(found.message) else str(found.message)
-        if failed[
-            0
-        ]:  # the line search gave up among failing evaluations, which the optimizer takes for the end
+        if failed[0]:  # the line search gave up among failing evaluations; the optimizer takes it for the end
             message, converged = f"evaluations next to the best point fail: {objective.last_error}", False
     except np.linalg.LinAlgError as error:
         message = str(error)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
 from cavity.gp import Posterior
 from cavity.hyper import Array
 from cavity.inference.base import ConvergenceWarning
+from cavity.latent.blocks import PerLatent
 from cavity.learning import Learned
 from cavity.linalg import JITTER_LADDER
 
@@ -33,8 +35,8 @@ def _about_learning(learned: Learned) -> str:
     if learned.winner is None or learned.converged:
         return ""
     return (
-        f"the optimizer of the hyperparameters stopped early: {learned.winner.message}; see starts_, and fit again with "
-        "warm_start=True or more n_restarts"
+        f"the optimizer of the hyperparameters stopped early: {learned.winner.message}; see starts_, and fit "
+        "again with warm_start=True or more n_restarts"
     )
 
 
@@ -60,5 +62,6 @@ def _about_inference(posterior: Posterior, X: Array) -> str:
 
 
 def _variance(posterior: Posterior, X: Array) -> Array:
-    kernel = posterior.model.kernel
-    return np.concatenate([k.diag(X) for k in (kernel if hasattr(kernel, "__iter__") else [kernel])])
+    kernel: Any = posterior.model.kernel
+    each = kernel if isinstance(kernel, PerLatent) else [kernel]
+    return np.concatenate([k.diag(X) for k in each])
