@@ -32,9 +32,9 @@ TILE_ROWS, TILE_COLUMNS = 128, 512
 """Shape of a tile: 512 kB of doubles, about a core's second-level cache; few enough tiles that calls do not
 count."""
 
-PARALLEL_FROM = 1500
-"""Rows from which tiles are shared among threads; below, the numerical library's own threads are still
-spinning."""
+PARALLEL_FILL_FROM, PARALLEL_PULL_FROM = 500, 1500
+"""Rows from which tiles are shared among threads: filling a matrix is mostly exponentials and gains early, pulling back
+follows right after LAPACK, whose own threads are still spinning then."""
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
@@ -113,12 +113,14 @@ def lower_tiles(n: int) -> tuple[tuple[slice, slice], ...]:
     return tuple(tiles)
 
 
-def map_tiles(function: Callable[[slice, slice], T], n: int) -> list[T]:
+def map_tiles(
+    function: Callable[[slice, slice], T], n: int, parallel_from: int = PARALLEL_PULL_FROM
+) -> list[T]:
     """`function(rows, columns)` for every lower tile of an n x n matrix, on several threads where that
     pays."""
     tiles, threads = lower_tiles(n), n_threads()
     with small_products:
-        if threads == 1 or n < PARALLEL_FROM:
+        if threads == 1 or n < parallel_from:
             return [function(rows, columns) for rows, columns in tiles]
         return list(_pool(os.getpid(), threads).map(lambda tile: function(*tile), tiles))
 

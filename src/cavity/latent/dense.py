@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from cavity.kernels.base import Kernel, take
 from cavity.linalg import (
+    PARALLEL_FILL_FROM,
     Array,
     Cholesky,
     Workspace,
@@ -277,7 +278,7 @@ class DensePrior:
                 copy[rows, columns] = K[rows, columns]
 
         if not (self._filled and copy is None):
-            map_tiles(one, self.n)
+            map_tiles(one, self.n, PARALLEL_FILL_FROM)
         self._filled = True
         return K
 
