@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -187,7 +188,7 @@ def test_overflow_is_a_failed_evaluation():
 class Interrupted(GP):
     """Ctrl-C at the k-th evaluation."""
 
-    count = [0]
+    count: ClassVar[list[int]] = [0]
     at = 10
 
     def evidence(self, *args, **kwargs):

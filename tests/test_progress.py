@@ -40,7 +40,13 @@ def test_long_work_shows_label_note_and_count(monkeypatch):
 def test_an_error_passes_through_and_the_bar_is_closed(monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr("sys.stderr", io.StringIO())
-    with pytest.raises(KeyError), Progress("learning", 3, show=True) as line:
-        line.advance()
-        raise KeyError
+    line = Progress("learning", 3, show=True)
+
+    def work():
+        with line:
+            line.advance()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        work()
     assert not line._bar.live.is_started

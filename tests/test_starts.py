@@ -431,3 +431,16 @@ def test_blocks_are_the_terms_of_a_sum():
         ["se_3.variance", "se_3.lengthscale"],
     ]
     assert Starts.of(GP(1.0 * SE(1.0)).bind(1), X[:, :1], Y).blocks == ()
+
+
+def test_parts_on_the_circle_start_where_given_or_at_one():
+    kernel = kernels.Periodic(2.0 * kernels.RationalQuadratic(3.0, alpha=0.7), period=1.0)
+    k = start(kernel, X=X[:, :1]).kernel
+    assert k.get("rationalquadratic.alpha") == pytest.approx(0.7)
+    assert k.get("rationalquadratic.lengthscale") == 1.0
+    assert k.get("rationalquadratic.variance") == pytest.approx(SD**2)
+
+
+def test_inputs_that_a_kernel_refuses_are_left_to_learning():
+    model = GP(1.0 * kernels.Wiener(start=5.0)).bind(1)  # some inputs lie before the start
+    assert np.isfinite(Starts.of(model, X[:, :1], Y).first).all()

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cavity import GPRegressor, learning
-from cavity.estimators import regressor
+from cavity.estimators import reports
 from cavity.gp import GP
 from cavity.hyper import Param, fixed
 from cavity.inference.base import ConvergenceWarning
@@ -588,7 +588,7 @@ def test_noise_free_data():
 
 
 def test_a_nearly_singular_fit_is_reported(monkeypatch):
-    monkeypatch.setattr(regressor, "JITTER_LADDER", (0.0,) * 6)  # any jitter is too much
+    monkeypatch.setattr(reports, "NEARLY_SINGULAR", 0.0)  # any jitter is too much
     x = np.linspace(0, 1, 30)[:, None]
     doubled = np.vstack([x, x + 1e-13])
     model = GPRegressor(1.0 * SE(1.0), likelihood="noiseless", mean="zero", objective=None)

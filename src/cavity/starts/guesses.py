@@ -331,8 +331,6 @@ class Reader:
         shape = np.shape(param.value)
         reach = np.max(np.abs(self.data.X), axis=0)
         reach = np.where(reach > 0, reach, 1.0)
-        if not shape:
-            return [free_guess(0.0, self.data.f_sd / float(reach.max()))]
         powers = np.arange(1, shape[0] + 1)[:, None]
         return [free_guess(0.0, float(s)) for s in (self.data.f_sd / reach**powers).ravel()]
 
