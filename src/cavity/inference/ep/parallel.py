@@ -11,12 +11,14 @@ Both stop on the mismatch of moments, never because parameters stopped moving.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from scipy.linalg import lapack
 
 from cavity.inference.ep.state import TOLERANCE, Problem, State
 from cavity.latent.dense import SAFE_INFORMATION, DensePrior
-from cavity.linalg import TILE_ROWS, Array, small_products, try_factorize
+from cavity.linalg import TILE_ROWS, Array, Cholesky, small_products, try_factorize
 from cavity.sites import Sites
 
 DAMPING = 0.9
@@ -34,7 +36,7 @@ SMALLEST_STEP = 1e-8
 
 
 class PositiveMarginals:
-    """Mean, variances and log normalizer for sites with nonnegative precisions, in one reused n x n array.
+    """Mean and variances for sites with nonnegative precisions, in one reused n x n array.
 
     With B = I + S K S = L L', var_i = (1 - (B^-1)_ii) / tau_i, and (B^-1)_ii is a column norm of L^-1: a third of the
     work of an inversion. Points with hardly any information take a solve instead.
@@ -47,11 +49,8 @@ class PositiveMarginals:
         if factor is None:
             raise np.linalg.LinAlgError("I + S K S is not positive definite")
         shift = sites.shift - tau * m
-        self.weights = shift - root * factor.solve(root * (K @ shift))
-        moved = K @ self.weights
-        self.mean = m + moved
-        offset = float(sites.shift @ m - 0.5 * tau @ m**2)
-        self.log_normalizer = -0.5 * factor.log_det + 0.5 * float(shift @ moved) + offset
+        self.weights = _weights(K, shift, root, factor)
+        self.mean = m + K @ self.weights
         weak = np.flatnonzero(tau * prior.diagonal <= SAFE_INFORMATION)
         if weak.size:
             half = factor.half_solve(root[:, None] * K[:, weak])
@@ -59,10 +58,18 @@ class PositiveMarginals:
         inverse, _ = lapack.dtrtri(factor.lower.T, lower=0, overwrite_c=1)
         # The array above the diagonal was zero before, so whole rows may be summed.
         norms = np.einsum("ij,ij->i", inverse, inverse)
+        self.unexplained = tau * norms
         with np.errstate(divide="ignore", invalid="ignore"):
             self.var = (1.0 - norms) / tau
         if weak.size:
             self.var[weak] = weak_var
+
+
+def _weights(K: Array, shift: Array, root: Array, factor: Cholesky) -> Array:
+    """(I - R K) shift: S B^-1 S^-1 shift, which subtracts nothing, where every site says something."""
+    if np.all(root > 0):
+        return np.asarray(root * factor.solve(shift / root))
+    return np.asarray(shift - root * factor.solve(root * (K @ shift)))
 
 
 def _identity_plus(prior: DensePrior, root: Array) -> Array:
@@ -140,7 +147,11 @@ def state_or_none(problem: Problem, sites: Sites) -> State | None:
 
 
 def damped(
-    problem: Problem, start: Sites, tolerance: float = TOLERANCE, step: float = 1.0
+    problem: Problem,
+    start: Sites,
+    tolerance: float = TOLERANCE,
+    step: float = 1.0,
+    deadline: float = np.inf,
 ) -> tuple[State | None, State | None, int]:
     """Parallel EP for sites of any sign; (converged state or None, best usable state, sweeps).
 
@@ -149,7 +160,7 @@ def damped(
     state = _any_state(problem, start)
     best, smallest, since = None, np.inf, 0
     for sweep in range(DAMPED_SWEEPS):
-        if state is None:
+        if state is None or time.monotonic() > deadline:
             return None, best, sweep
         shift, precision = state.cavity
         usable = precision > problem.min_cavity_precision

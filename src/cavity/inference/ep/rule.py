@@ -18,7 +18,7 @@ the last one and must converge from there in the same stage; anything else is a 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from cavity.inference.base import (
     Status,
     UnsupportedPairError,
 )
+from cavity.inference.ep.branch import Landmark, walk
 from cavity.inference.ep.parallel import accelerated, damped, state_or_none
 from cavity.inference.ep.state import TOLERANCE, Problem, State
 from cavity.latent.conditioned import Conditioned
@@ -38,11 +39,14 @@ from cavity.linalg import Array
 from cavity.prediction import Prediction
 from cavity.sites import Sites
 
-POWERS = (0.9, 0.8, 0.7, 0.5, 0.3)
-"""Powers tried, largest first, where EP proper finds no fixed point."""
+POWERS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Powers tried in turn where EP proper finds no fixed point; the largest that converges is reported."""
 
 NEWTON_FIRST = 300
-"""Points up to which a warm start is tried with Newton's method before parallel updates."""
+"""Points up to which a branch is followed by Newton's method rather than by parallel updates from its sites."""
+
+SEARCH_SHARE = 0.75
+"""Part of the time limit for EP proper; the rest is for powers below one."""
 
 GAP_PER_POINT = 0.25
 """Nats per point by which EP's evidence may exceed the variational bound before the status says so."""
@@ -115,6 +119,10 @@ class EP:
                 f"EP needs one latent function per observation, but {type(likelihood).__name__} has "
                 f'{likelihood.n_latent}; use inference="laplace", or one-vs-rest classification'
             )
+        if y.ndim != 1:
+            raise UnsupportedPairError(
+                f"EP handles one target at a time, got y of shape {y.shape}; fit a model per column"
+            )
         _refuse_vague(prior)
         return Problem(prior, likelihood, y, 1.0 if sample_weight is None else sample_weight, power)
 
@@ -124,14 +132,15 @@ class EP:
         """Stage 1 from one start."""
         if problem.likelihood.log_concave:
             state, sweeps = accelerated(problem, start, self.tolerance)
-            if state is not None:
-                return Solution(_with_conditioned(state), "ep", sweeps)
+            full = None if state is None else _with_conditioned(state)
+            if full is not None and full.residual <= self.tolerance:
+                return Solution(full, "ep", sweeps)
         found, _, sweeps = damped(problem, start, self.tolerance)
         return None if found is None else Solution(found, "ep", sweeps)
 
     def _solve(self, problem: Problem) -> Solution | None:
         """A fixed point of EP proper, from scratch."""
-        deadline = time.monotonic() + self.time_limit
+        deadline = time.monotonic() + SEARCH_SHARE * self.time_limit
         found = self._fast(problem, Sites.zero(problem.prior.n))
         if found is not None or problem.likelihood.log_concave:
             return found
@@ -146,15 +155,22 @@ class EP:
         state = certify(problem, sites, self.tolerance)
         return None if state is None else Solution(state, "ep by continuation", steps)
 
-    def _lower_power(self, problem: Problem) -> Solution | None:
-        """Stage 3."""
-        start = Sites.zero(problem.prior.n)
+    def _lower_power(self, problem: Problem, start: Sites) -> Solution | None:
+        """Stage 3: up from the variational solution, the limit of small powers; the largest power is kept."""
+        deadline = time.monotonic() + (1.0 - SEARCH_SHARE) * self.time_limit
+        best, sweeps = None, 0
         for power in POWERS:
-            reduced = Problem(problem.prior, problem.likelihood, problem.y, problem.weight, power)
-            found, _, sweeps = damped(reduced, start, self.tolerance, step=0.5 * power)
-            if found is not None:
-                return Solution(found, "power ep", sweeps)
-        return None
+            if time.monotonic() > deadline:
+                break
+            reduced = replace(problem, power=power)
+            state = self._corrected(reduced, start)
+            if state is None:
+                state, _, used = damped(reduced, start, self.tolerance, power, deadline)
+                sweeps += used
+            if state is None:
+                break
+            best, start = Solution(state, "power ep", sweeps), state.sites
+        return best
 
     # --- the contract ----------------------------------------------------------------------------------------------
 
@@ -163,11 +179,13 @@ class EP:
     ) -> Approximation:
         """Posterior process, log evidence and status; always something usable, labeled as what it is."""
         problem = self._problem(prior, likelihood, y, sample_weight)
-        solution = self._solve(problem)
+        solution = self._remembered(problem) or self._solve(problem)
         if solution is None:
-            solution = self._lower_power(problem)
-        if solution is None:
-            return self._variational(prior, likelihood, y, sample_weight)
+            variational = self._variational(prior, likelihood, y, sample_weight)
+            assert variational.sites is not None
+            solution = self._lower_power(problem, variational.sites)
+            if solution is None:
+                return variational
         state = solution.state
         return Approximation(state.q.process(), state.log_evidence, self._status(solution), state.sites)
 
@@ -187,6 +205,11 @@ class EP:
     ) -> Approximation:
         from cavity.inference.variational import Variational
 
+        if not Variational().supports(likelihood):
+            raise InferenceFailedError(
+                f"EP found no fixed point, and {type(likelihood).__name__} has no variational solution to fall back "
+                "on: do observations of the same input contradict each other?"
+            )
         result = Variational().infer(prior, likelihood, y, sample_weight)
         old = result.status
         message = (
@@ -204,75 +227,107 @@ class EP:
         state = solution.state
         memory = prior.workspace.memory
         memory["ep"] = state.sites
-        if state.log_evidence >= memory.get("ep best", (-np.inf, None))[0]:
-            memory["ep best"] = (state.log_evidence, state.sites)
+        best: Landmark | None = memory.get("ep best")
+        if best is None or state.log_evidence >= best.log_evidence:
+            memory["ep best"] = Landmark.of(problem, state.sites, state.log_evidence)
         pulled = state.q.pull(1.0)
         d_likelihood = state.tilted.d_log_z.sum(axis=1)
         return state.log_evidence, Gradient(pulled.kernel, pulled.mean, d_likelihood)
 
     def _on_branch(self, problem: Problem) -> Solution:
-        last: Sites | None = problem.prior.workspace.memory.get("ep")
-        if last is None or len(last) != problem.prior.n:
+        memory = problem.prior.workspace.memory
+        last: Sites | None = memory.get("ep")
+        best: Landmark | None = memory.get("ep best")
+        if last is None or best is None or len(last) != problem.prior.n or not best.fits(problem):
+            memory.pop("ep best", None)
             solution = self._solve(problem)
             if solution is None:
                 raise InferenceFailedError("EP found no fixed point at these hyperparameters")
             return solution
-        starts = [last]
-        best: Sites = problem.prior.workspace.memory["ep best"][1]
-        if not problem.likelihood.log_concave and best is not last:
+        if problem.likelihood.log_concave:
+            solution = self._fast(problem, last) or self._fast(problem, Sites.zero(problem.prior.n))
+        elif problem.prior.n <= NEWTON_FIRST:
             # An optimizer returns to its best point: a trial that strayed must not take the following ones along.
-            starts = [best, last] if len(best) == problem.prior.n else [last]
-        for start in starts:
-            solution = self._nearby(problem, start)
-            if solution is not None:
-                return solution
-        raise InferenceFailedError("EP did not converge from the last evaluation's sites: too long a step")
+            solution = self._certified(problem, walk(best, problem))
+        else:
+            solution = self._fast(problem, best.sites) or self._certified(problem, walk(best, problem))
+        if solution is None:
+            raise InferenceFailedError("EP's branch does not reach these hyperparameters: too long a step")
+        return solution
 
-    def _nearby(self, problem: Problem, start: Sites) -> Solution | None:
-        """A fixed point from the sites of another evaluation."""
-        # Newton's method is quadratic from nearby; its price is a dense system of twice the size.
-        solution = None
-        if not problem.likelihood.log_concave and problem.prior.n <= NEWTON_FIRST:
-            solution = self._correct(problem, start)
+    def _remembered(self, problem: Problem) -> Solution | None:
+        """The fixed point on the branch that an optimization followed, where the workspace remembers one."""
+        if "ep best" not in problem.prior.workspace.memory:
+            return None
+        try:
+            return self._on_branch(problem)
+        except InferenceFailedError:
+            return None
+
+    def _certified(self, problem: Problem, sites: Sites | None) -> Solution | None:
+        state = None if sites is None else certify(problem, sites, self.tolerance)
+        return None if state is None else Solution(state, "ep", 0)
+
+    def _corrected(self, problem: Problem, start: Sites) -> State | None:
+        from cavity.inference.ep.continuation import newton_from_sites
+
+        sites = newton_from_sites(problem, start)
+        return None if sites is None else certify(problem, sites, self.tolerance)
+
+    def _fixed_point(self, problem: Problem) -> Solution:
+        """Of EP proper, or it is an error."""
+        solution = self._solve(problem)
         if solution is None:
-            solution = self._fast(problem, start)
-        if solution is None:
-            again = problem.likelihood.log_concave
-            solution = (
-                self._fast(problem, Sites.zero(problem.prior.n)) if again else self._correct(problem, start)
+            raise InferenceFailedError(
+                "EP found no fixed point, so there are no cavities; use inference='variational'"
             )
         return solution
 
-    def _correct(self, problem: Problem, last: Sites) -> Solution | None:
-        """Newton's method on the moment equations from the last sites."""
-        from cavity.inference.ep.continuation import newton_from_sites
+    def leave_one_out_log_prob(
+        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> tuple[float, Gradient]:
+        """Not available with a gradient."""
+        raise UnsupportedPairError(
+            "leave-one-out learning needs exact inference (Gaussian noise); use objective='evidence' with ep"
+        )
 
-        sites = newton_from_sites(problem, last)
-        state = None if sites is None else certify(problem, sites, self.tolerance)
-        return None if state is None else Solution(state, "ep", 0)
+    def degrees_of_freedom(self, prior: DensePrior, likelihood: Likelihood, y: Array) -> float:
+        """Effective number of parameters, tr(K R) = sum_i tau_i v_i."""
+        solution = self._fixed_point(self._problem(prior, likelihood, y, None))
+        return float(solution.state.sites.precision @ solution.state.q.var)
 
     def leave_one_out(
         self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> Prediction:
         """Distribution of each target given the others: the likelihood averaged over the cavity."""
         problem = self._problem(prior, likelihood, y, sample_weight)
-        solution = self._solve(problem) or self._lower_power(problem)
-        if solution is None:
-            raise InferenceFailedError(
-                "EP found no fixed point, so there are no cavities; use inference='variational'"
-            )
-        state = solution.state
-        q, sites, weight = state.q, state.sites, np.asarray(problem.weight)
-        # Leaving out one copy of a row of weight w takes away the share 1/w of its site (all of it for w <= 1).
-        share = np.minimum(1.0, 1.0 / weight) if weight.ndim else 1.0
-        precision = 1.0 / q.var - share * sites.precision
-        shift = q.mean / q.var - share * sites.shift
-        if np.any(precision <= 0):
-            raise InferenceFailedError(
-                f"{int(np.sum(precision <= 0))} cavities are improper, so leave-one-out does not exist there; "
-                "refit without these points or use inference='mcmc'"
-            )
-        return likelihood.predictive(shift / precision, 1.0 / precision)
+        state = self._fixed_point(problem).state
+        shift, precision = state.cavity
+        weight = np.broadcast_to(np.asarray(problem.weight, dtype=float), precision.shape)
+        repeated = weight > 1
+        if repeated.any():
+            # Leaving out one of w copies of a row takes away the share 1/w of its site.
+            share, q = 1.0 / weight[repeated], state.q
+            part = 1.0 / q.var[repeated] - share * state.sites.precision[repeated]
+            precision[repeated] = part
+            shift[repeated] = part * q.mean[repeated] - share * q.weights[repeated]
+        ordinary = precision > 0
+        mean, var = shift / np.where(ordinary, precision, 1.0), 1.0 / np.where(ordinary, precision, 1.0)
+        for i in np.flatnonzero(~ordinary):
+            # No proper cavity says what the others know: leave the point out in earnest.
+            mean[i], var[i] = self._without(problem, weight, int(i))
+        return likelihood.predictive(mean, var)
+
+    def _without(self, problem: Problem, weight: Array, i: int) -> tuple[float, float]:
+        """Mean and variance of f_i from a fit without one copy of row i."""
+        prior = problem.prior
+        left = weight.copy()
+        left[i] -= 1.0
+        rows = np.flatnonzero((left > 0) | (np.arange(prior.n) != i))
+        smaller = DensePrior(prior.kernel, prior.X[rows], prior.mean_function)
+        process = self.infer(smaller, problem.likelihood.rows(rows), problem.y[rows], left[rows]).process
+        at = prior.X[i : i + 1]
+        return float(process.mean(at)[0]), float(process.variance(at)[0])
 
 
 def _with_conditioned(state: State) -> State:

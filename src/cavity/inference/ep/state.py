@@ -26,6 +26,10 @@ TOLERANCE = 1e-6
 """Largest mismatch of tilted and marginal moments, in posterior standard deviations, of a converged solution."""
 
 
+SHARP = 0.99
+"""Share of a marginal's precision that comes from its site above which the rest is not found by subtraction."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is approximated: a prior, a likelihood with data, and the power of EP (1 for EP proper)."""
@@ -66,12 +70,19 @@ class State:
 
     @cached_property
     def cavity(self) -> tuple[Array, Array]:
-        """(shift, precision) of the cavities."""
-        eta, precision = self.problem.power, self.marginal_precision
-        return (
-            precision * self.q.mean - eta * self.sites.shift,
-            precision - eta * self.sites.precision,
-        )
+        """(shift, precision) of the cavities.
+
+        tau_c = (1 - eta tau v) / v and nu_c = tau_c m - eta alpha, since alpha = nu - tau m: no difference of large
+        numbers where sites are sharp. There 1 - tau v is taken from the inverse too, R_ii = tau (1 - tau v).
+        """
+        eta, q, tau = self.problem.power, self.q, self.sites.precision
+        left = 1.0 - eta * tau * q.var
+        if eta == 1.0:
+            sharp = tau * q.var > SHARP
+            if sharp.any():
+                left[sharp] = _unexplained(q)[sharp] / tau[sharp]
+        precision = left / q.var
+        return precision * q.mean - eta * q.weights, precision
 
     @cached_property
     def feasible(self) -> bool:
@@ -116,7 +127,23 @@ class State:
 
     @cached_property
     def log_evidence(self) -> float:
-        """log Z_EP, valid for cavities of either sign."""
-        s = self.marginal_precision
-        marginal = 0.5 * (LOG_2PI - np.log(s)) + 0.5 * s * self.q.mean**2
-        return self.q.log_normalizer + float(np.sum(self.tilted.log_z - marginal)) / self.problem.power
+        """log Z_EP, valid for cavities of either sign.
+
+        With f measured from the posterior mean m of q, where the marginals have no shift and the cavities -eta alpha,
+        every term is of the size of its contribution; natural parameters alone would cancel for sharp sites.
+        """
+        q, eta, t = self.q, self.problem.power, self.tilted
+        shift, precision = self.cavity
+        proper = precision > 0
+        tau_c = np.where(proper, precision, 1.0)
+        inside = t.log_z_normalized + 0.5 * (eta * q.weights) ** 2 / tau_c + 0.5 * (LOG_2PI - np.log(tau_c))
+        outside = t.log_z - (shift - 0.5 * precision * q.mean) * q.mean
+        factors = np.where(proper, inside, outside) - 0.5 * (LOG_2PI + np.log(q.var))
+        log_q = -0.5 * q.correction.log_det - 0.5 * float(q.weights @ (q.mean - q.prior.mean))
+        return log_q + float(np.sum(factors)) / eta
+
+
+def _unexplained(q: Conditioned) -> Array:
+    """The diagonal of R = (K + T^-1)^-1, shape (n,)."""
+    known = getattr(q, "unexplained", None)
+    return np.diagonal(q.correction.lower_matrix()) if known is None else np.asarray(known)
