@@ -329,6 +329,30 @@ def test_the_branch_is_kept_during_a_run_and_its_end_is_an_error():
     assert at(5.5) == pytest.approx(kept, abs=1e-8)  # nothing is forgotten by a failure
 
 
+def test_a_mode_about_to_vanish_attracts_no_optimizer():
+    # Where the unbelieved mode merges with a saddle, 1 + K W tends to 0 and -1/2 log of it to infinity.
+    gp, x, y = two_modes(4.5)
+    workspace = Workspace()
+
+    def at(signal):
+        return gp.update({"se.variance": signal**2}).bind(1).evidence(x, y, workspace=workspace)[0]
+
+    for signal in (4.5, 5.5, 5.8, 5.829):
+        at(signal)
+    with pytest.raises(InferenceFailedError, match="about to vanish"):
+        at(5.8305)
+    at(5.8)  # back is fine
+    flat = StudentT(1.0, 2.0)
+    bend = np.sqrt(6.0)  # the residual at which log p curves upwards most, by 3/16 ...
+    d = flat.derivatives(np.array([bend]), np.zeros(1))
+    assert d.d2[0] == pytest.approx(3 / 16)
+    variance = 0.98 * 16 / 3  # ... which the prior outweighs by two per cent only
+    f = variance * d.d1  # the mode, for an observation at f + bend
+    posterior = model(flat, variance * SE(1.0)).condition(x, f + bend)
+    np.testing.assert_allclose(posterior.mean(x), f)
+    assert "nearly flat" in posterior.status.message
+
+
 def test_a_large_change_is_followed_in_strides():
     rng = np.random.default_rng(0)
     x = np.linspace(0, 5, 25)[:, None]

@@ -12,6 +12,7 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.inference.many_latents import ManyLatents, gradient, without_own_site
 from cavity.inference.modes import search
 from cavity.kernels import SE, Matern
+from cavity.latent.blocks import DenseCorrection
 from cavity.learning import learn
 from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Logit, Softmax
 from cavity.linalg import Workspace
@@ -299,6 +300,16 @@ def test_the_way_down_from_a_saddle():
     assert np.vdot(da, df) == pytest.approx(1.0)
     along = np.vdot(da, df) - np.einsum("ni,nij,nj->", df, d.hessian, df)
     assert along < 0  # Psi curves upwards here
+
+
+def test_firmness_is_the_smallest_eigenvalue_of_the_whitened_curvature():
+    gp, x, y = few_points()
+    problem = ManyLatents(gp.prior(x), gp.likelihood, y)
+    mode = search(problem).mode
+    M = DenseCorrection.whitened(problem.prior, -mode.derivatives.hessian)
+    smallest = np.linalg.eigvalsh(np.tril(M) + np.tril(M, -1).T)[0]
+    assert smallest < 1
+    assert problem.firmness(mode) == pytest.approx(smallest, rel=1e-3)
 
 
 def test_the_branch_is_followed_while_noise_parameters_change():

@@ -26,7 +26,7 @@ from scipy.linalg.blas import dsymv
 
 from cavity.inference.base import Approximation, Gradient, InferenceFailedError, Status, UnsupportedPairError
 from cavity.inference.many_latents import ManyLatents, gradient, without_own_site
-from cavity.inference.modes import Found, search, tracked
+from cavity.inference.modes import MEMORY, Found, search, tracked
 from cavity.inference.newton import CONVERGED, Mode, OneLatent
 from cavity.latent.blocks import BlockPosterior, BlockPrior, PerLatent
 from cavity.latent.dense import DensePrior
@@ -56,12 +56,21 @@ class Laplace:
     def infer(
         self, prior: Prior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> Approximation:
-        """Posterior process and log evidence."""
+        """Posterior process and log evidence; of the mode that this workspace remembers, if there is one."""
         problem = self._problem(prior, likelihood, y, sample_weight)
-        found = search(problem)
+        found = self._found(problem)
         mode = found.mode
         sites = _sites(mode) if isinstance(problem, OneLatent) else None
         return Approximation(_process(problem, mode), _log_evidence(mode), _status(found), sites)
+
+    @staticmethod
+    def _found(problem: OneLatent | ManyLatents) -> Found:
+        if MEMORY in problem.prior.workspace.memory:
+            try:
+                return tracked(problem)
+            except InferenceFailedError:  # its branch cannot be followed to here
+                pass
+        return search(problem)
 
     def evidence(
         self, prior: Prior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
@@ -150,6 +159,10 @@ def _status(found: Found) -> Status:
     if found.modes > 1:
         notes.append(
             f"{found.modes} modes found from {found.starts} starts; the one of highest density is kept"
+        )
+    if found.flat:
+        notes.append(
+            "the mode is nearly flat in one direction: variances there and the evidence are too large"
         )
     if mode.residual > CONVERGED:
         notes.append(

@@ -31,6 +31,9 @@ from cavity.linalg import Array
 
 Correction = SoftmaxCorrection | DenseCorrection
 
+INVERSE_ITERATIONS = 20
+"""Enough for an eigenvalue that stands out, the only case of interest."""
+
 
 class ManyLatents(Climb):
     """The log posterior density of L latent values per observation."""
@@ -105,6 +108,18 @@ class ManyLatents(Climb):
         W, b = np.zeros_like(d.hessian), np.zeros_like(self.m)
         W[:, 0, 0], b[:, 0] = np.maximum(-d.hessian[:, 0, 0], 0.0), d.gradient[:, 0]
         yield self.point(*DenseCorrection(self.prior, W).project(b))
+
+    def firmness(self, mode: Mode) -> float:
+        """The smallest eigenvalue of M = I + L' W L if below one, by inverse iteration."""
+        if self.likelihood.log_concave:
+            return 1.0
+        M = cast(DenseCorrection, mode.curvature).M
+        x = np.ones(len(M.lower)) / np.sqrt(len(M.lower))
+        for _ in range(INVERSE_ITERATIONS):
+            x = M.solve(x)
+            size = float(np.linalg.norm(x))
+            x /= size
+        return min(1.0, 1.0 / size)
 
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> ManyLatents:
         """The same problem with other hyperparameters."""

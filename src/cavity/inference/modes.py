@@ -38,6 +38,10 @@ STRIDES = 16
 PATIENCE = 3
 """Modes, the highest first, from which jumps find no higher one before the search ends."""
 
+FLAT = 0.05
+"""Firmness below which a mode is too flat for a Gaussian at it to mean anything. Where a mode merges with a
+saddle its Laplace evidence tends to infinity, which would attract an optimizer."""
+
 SAME_VALUE, SAME_PLACE = 1e-7, 1e-4
 """Modes closer than this, in relative terms, are one."""
 
@@ -51,6 +55,7 @@ class Found:
     iterations: int
     modes: int
     starts: int
+    flat: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class _Remembered:
     kernel: Any
     mean_function: Any
     likelihood: Likelihood
+    firmness: float
 
 
 # --- several starts -----------------------------------------------------------------------------------------
@@ -98,7 +104,8 @@ def search(problem: Climb) -> Found:
         patience = PATIENCE if max(m.value for m in modes) > best else patience - 1
     best_mode = max(modes, key=lambda m: m.value)
     stage = "irls+newton" if isinstance(problem.likelihood, ScaleMixture) else "newton"
-    return Found(best_mode, stage, total, len(modes), len(starts))
+    flat = problem.firmness(best_mode) < FLAT
+    return Found(best_mode, stage, total, len(modes), len(starts), flat)
 
 
 def _climb_all(problem: Climb, points: list[Point], modes: list[Mode]) -> tuple[int, NoModeError | None]:
@@ -146,8 +153,14 @@ def tracked(problem: Climb) -> Found:
             found = _follow(problem, last)
     else:
         found = search(problem)
+    firmness = problem.firmness(found.mode)
+    if isinstance(last, _Remembered) and firmness < min(FLAT, last.firmness):
+        raise InferenceFailedError(
+            f"the mode is about to vanish: {firmness:.1g} of the curvature is left in one direction, and the "
+            "evidence of a mode that flattens out grows without bound"
+        )
     prior.workspace.memory[MEMORY] = _Remembered(
-        found.mode.f, prior.kernel, prior.mean_function, problem.likelihood
+        found.mode.f, prior.kernel, prior.mean_function, problem.likelihood, firmness
     )
     return found
 

@@ -166,6 +166,11 @@ class Climb(ABC):
         """Points from which a higher mode may be reached, the most promising first; none by default."""
         return []
 
+    def firmness(self, mode: Mode) -> float:
+        """How much curvature is left in the flattest direction, as a share of what there would be without
+        negative curvature of the likelihood: 1 where there is none, 0 where a mode and a saddle merge."""
+        return 1.0
+
     @abstractmethod
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> Climb:
         """The same problem with other hyperparameters."""
@@ -413,6 +418,14 @@ class OneLatent(Climb):
         _, vectors = eigh(M, subset_by_index=[0, 0])
         u = vectors[:, 0]
         return self.prior.factor.half_solve_transposed(u), L @ u
+
+    def firmness(self, mode: Mode) -> float:
+        """The smallest eigenvalue of C, by which negative sites reduce the precision."""
+        C = mode.curvature._C
+        if C is None:
+            return 1.0
+        L = np.tril(C.lower)
+        return float(np.linalg.eigvalsh(L @ L.T)[0])
 
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> OneLatent:
         """The same problem with other hyperparameters."""
