@@ -7,7 +7,7 @@ returns a posterior.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -290,10 +290,22 @@ class GP(Parametrized):
 
     # --- results --------------------------------------------------------------------------------------------
 
-    def condition(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Posterior:
-        """The posterior given the data, at these hyperparameters."""
+    def condition(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        memory: Mapping[str, Any] | None = None,
+    ) -> Posterior:
+        """The posterior given the data, at these hyperparameters.
+
+        `memory` is what the inference rule remembers of a run of the optimizer that ended here (`Run.memory`):
+        where the posterior has several approximations, the one that the run followed is found again.
+        """
         model, X, y, weight = self._given(X, y, sample_weight)
-        approximation = model.inference.infer(model.prior(X), model.likelihood, y, weight)
+        workspace = Workspace()
+        workspace.memory.update(memory or {})
+        approximation = model.inference.infer(model.prior(X, workspace), model.likelihood, y, weight)
         if model._note:
             message = "; ".join(part for part in (approximation.status.message, model._note) if part)
             approximation = replace(approximation, status=replace(approximation.status, message=message))

@@ -14,7 +14,7 @@ an evaluation that fails inside a run is a step too far, and the line search com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -74,6 +74,8 @@ class Run:
     evaluations, failures : int
         Evaluations of the objective, and how many of them failed numerically.
     message : str
+    memory : mapping
+        What the inference rule remembers of the run, to find the same approximation again.
     """
 
     kind: str
@@ -84,6 +86,7 @@ class Run:
     evaluations: int
     failures: int
     message: str
+    memory: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,8 @@ class _OutOfTime(Exception):
 class Objective:
     """What is maximized, as a function of `theta`; counts evaluations and remembers the best point.
 
-    `best` is that of the present run, `best_ever` that of all runs in this process.
+    `best` is that of the present run, with what the inference rule remembered there in `memory`; `best_ever` is
+    that of all runs in this process.
     """
 
     model: GP
@@ -128,12 +132,19 @@ class Objective:
     last_error: str = ""
     best: tuple[float, Array] | None = None
     best_ever: tuple[float, Array] | None = None
+    memory: dict[str, Any] = field(default_factory=dict)
     _workspace: Workspace = field(default_factory=Workspace)
 
     def reset(self) -> None:
         """Forget what belongs to one run: counts, the best point, and the inference rule's memory."""
         self.best, self.evaluations, self.failures, self.last_error = None, 0, 0, ""
+        self.memory = {}
         self._workspace.memory.clear()
+
+    def _remembered(self) -> dict[str, Any]:
+        """What the inference rule remembers of this run, now."""
+        own = getattr(self.model.inference, "name", "")
+        return {key: value for key, value in self._workspace.memory.items() if own and key.startswith(own)}
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Value and gradient, to be maximized; (-inf, zeros) where the evaluation fails."""
@@ -157,6 +168,7 @@ class Objective:
             return -np.inf, np.zeros(len(theta))
         if self.best is None or value > self.best[0]:
             self.best = (value, np.array(theta, dtype=float))
+            self.memory = self._remembered()
             if self.best_ever is None or value > self.best_ever[0]:
                 self.best_ever = self.best
         return value, gradient
@@ -211,7 +223,8 @@ def maximize(
     except _OutOfTime:
         message = "stopped: max_time was reached"
     value, theta = objective.best if objective.best is not None else (-np.inf, start)
-    return Run(kind, start, theta, value, converged, objective.evaluations, objective.failures, message)
+    counts = objective.evaluations, objective.failures
+    return Run(kind, start, theta, value, converged, *counts, message, objective.memory)
 
 
 def _flat(found: Any, box: Array) -> bool:

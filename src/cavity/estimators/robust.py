@@ -102,9 +102,11 @@ def choose(model: GP, learned: Learned, rows: TrainingRows) -> tuple[Learned, Po
     """The run to keep and its posterior; runs that were looked at say their stage in `message`."""
 
     def posterior_of(run: Run) -> Posterior:
-        return model.replace(run.theta).condition(rows.X, rows.y, rows.weight)
+        return model.replace(run.theta).condition(rows.X, rows.y, rows.weight, run.memory)
 
     if model.inference.name != "ep" or model.likelihood.log_concave or not learned.runs:
+        if learned.winner is not None:
+            return learned, posterior_of(learned.winner)
         return learned, learned.model.condition(rows.X, rows.y, rows.weight)
     runs = list(learned.runs)
     order = sorted((i for i, r in enumerate(runs) if np.isfinite(r.value)), key=lambda i: -runs[i].value)

@@ -82,8 +82,17 @@ class BoundRule(ABC):
     def infer(
         self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> Approximation:
-        """Posterior process and bound, the best of several starts where the bound may have several maxima."""
-        best = self._search(prior, likelihood, y, sample_weight)
+        """Posterior process and bound, the best of several starts where the bound may have several maxima.
+
+        A maximum that the workspace remembers from evaluations of the evidence is found again.
+        """
+        self._check(prior, likelihood, y)
+        _, sites = prior.workspace.memory.get(f"{self.name} best", (0.0, None))
+        best = None
+        if sites is not None and len(sites) == prior.n:
+            best = self._climb(prior, likelihood, y, sample_weight, sites)
+        if best is None or not best.converged:
+            best = self._search(prior, likelihood, y, sample_weight)
         q = best.iterate.q
         status = Status(
             best.converged, self.stage, best.evaluations, best.residual, q.correction.jitter, best.message

@@ -227,6 +227,7 @@ class EP:
         state = solution.state
         memory = prior.workspace.memory
         memory["ep"] = state.sites
+        memory.setdefault("ep stage", solution.stage)  # that of the first point: the others follow it
         best: Landmark | None = memory.get("ep best")
         if best is None or state.log_evidence >= best.log_evidence:
             memory["ep best"] = Landmark.of(problem, state.sites, state.log_evidence)
@@ -240,6 +241,7 @@ class EP:
         best: Landmark | None = memory.get("ep best")
         if last is None or best is None or len(last) != problem.prior.n or not best.fits(problem):
             memory.pop("ep best", None)
+            memory.pop("ep stage", None)
             solution = self._solve(problem)
             if solution is None:
                 raise InferenceFailedError("EP found no fixed point at these hyperparameters")
@@ -257,10 +259,12 @@ class EP:
 
     def _remembered(self, problem: Problem) -> Solution | None:
         """The fixed point on the branch that an optimization followed, where the workspace remembers one."""
-        if "ep best" not in problem.prior.workspace.memory:
+        memory = problem.prior.workspace.memory
+        if "ep best" not in memory:
             return None
+        stage = memory.get("ep stage", "ep")
         try:
-            return self._on_branch(problem)
+            return replace(self._on_branch(problem), stage=stage)
         except InferenceFailedError:
             return None
 
