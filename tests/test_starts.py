@@ -321,6 +321,13 @@ def test_shapes_start_where_given():
     assert mixture.inflation == pytest.approx(7.0)
 
 
+def test_values_of_a_finite_range_keep_off_its_ends():
+    model = GP(kernels.GammaExponential(1.0, gamma=1.2), likelihoods.MixtureOfGaussians(0.1)).bind(1)
+    starts = Starts.of(model, X[:, :1], Y)
+    for name in ("gammaexponential.gamma", "mixtureofgaussians.fraction"):
+        assert np.isfinite(starts.box[model.names.index(name)]).all()
+
+
 def test_components_of_a_noise_mixture_start_apart():
     noise = likelihoods.Mixture([likelihoods.Gaussian(1.0), likelihoods.Gaussian(1.0)], [0.9, 0.1])
     first, second = start(SE(1.0), noise).likelihood.components

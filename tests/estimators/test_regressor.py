@@ -556,6 +556,8 @@ def test_columns_of_zeros_and_constants():
     plain = GPRegressor(n_restarts=0).fit(X, Y)
     points = np.column_stack([POINTS, np.zeros(9), np.full(9, 1e6)])
     np.testing.assert_allclose(model.predict(points), plain.predict(POINTS), atol=0.02)
+    line = GPRegressor(n_restarts=0, mean="linear").fit(padded, Y)
+    np.testing.assert_allclose(line.predict(points), plain.predict(POINTS), atol=0.1)
     alone = GPRegressor(n_restarts=0).fit(np.zeros((40, 1)), Y)
     np.testing.assert_allclose(alone.predict([[0.0]]), Y.mean(), atol=0.05)
 

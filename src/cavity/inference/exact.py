@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.inference.base import Approximation, Gradient, Status, UnsupportedPairError
 from cavity.latent.dense import DensePrior, ObservedCorrection
@@ -74,10 +75,11 @@ class _Conditioned:
         projection = self.factor.solve(H)
         Q = try_factorize(np.ascontiguousarray(mean.prior_precision + H.T @ projection))
         if Q is None:
+            prior = "a vague prior" if mean.vague else "a prior too wide to tell them apart"
             raise NotPositiveDefiniteError(
-                f"the {H.shape[1]} basis functions are linearly dependent on these {self.n} inputs and their "
-                "weights have a vague prior: use fewer basis functions or give the weights a finite prior "
-                "variance"
+                f"the {H.shape[1]} basis functions are linearly dependent on these {self.n} inputs, and their "
+                f"weights have {prior}: use fewer basis functions, center the inputs, or give the weights a "
+                "smaller prior variance"
             )
         shift = Q.solve(projection.T @ self.residual)
         return BasisWeights(mean.prior_mean[:, None] + shift, shift, Q, projection)
@@ -148,16 +150,27 @@ class _Conditioned:
         own = self.factor.inverse_diagonal()
         W = self._basis_root()
         d = own - np.einsum("ij,ij->i", W, W)
-        # Where a vague weight is known from this point only, nothing is known without it.
-        lost = d <= self.n * np.finfo(float).eps * own
+        lost = self._lost(d, own)
         d = np.where(lost, 1.0, d)
         mean = np.where(lost[:, None], 0.0, self.residual - self.alpha / d[:, None])
         return mean, np.where(lost, np.inf, 1.0 / d)
 
+    def _lost(self, d: Array, own: Array) -> NDArray[np.bool_]:
+        """Points without which a vague weight is not known at all: there, R has nothing but rounding."""
+        return d <= self.n * np.finfo(float).eps * own
+
     def leave_one_out_log_prob(self) -> tuple[float, Gradient]:
         """Overwrites the factor."""
+        W = self._basis_root()
         R = self._inverse()
-        d = np.diagonal(R).copy()[:, None]
+        d = np.diagonal(R).copy()
+        lost = self._lost(d, d + np.einsum("ij,ij->i", W, W))
+        if lost.any():
+            raise NotPositiveDefiniteError(
+                f"without row {int(np.flatnonzero(lost)[0])} the vague weights of the basis functions are not "
+                "determined, so there is no leave-one-out density: give them a finite prior, or use the evidence"
+            )
+        d = d[:, None]
         scaled = self.alpha / d
         value = 0.5 * float(np.sum(np.log(d) - self.alpha * scaled - LOG_2PI))
         # L(alpha, d): dL/dalpha = -alpha/d, dL/dd = (1/d + alpha^2/d^2)/2; d alpha = -R dA alpha, dd =

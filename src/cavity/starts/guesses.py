@@ -37,6 +37,9 @@ function."""
 ROUNDING = 1e-10
 """What is left of a difference of two equally large numbers, at least."""
 
+EDGE = 1e-6
+"""Parameters of a finite range keep this share of it away from its ends."""
+
 PROBE_ROWS = 100
 """Rows at which the typical variance of a non-stationary kernel is looked at."""
 
@@ -283,8 +286,11 @@ class Reader:
     def _given(param: Param) -> list[Guess]:
         """Quantities without a natural size in the data: around what the user gave."""
         low, high = param.transform.support if param.transform is not None else (-np.inf, np.inf)
-        if np.isinf(low) or np.isfinite(high):
-            return [Guess(float(v), 0.5, low, high) for v in param.array]
+        if np.isinf(low):
+            return [Guess(v, 0.5, low, high) for v in param.array.tolist()]
+        if np.isfinite(high):
+            margin = EDGE * (high - low)
+            return [Guess(v, 0.5, low + margin, high - margin) for v in param.array.tolist()]
         if low > 0.0:  # a ratio above one, say: its excess over the limit is what has a size
             return [
                 Guess(v, 0.5, low + (v - low) / SHAPE_RANGE, low + (v - low) * SHAPE_RANGE)
@@ -356,7 +362,9 @@ def fitted_mean(mean: means.Mean, X: Array, y: Array) -> tuple[means.Mean, Array
     # Powers of standardized columns are far better conditioned; a mean over the targets, since they share it.
     target = columns.mean(axis=1)
     H = means.Powers(degree)(X)
-    weights = np.linalg.lstsq(H / np.abs(H).max(axis=0), target, rcond=None)[0] / np.abs(H).max(axis=0)
+    size = np.abs(H).max(axis=0)
+    size = np.where(size > 0, size, 1.0)
+    weights = np.linalg.lstsq(H / size, target, rcond=None)[0] / size
     if weights.size != mean.flat.size or not np.isfinite(weights).all():
         return mean, y
     fixed = np.array([entry.fixed for entry in mean.entries])
