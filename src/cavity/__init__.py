@@ -14,6 +14,7 @@ __version__ = "0.1.0.dev0"
 _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "GP": "cavity.gp",
+    "GPClassifier": "cavity.estimators",
     "GPRegressor": "cavity.estimators",
     "Param": "cavity.hyper",
     "datasets": "cavity.datasets",
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from cavity import likelihoods as likelihoods
     from cavity import means as means
     from cavity import priors as priors
+    from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
     from cavity.gp import GP as GP
     from cavity.hyper import Param as Param

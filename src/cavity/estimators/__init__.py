@@ -1,5 +1,6 @@
 """scikit-learn estimators: the contract of that library around the models of this one."""
 
+from cavity.estimators.classifier import GPClassifier
 from cavity.estimators.regressor import GPRegressor
 
-__all__ = ["GPRegressor"]
+__all__ = ["GPClassifier", "GPRegressor"]

@@ -1,0 +1,432 @@
+"""`GPClassifier`: Gaussian process classification with scikit-learn's contract."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, Self, cast
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from cavity.estimators.base import NestedParameters
+from cavity.estimators.decisions import (
+    ErrorRejectCurve,
+    check_loss,
+    check_reject,
+    decide,
+    error_reject_curve,
+    with_rejects,
+)
+from cavity.estimators.memory import require_memory
+from cavity.estimators.multiclass import (
+    STRATEGIES,
+    AllAtOnce,
+    Binary,
+    Member,
+    OneVsRest,
+    Strategy,
+    fit_member,
+)
+from cavity.estimators.reports import issue, warnings_of
+from cavity.estimators.rows import require_numbers
+from cavity.estimators.signal_prior import with_signal_prior
+from cavity.gp import GP
+from cavity.hyper import Array
+from cavity.kernels import SE, Kernel, ard
+from cavity.kernels import parse as parse_kernel
+from cavity.learning import OBJECTIVES
+from cavity.likelihoods import Likelihood, Softmax, as_likelihood
+from cavity.prediction import GaussianPrediction
+
+Indices = NDArray[np.intp]
+
+SIGMOID_NAMES = ("probit", "logit")
+"""Likelihoods of two classes that the softmax generalizes: what "auto" needs to choose it."""
+
+COUPLED_RULES = ("auto", "ep", "laplace")
+"""Names of rules for which "auto" chooses the softmax, with Laplace's method."""
+
+
+class GPClassifier(ClassifierMixin, NestedParameters):  # type: ignore[misc]
+    """Gaussian process classification, of two or more classes.
+
+    Parameters
+    ----------
+    kernel : Kernel or str, optional
+        Covariance function of the latent functions, or its text; `1.0 * SE(ard)` by default. Its values are one of
+        the starting points of learning, and its priors, bounds and fixed flags are respected.
+    likelihood : {"probit", "logit", "lapse-probit"} or Likelihood
+        How latent values become probabilities of two classes; "lapse-probit" allows for wrong labels.
+    inference : {"ep", "laplace", "variational", "auto"} or an inference rule
+        How the posterior of two classes is approximated. EP is the accurate one.
+    mean : Mean or {"zero", "constant", "linear"}
+        Prior mean of the latent functions. With "zero" all classes are equally likely far away from the data; with
+        "constant" the probabilities there are learned.
+    objective : {"evidence"} or None
+        What hyperparameters maximize, plus the log prior of those parameters that have one. None keeps all values
+        as given.
+    n_restarts : int
+        Runs of the optimizer beside the first, data-driven one.
+    multi_class : {"auto", "softmax", "one_vs_rest", "one_vs_one"}
+        How more than two classes are handled. "softmax": one model of all classes with Laplace's method, whatever
+        `likelihood` and `inference`. "one_vs_rest", "one_vs_one": models of two classes with `likelihood` and
+        `inference`, whose probabilities are combined. "auto": softmax, unless `likelihood` or `inference` ask for
+        something that it does not have (a lapse rate, variational inference): then one_vs_rest.
+    class_weight : dict or "balanced", optional
+        Weights of classes, which multiply those of rows; "balanced" makes the classes' total weights equal.
+    signal_prior : {"weak"}, Prior or None
+        Prior of each free kernel factor (`variance * k`) to which the kernel gives none. Labels hardly tell large
+        signals apart, and an optimizer of the evidence alone can run away; "weak" is log-normal, largest at a
+        signal standard deviation of 4 and 2 nats lower at 0.5 and 30. It never enters `log_evidence_`. None means
+        no prior.
+    random_state : int, Generator or RandomState, optional
+    n_jobs : int, optional
+        Processes: for the models of one_vs_rest and one_vs_one, else for the runs of the optimizer.
+    warm_start : bool
+        Start learning from the values of the last fit, if that was of the same model.
+    max_time : float, optional
+        Seconds after which learning returns the best so far.
+    max_rows : int, optional
+        Use a random subset of at most so many rows, the same share of each class.
+
+    Attributes
+    ----------
+    classes_ : array (C,)
+    kernel_, likelihood_, mean_, model_, posterior_, starts_
+        As of `GPRegressor`; for one_vs_rest and one_vs_one tuples of these, in the order of `problems_`.
+    log_evidence_ : float
+        Log probability of the labels; of one_vs_rest and one_vs_one the sum over the models.
+    multi_class_ : {"binary", "softmax", "one_vs_rest", "one_vs_one"}
+        What was used.
+    problems_ : tuple of str
+        What each model tells apart.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPClassifier
+    >>> x = np.linspace(0, 6, 30)[:, None]
+    >>> y = np.where(np.sin(x.ravel()) > 0, "up", "down")
+    >>> model = GPClassifier(random_state=0).fit(x, y)
+    >>> model.predict([[1.5], [4.5]]).tolist()
+    ['up', 'down']
+    >>> model.predict([[1.5], [3.14]], reject=0.1).tolist()
+    ['up', None]
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str | None = None,
+        *,
+        likelihood: Any = "probit",
+        inference: Any = "ep",
+        mean: Any = "zero",
+        objective: str | None = "evidence",
+        n_restarts: int = 1,
+        multi_class: str = "auto",
+        class_weight: Any = None,
+        signal_prior: Any = "weak",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        warm_start: bool = False,
+        max_time: float | None = None,
+        max_rows: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.inference = inference
+        self.mean = mean
+        self.objective = objective
+        self.n_restarts = n_restarts
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+        self.signal_prior = signal_prior
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.warm_start = warm_start
+        self.max_time = max_time
+        self.max_rows = max_rows
+
+    # --- fitting --------------------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn hyperparameters and condition on the data.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, D)
+        y : array (n,)
+            Labels: numbers or text.
+        sample_weight : array (n,), optional
+            Power of each row's likelihood factor: a row of weight 2 counts as two rows. Rows of weight zero are left
+            out before anything else.
+        """
+        self._check_options()
+        data, labels, weight = self._checked_data(X, y, sample_weight)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            seen = f"only one class, {self.classes_[0]!r}" if len(labels) else "no rows of positive weight"
+            raise ValueError(f"GPClassifier needs rows of at least two classes, got {seen}")
+        weight = self._with_class_weight(codes, weight)
+        rng = np.random.default_rng(_seed(self.random_state))
+        if self.max_rows is not None and len(data) > self.max_rows:
+            chosen = _same_shares(codes, self.max_rows, rng)
+            data, codes, weight = data[chosen], codes[chosen], None if weight is None else weight[chosen]
+        strategy = self._strategy()
+        self._adopt(strategy, self._fit_members(strategy, data, codes, weight, rng))
+        for member in self._members:
+            issue(warnings_of(member.learned, member.posterior, member.rows.X), member.name)
+        return self
+
+    def _checked_data(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[Array, NDArray[Any], Array | None]:
+        """Inputs, labels and weights of the rows whose weight is not zero."""
+        require_numbers(X, "X")
+        data, labels = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(labels)
+        if sample_weight is None:
+            return data, labels, None
+        weight = _check_sample_weight(sample_weight, data, dtype=np.float64, ensure_non_negative=True)
+        used = weight > 0
+        return data[used], labels[used], weight[used]
+
+    def _check_options(self) -> None:
+        """Refuse options that would otherwise show up as an error in the middle of something else."""
+        if self.objective not in (None, *OBJECTIVES):
+            raise ValueError(f"objective must be 'evidence' or None, got {self.objective!r}")
+        if self.multi_class not in ("auto", *STRATEGIES):
+            names = ", ".join(map(repr, ("auto", *STRATEGIES)))
+            raise ValueError(f"multi_class must be one of {names}, got {self.multi_class!r}")
+        prior = self.signal_prior
+        if isinstance(prior, str) and prior != "weak":
+            raise ValueError(f"signal_prior must be 'weak', a prior or None, got {prior!r}")
+        for name, least in (("n_restarts", 0), ("max_rows", 2)):
+            value = getattr(self, name)
+            if value is None and name == "max_rows":
+                continue
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+
+    def _with_class_weight(self, codes: Indices, weight: Array | None) -> Array | None:
+        """Weights of rows times those of their classes."""
+        given = self.class_weight
+        if given is None:
+            return weight
+        own = np.ones(len(codes)) if weight is None else weight
+        C = len(self.classes_)
+        if isinstance(given, str) and given == "balanced":
+            total = np.bincount(codes, weights=own, minlength=C)
+            by_class = total.sum() / (C * total)
+        elif isinstance(given, dict):
+            unknown = [label for label in given if label not in self.classes_]
+            if unknown:
+                raise ValueError(
+                    f"class_weight names {unknown[0]!r}, which is not a class of y: {self.classes_.tolist()}"
+                )
+            by_class = np.array([float(given.get(label, 1.0)) for label in self.classes_])
+            if not (np.isfinite(by_class) & (by_class > 0)).all():
+                raise ValueError(f"class_weight must hold positive numbers, got {given!r}")
+        else:
+            raise ValueError(f"class_weight must be 'balanced', a dict or None, got {given!r}")
+        return cast(Array, own * by_class[codes])
+
+    def _strategy(self) -> Strategy:
+        if len(self.classes_) == 2:
+            return Binary()
+        if self.multi_class != "auto":
+            return STRATEGIES[self.multi_class]()
+        named = isinstance(self.likelihood, str) and self.likelihood in SIGMOID_NAMES
+        coupled = isinstance(self.inference, str) and self.inference in COUPLED_RULES
+        return AllAtOnce() if named and coupled else OneVsRest()
+
+    def _model(self, strategy: Strategy, X: Array) -> GP:
+        """The model before learning, bound to the columns of the data."""
+        kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel
+        if isinstance(kernel, str):
+            kernel = parse_kernel(kernel)
+        names = getattr(self, "feature_names_in_", None)
+        likelihood, mean, rule = self._observation_model(), self.mean, self.inference
+        if isinstance(strategy, AllAtOnce):
+            likelihood = Softmax(len(self.classes_))
+            mean = None if isinstance(mean, str) and mean == "zero" else [mean] * likelihood.n_latent
+            rule = "laplace" if isinstance(rule, str) and rule in COUPLED_RULES else rule
+        model = GP(kernel, likelihood, mean, rule)
+        model = model.bind(X.shape[1], None if names is None else [str(n) for n in names])
+        if self.signal_prior is None:
+            return model
+        prior = None if isinstance(self.signal_prior, str) else self.signal_prior
+        return model._rebuild({}, (with_signal_prior(model.kernel, X, prior), model.mean, model.likelihood))
+
+    def _observation_model(self) -> Likelihood:
+        likelihood = as_likelihood(self.likelihood)
+        if not likelihood.discrete or likelihood.n_latent > 1:
+            raise ValueError(
+                "likelihood must be one of labels -1 and +1 ('probit', 'logit', 'lapse-probit'), "
+                f"got {self.likelihood!r}; multi_class='softmax' chooses the softmax for more than two classes"
+            )
+        likelihood.check(np.array([-1.0, 1.0]))
+        return likelihood
+
+    def _fit_members(
+        self, strategy: Strategy, X: Array, codes: Indices, weight: Array | None, rng: np.random.Generator
+    ) -> list[Member]:
+        problems = strategy.problems(codes, self.classes_)
+        model = self._model(strategy, X)
+        asked = (repr(model), type(model.inference).__name__, strategy.name, tuple(self.classes_.tolist()))
+        warm = self.warm_start and getattr(self, "_asked", None) == asked
+        models = [m.learned.model for m in self._members] if warm else [model] * len(problems)
+        self._asked = asked
+        parallel = self.n_jobs if strategy.several else None
+        jobs = effective_n_jobs(self.n_jobs or 1)
+        most = max(len(p.rows) for p in problems)
+        latents = model.likelihood.n_latent
+        copies = min(jobs, len(problems) if strategy.several else self.n_restarts + 1)
+        require_memory(most, "evidence", copies * latents)
+        options = {
+            "n_restarts": self.n_restarts,
+            "given": self.kernel is not None,
+            "data_driven": not warm,
+            "n_jobs": None if strategy.several else self.n_jobs,
+            "max_time": self._time_for_one(len(problems), jobs if strategy.several else 1),
+        }
+        tasks = zip(models, problems, rng.spawn(len(problems)))
+        arguments = [(m, p, X, weight, self.objective, r, options) for m, p, r in tasks]
+        if parallel in (None, 1):
+            return [fit_member(*one) for one in arguments]
+        return cast("list[Member]", Parallel(n_jobs=parallel)(delayed(fit_member)(*one) for one in arguments))
+
+    def _time_for_one(self, count: int, at_once: int) -> float | None:
+        """Share of `max_time` for each of several models."""
+        if self.max_time is None or count == 1:
+            return self.max_time
+        return float(self.max_time) * min(at_once, count) / count
+
+    def _adopt(self, strategy: Strategy, members: list[Member]) -> None:
+        self._strategy_, self._members = strategy, members
+        self.multi_class_ = strategy.name
+        self.problems_ = tuple(member.name for member in members)
+        self.log_evidence_ = float(sum(member.posterior.log_evidence for member in members))
+        self.posterior_ = self._one_or_all([member.posterior for member in members])
+        models = [member.posterior.model for member in members]
+        self.model_ = self._one_or_all(models)
+        self.kernel_ = self._one_or_all([model.kernel for model in models])
+        self.mean_ = self._one_or_all([model.mean for model in models])
+        self.likelihood_ = self._one_or_all([model.likelihood for model in models])
+        self.starts_ = self._one_or_all([member.learned.runs for member in members])
+
+    def _one_or_all(self, values: list[Any]) -> Any:
+        return tuple(values) if self._strategy_.several else values[0]
+
+    # --- prediction -----------------------------------------------------------------------------------------
+
+    def _checked(self, X: ArrayLike) -> Array:
+        check_is_fitted(self, "posterior_")
+        require_numbers(X, "X")
+        return cast(Array, validate_data(self, X, reset=False, dtype=np.float64))
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Log probabilities of the classes, shape (m, C), small ones accurate too."""
+        X = self._checked(X)
+        members = [member.log_probabilities(X) for member in self._members]
+        return self._strategy_.combine(members, len(self.classes_))
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probabilities of the classes, shape (m, C), in the order of `classes_`.
+
+        They are averaged over the posterior of the latent functions, not taken at its mean: uncertainty about
+        the function moves them towards each other, and far away from the data they tend to those of the prior.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        reject: float | None = None,
+        loss: ArrayLike | None = None,
+        reject_label: Any = None,
+    ) -> NDArray[Any]:
+        """Classes, or decisions of smallest expected loss.
+
+        Parameters
+        ----------
+        X : array (m, D)
+        reject : float, optional
+            What declining to decide costs, where a wrong decision costs 1 (or as `loss` says). Cases in which
+            every decision has a larger expected loss are declined: with `reject=0.1` those in which the most
+            probable class has a probability below 0.9.
+        loss : array (C, C), optional
+            loss[c, d] of deciding for class d where c is true, in the order of `classes_`; 0/1 loss by default.
+        reject_label
+            What declined cases get; None by default, in an array of objects, since any number or text might be
+            a class.
+
+        Returns
+        -------
+        array (m,)
+        """
+        log_p = self.predict_log_proba(X)
+        if loss is None:
+            choice = np.argmax(log_p, axis=1)
+            expected = -np.expm1(np.take_along_axis(log_p, choice[:, None], axis=1)[:, 0])
+        else:
+            choice, expected = decide(np.exp(log_p), check_loss(loss, len(self.classes_)))
+        labels = np.asarray(self.classes_[choice])
+        if reject is None:
+            return labels
+        return with_rejects(labels, expected > check_reject(reject), reject_label)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """For two classes the mean of the latent function, shape (m,), positive where the second is predicted; for
+        more the log probability of each, shape (m, C), largest for the class that is predicted."""
+        if isinstance(getattr(self, "_strategy_", None), Binary):
+            return self._members[0].posterior.mean(self._checked(X))
+        return self.predict_log_proba(X)
+
+    def predict_dist(self, X: ArrayLike) -> GaussianPrediction:
+        """Mean and variance of the latent functions.
+
+        One for two classes, shape (m,); one column for each class under "softmax" and "one_vs_rest", for each
+        pair under "one_vs_one", in the order of `problems_`.
+        """
+        X = self._checked(X)
+        parts = [member.posterior.predict_f(X) for member in self._members]
+        if not self._strategy_.several:
+            return parts[0]
+        columns = [np.column_stack([getattr(part, what) for part in parts]) for what in ("mean", "variance")]
+        return GaussianPrediction(*columns)
+
+    def error_reject_curve(self, X: ArrayLike, y: ArrayLike) -> ErrorRejectCurve:
+        """Error rate on test data against the share of cases declined, as the threshold on certainty rises."""
+        probabilities = self.predict_proba(X)
+        labels = np.asarray(y)
+        codes = np.clip(np.searchsorted(self.classes_, labels), 0, len(self.classes_) - 1)
+        codes = np.where(self.classes_[codes] == labels, codes, -1)  # a class never seen is always wrong
+        if labels.shape != (len(probabilities),):
+            raise ValueError(f"y must have shape ({len(probabilities)},), got {labels.shape}")
+        return error_reject_curve(probabilities, codes)
+
+
+def _same_shares(codes: Indices, size: int, rng: np.random.Generator) -> Indices:
+    """A random subset with (nearly) the same share of each class, at least one row of each."""
+    counts = np.bincount(codes)
+    if size < len(counts):
+        raise ValueError(f"max_rows must be at least the number of classes, {len(counts)}, got {size}")
+    quota = np.maximum(1, (counts * size) // len(codes))
+    while quota.sum() > size:  # rare classes were rounded up
+        quota[np.argmax(quota)] -= 1
+    picked = [rng.choice(np.flatnonzero(codes == c), q, replace=False) for c, q in enumerate(quota)]
+    return np.sort(np.concatenate(picked)).astype(np.intp)
+
+
+def _seed(random_state: Any) -> Any:
+    """Anything scikit-learn accepts as a random state, as a seed for NumPy's generators."""
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return random_state
