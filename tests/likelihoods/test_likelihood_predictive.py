@@ -183,7 +183,7 @@ def test_outlier_probabilities():
     np.testing.assert_allclose(r, densities[1] / sum(densities), rtol=1e-12)
     general = lk.Mixture([lk.Gaussian(0.09), lk.Gaussian(9.0)], [0.9, 0.1])
     np.testing.assert_allclose(general.outlier_probability(y, mean, var), r, rtol=1e-12)
-    tail = lk.StudentT(0.3, 4.0).outlier_probability(y, mean, var)
+    tail = lk.EpsilonInsensitive(0.3, 0.1).outlier_probability(y, mean, var)
     assert tail[0] < 1e-12
     assert 0.99 < tail[1] < 1
     lapse = lk.LapseProbit(0.1).outlier_probability(np.array([1.0, -1.0]), np.full(2, 3.0), np.full(2, 0.5))
@@ -194,6 +194,33 @@ def test_outlier_probabilities():
         1 - p,
         rtol=1e-9,
     )
+
+
+@pytest.mark.parametrize("df", [1.2, 4.0])
+def test_a_wide_noise_of_its_own_makes_an_outlier_under_student_t_noise(df):
+    scale, v, y = 0.5, 0.01, np.array([0.0, 1.0, 2.0, 5.0, 50.0])
+    draws = scale**2 / np.random.default_rng(0).gamma(df / 2, 2 / df, 2_000_000)
+    for value, got in zip(y, lk.StudentT(scale, df).outlier_probability(y, np.zeros(5), np.full(5, v))):
+        weight = stats.norm.pdf(value, 0, np.sqrt(draws + v))
+        share = weight / weight.sum()
+        wide = draws > 9 * scale**2
+        expected = share[wide].sum()
+        error = np.sqrt(np.sum(share**2 * (wide - expected) ** 2))
+        assert abs(got - expected) < 4.5 * error + 5e-3  # a trapezoid cut at a threshold is good to a few thousandths
+
+
+def test_a_wide_noise_of_its_own_makes_an_outlier_under_laplace_noise():
+    scale, v, y = 0.5, 0.01, np.array([0.0, 1.0, 2.0, 5.0, 50.0])
+    # Laplace noise is normal with an exponentially distributed variance of mean 2 scale^2
+    draws = 2 * scale**2 * np.random.default_rng(0).exponential(size=2_000_000)
+    for value, got in zip(y, lk.Laplace(scale).outlier_probability(y, np.zeros(5), np.full(5, v))):
+        log_weight = stats.norm.logpdf(value, 0, np.sqrt(draws + v))
+        share = np.exp(log_weight - log_weight.max())
+        share /= share.sum()
+        wide = draws > 9 * scale**2
+        expected = share[wide].sum()
+        error = np.sqrt(np.sum(share**2 * (wide - expected) ** 2))
+        assert abs(got - expected) < 4.5 * error + 5e-3
 
 
 @pytest.mark.parametrize("likelihood", [c for c in CONTINUOUS if not isinstance(c, lk.KnownNoise)], ids=repr)

@@ -364,9 +364,10 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
     def outlier_probability_(self) -> Array:
         """How likely each training row is an outlier, given all other rows, shape (n,) or (n, T).
 
-        Under a mixture it is the posterior probability of the outlier component. Under other noise it is the
+        Under a mixture it is the posterior probability of the outlier component, under Student-t and Laplace
+        noise that the row's own noise is wide (sd above three times the scale). Under other noise it is the
         tail-based analogue, 1 - 2 min(F, 1 - F) at the row's target: 0.99 means outside the central 99 % of
-        what was expected there, so that even good rows are spread evenly over 0 to 1. Both are computed from the
+        what was expected there, so that even good rows are spread evenly over 0 to 1. All are computed from the
         distribution of f without the row itself (the cavity), so that a point does not vouch for itself. Rows
         that were left out of the fit (weight zero, beyond `max_rows`) have nan. Computed when first asked for.
         """

@@ -256,7 +256,8 @@ class Likelihood(Parametrized):
 
         By default the tail-based analogue: 1 - 2 min(F(y), 1 - F(y)) under the predictive distribution, so
         that 0.99 means that y lies outside the central 99 % of what was expected. Mixtures override it with
-        the posterior probability of an outlier component.
+        the posterior probability of an outlier component, scale mixtures (Student-t, Laplace) with that of a
+        noise far wider than usual.
         """
         cdf = self.predictive(mean, var).cdf(y)
         return np.asarray(np.clip(1 - 2 * np.minimum(cdf, 1 - cdf), 0.0, 1.0))

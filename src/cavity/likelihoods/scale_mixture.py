@@ -22,6 +22,10 @@ from cavity.likelihoods.base import LOG_2PI, Likelihood, log_cavity_mass
 from cavity.special import Moments, mix_moments
 
 
+WIDE = 3.0
+"""An observation whose own noise sd exceeds this many scales of the noise model is called an outlier."""
+
+
 class ScaleMixture(Likelihood):
     """A likelihood that is normal given a latent precision w."""
 
@@ -37,6 +41,20 @@ class ScaleMixture(Likelihood):
     @abstractmethod
     def sample_precision(self, residual: Array, rng: np.random.Generator) -> Array:
         """One draw of w given each residual e = y - f, for Gibbs sampling."""
+
+
+    def outlier_probability(self, y: Array, mean: Array, var: Array) -> Array:
+        """Posterior probability that the observation's own noise is wide: sd above `WIDE` times the scale.
+
+        Given f ~ N(mean, var) from everything else, the precision w of the observation has the node weights of the
+        tilted density as its posterior; the node at the threshold counts in part.
+        """
+        w, log_c = self.scale_mixture()
+        proper = np.maximum(var, np.finfo(float).tiny)
+        nodes = tilted_from_nodes(y, mean / proper, 1.0 / proper, w[:, None], log_c[:, None])
+        below = -2.0 * np.log(WIDE * float(self.scale)) - np.log(w)
+        counted = np.clip(below / np.abs(np.gradient(np.log(w))) + 0.5, 0.0, 1.0)
+        return np.asarray(np.clip(counted @ nodes.responsibilities, 0.0, 1.0))
 
 
 class NodeMoments(NamedTuple):
