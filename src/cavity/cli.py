@@ -36,7 +36,7 @@ def demo(
     console = Console()
     console.print(f"Fitting {N_TRAIN} points, {N_OUTLIERS} of them gross errors, with two noise models ...")
     result = run(out, seed)
-    table = Table(title="The same kernel, the same data, two noise models")
+    table = Table(title="The same kernel, the same data, two noise models", pad_edge=False)
     for column in result["rows"][0]:
         table.add_column(column, justify="left" if column == "model" else "right")
     for row in result["rows"]:

@@ -16,6 +16,7 @@ import numpy as np
 from cavity.hyper import Array
 
 N_TRAIN, N_TEST, N_OUTLIERS, NOISE_SD = 60, 200, 7, 0.1
+INTERVAL = 0.8
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,19 @@ def run(out: Path, seed: int = 3) -> dict[str, Any]:
     data = make_data(seed)
     figure, axes = new_figure(panels=2)
     rows = []
-    for ax, (name, likelihood) in zip(axes, [("Gaussian noise", "gaussian"), ("Student-t noise, EP", "student-t")]):
+    for ax, (name, likelihood) in zip(
+        axes, [("Gaussian noise", "gaussian"), ("Student-t noise, EP", "student-t")]
+    ):
         started = time.perf_counter()
         model = GPRegressor(likelihood=likelihood, random_state=0).fit(data.X, data.y)
         seconds = time.perf_counter() - started
         prediction = model.predict_dist(data.X_test)
-        flagged = getattr(model, "outlier_probability_", None)
-        found = "" if flagged is None else f"{int(np.sum((flagged > 0.5) & (data.is_outlier > 0)))} of {N_OUTLIERS}"
+        flagged = None if likelihood == "gaussian" else model.outlier_probability_
+        found = (
+            ""
+            if flagged is None
+            else f"{int(np.sum((flagged > 0.5) & (data.is_outlier > 0)))} of {N_OUTLIERS}"
+        )
         rows.append(
             {
                 "model": name,
@@ -83,11 +90,14 @@ def run(out: Path, seed: int = 3) -> dict[str, Any]:
             data.y,
             truth=data.truth,
             outlier_probability=flagged,
+            level=INTERVAL,
             title=f"{name}\nlog evidence {model.log_evidence_:.1f}",
         )
         ax.set_xlabel("x")
     axes[0].set_ylabel("y")
-    axes[-1].legend(fontsize=7, loc="lower right", frameon=False)
+    figure.legend(
+        *axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False
+    )
     out.mkdir(parents=True, exist_ok=True)
     picture = out / "fits.png"
     figure.savefig(picture)

@@ -21,7 +21,6 @@ from cavity.hyper import Array
 from cavity.likelihoods.base import LOG_2PI, Likelihood, log_cavity_mass
 from cavity.special import Moments, mix_moments
 
-
 WIDE = 3.0
 """An observation whose own noise sd exceeds this many scales of the noise model is called an outlier."""
 
@@ -41,7 +40,6 @@ class ScaleMixture(Likelihood):
     @abstractmethod
     def sample_precision(self, residual: Array, rng: np.random.Generator) -> Array:
         """One draw of w given each residual e = y - f, for Gibbs sampling."""
-
 
     def outlier_probability(self, y: Array, mean: Array, var: Array) -> Array:
         """Posterior probability that the observation's own noise is wide: sd above `WIDE` times the scale.
