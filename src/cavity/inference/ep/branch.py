@@ -70,7 +70,7 @@ def _between(a: np.ndarray, b: np.ndarray, part: float) -> np.ndarray:
 
 def walk(landmark: Landmark, problem: Problem) -> Sites | None:
     """Sites of the fixed point that the landmark's branch leads to; None where it ends or the way is too long."""
-    from cavity.inference.ep.continuation import newton_from_sites
+    from cavity.inference.ep.points import newton_from_sites
 
     sites, done, part = landmark.sites, 0.0, 1.0
     for _ in range(LONGEST_WALK):

@@ -1,324 +1,358 @@
-"""Fixed points of EP by continuation: from an easy problem to the one that was posed, along a path of fixed points.
+"""Fixed points of EP by continuation, along a path from an easy problem to the one that was posed.
 
-Unknowns are the cavities, in coordinates in which they always exist: shift nu_c and rho = log(tau_c - t_min). The
-marginals are set to the tilted moments, which fixes the sites, lt = (lambda(tilted) - lc) / eta, and with them q. What
-remains is one equation per moment, r = moments of q - tilted moments, with an exact Jacobian from third and fourth
-tilted moments and the covariance of q:
+A homotopy (the noise scale, or the likelihood to a power below one) joins an easy problem (lambda > 0), which plain
+sweeps solve, with the one posed (lambda = 0). Its fixed points, in cavity coordinates (`points`), form a curve that is
+followed by pseudo-arclength steps, through folds.
 
-    J = C_q (C_s^-1 C_t - I) / eta - C_t        (statistics f and -f^2/2; C_s of the Gaussian with the tilted moments)
-
-A path r(x, lambda) = 0 is followed by pseudo-arclength steps: predict along the tangent, correct by Newton's method in
-the plane orthogonal to it. Folds, where lambda turns back for a while, are no obstacle. lambda = 0 is the problem
-posed; at large lambda the noise is wide (or the likelihood almost flat), the posterior nearly Gaussian, and plain EP
-converges.
-
-Everything is standardized by the tilted means and standard deviations.
+Flat cavities. For a Student-t likelihood the curve runs again and again to a place where one cavity precision goes to
+zero at a finite lambda. That is not its end. There the tilted density has a remote second mode at distance D with mass
+p: its mean is y + p D and its variance v0 + p D^2, so that D = (v - v0)/(m - y): as the marginal mean m passes the
+datum y, D goes through infinity and comes back from the other side, while moments, sites and q are continuous. The
+path steps across by reflecting that cavity about y (shift about y changes sign, same precision): see `Path.cross`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import lu_factor, lu_solve
 
-from cavity.inference.ep.parallel import damped, state_or_none
-from cavity.inference.ep.state import Problem
-from cavity.latent.conditioned import Conditioned
+from cavity.inference.ep.parallel import damped
+from cavity.inference.ep.points import LARGEST_PROBLEM, Point, newton
+from cavity.inference.ep.state import TOLERANCE, Problem
+from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.linalg import Array
 from cavity.sites import Sites
 
-LARGEST_PROBLEM = 1000
-"""Points up to which a dense 2n x 2n Jacobian is worth its price."""
+PATH_TOLERANCE = 1e-3
+"""Mismatch up to which a point counts as being on the path."""
 
-EASY, EASIEST = 4.0, 12.0
-"""Where a path starts (log factor on the noise scale, or minus the log power), and how far it may retreat."""
+LARGEST = 4.0
+"""Largest step of a cavity coordinate."""
 
-LONGEST_MOVE = 4.0
-"""Largest change of a standardized coordinate in one step."""
+BEND = 0.3
+"""The curved part of a predicted step is used up to this part of the straight one."""
 
-FIRST_STEP, LONGEST_STEP, SHORTEST_STEP = 0.5, 3.0, 1e-7
-DIFFERENCE = 1e-5
-ON_PATH, SOLVED = 1e-5, 1e-9
-"""Mismatch of moments of a point on the way, and at the end."""
+COSINE = 0.15
+"""Smallest cosine between the directions of the path before and after a step."""
 
-FLAT = 1e-9
-"""A cavity whose precision, relative to the marginal's, falls below this while lambda stands still is running away."""
+EPS = 1e-6
+"""Step of lambda for numerical derivatives."""
 
-Path = Callable[[float], Problem]
+FIRST_TURN, LONGER = 100, 8
+"""Steps of a path's first turn, and by how much each turn is longer than the last."""
+
+Row = Callable[[Point], Array]
 
 
-class CavityPoint:
-    """Cavities, what follows from them, and the mismatch of moments."""
+class Family:
+    """Problems that depend on lambda >= 0; the one to be solved is at zero, an easy one at `first`."""
 
-    def __init__(self, problem: Problem, shift: Array, rho: Array) -> None:
-        self.problem, self.shift, self.rho = problem, shift, rho
-        self.excess = np.exp(rho)
-        self.precision = problem.min_cavity_precision + self.excess
-        t = self.tilted = problem.tilted(shift, self.precision, order=4)
-        self.sites = Sites(
-            (t.mean / t.var - shift) / problem.power, (1.0 / t.var - self.precision) / problem.power
+    name: str
+    first, top = 4.0, 12.0
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def at(self, lam: float) -> Problem:
+        """The problem at lambda."""
+        raise NotImplementedError
+
+    def derivative(self, point: Point, lam: float) -> Array:
+        """d equations / d lambda at given (shift, rho): a difference of tilted moments."""
+        other, old = self.at(lam + EPS), point.tilted
+        limit = other.min_cavity_precision
+        t = other.tilted(point.shift, limit + point.gap, 2)
+        d1 = (t.mean - old.mean) / point.sd / EPS
+        d2 = -0.5 * (t.var / old.var - 1) / EPS
+        c2 = (limit - point.problem.min_cavity_precision) * old.var / EPS
+        out = point.under_moments(d1, d2, -c2 * old.mean / point.sd, c2)
+        if other.power != point.problem.power:
+            change = (point.problem.power / other.power - 1) / EPS
+            sites = point.sites
+            d_shift = change * (sites.shift - sites.precision * old.mean) * point.sd
+            out = out + point.under_sites(d_shift, change * sites.precision * old.var)
+        return out
+
+
+class NoiseFamily(Family):
+    """The scale of a likelihood of y - f times exp(lambda)."""
+
+    name = "noise"
+
+    def at(self, lam: float) -> Problem:
+        """Scale up."""
+        lik = self.problem.likelihood
+        if lam == 0:
+            return self.problem
+        return replace(
+            self.problem, likelihood=lik.update({f"{lik.label}.scale": lik.scale * float(np.exp(lam))})
         )
-        q = self.q = Conditioned(problem.prior, self.sites)
-        self.sd = np.sqrt(t.var)
-        self.offset = (q.mean - t.mean) / self.sd
-        self.ratio = q.var / t.var
-        self.residual_vector = np.concatenate([self.offset, -0.5 * (self.ratio + self.offset**2 - 1.0)])
-        if not (np.all(self.ratio > 0) and np.isfinite(self.residual_vector).all()):
-            raise np.linalg.LinAlgError("moments are not finite")
+
+    def derivative(self, point: Point, lam: float) -> Array:
+        """Exact: scaling the noise is scaling the cavity about y, and the outcome back."""
+        (T12, T22), v, m = point.tilted_covariances, point.tilted.var, point.tilted.mean
+        y, precision = (point.problem.y - m) / point.sd, point.precision * v
+        c2 = -2 * point.problem.min_cavity_precision * v  # the limit moves too
+        c1 = -c2 * m / point.sd
+        b1 = (point.shift - point.precision * point.problem.y) * point.sd + 2 * precision * y + c1
+        b2 = 2 * precision + c2
+        return point.under_moments(-y + b1 + T12 * b2, -1.0 + T12 * b1 + T22 * b2, c1, c2)
+
+
+class TemperFamily(Family):
+    """The likelihood to the power exp(-lambda)."""
+
+    name = "temper"
+    first, top = 2.0, 6.0
+    """Small powers are slow: their mixing density has long tails."""
+
+    def at(self, lam: float) -> Problem:
+        """Weigh down."""
+        return replace(self.problem, weight=self.problem.weight * float(np.exp(-lam)))
+
+
+@dataclass
+class Counts:
+    """What a path did, and why it ended (or "alive")."""
+
+    steps: int = 0
+    failures: int = 0
+    flips: int = 0
+    crossings: int = 0
+    why: str = "alive"
+
+
+class Path:
+    """The curve of fixed points (cavities, lambda), followed from an easy problem to lambda = 0.
+
+    Directions have length one in the metric |step|^2/n + d lambda^2.
+    """
+
+    def __init__(self, family: Family, point: Point, lam: float) -> None:
+        self.family, self.point, self.lam, self.n = family, point, lam, len(point.rho)
+        self.h, self.counts = 0.5, Counts()
+        self.orientation = 0.0
+        self.before: tuple[Array, float] | None = None  # direction at the previous point, distance from it
+        self.tried: dict[int, float] = {}
+        row = np.zeros(2 * self.n + 1)
+        row[-1] = 1.0
+        tangent = self._tangent(self._bordered(point, lam, row), -1.0)
+        if tangent is None:
+            self.counts.why = "start"
+        self.tangent: Array = row if tangent is None else tangent
+
+    @classmethod
+    def begin(cls, family: Family) -> Path | None:
+        """A path from an easy problem, which plain sweeps solve."""
+        lam = family.first
+        while lam < family.top:
+            problem = family.at(lam)
+            state, _, _ = damped(problem, Sites.zero(problem.prior.n))
+            if state is not None:
+                return cls(family, Point.of_state(state), lam)
+            lam *= 1.5
+        return None
 
     @property
-    def residual(self) -> float:
-        """Largest mismatch, as in `State.residual`."""
-        return float(
-            max(np.max(np.abs(self.offset) / np.sqrt(self.ratio)), np.max(np.abs(1.0 / self.ratio - 1.0)))
-        )
+    def alive(self) -> bool:
+        """Whether there is a point in going on."""
+        return self.counts.why == "alive"
 
-    @property
-    def merit(self) -> float:
-        """Overall mismatch."""
-        return float(np.sqrt(np.sum(self.offset**2 + np.log(self.ratio) ** 2)))
-
-    def residual_near(self, reference: CavityPoint) -> Array:
-        """The mismatch in the units of another point."""
-        t, sd = reference.tilted, reference.sd
-        second_q = self.q.var + (self.q.mean - t.mean) ** 2
-        second_t = self.tilted.var + (self.tilted.mean - t.mean) ** 2
-        return np.concatenate([(self.q.mean - self.tilted.mean) / sd, -0.5 * (second_q - second_t) / sd**2])
-
-    def jacobian(self) -> Array:
-        """d residual / d(standardized shift, rho), shape (2n, 2n)."""
-        t, sd, a, eta = self.tilted, self.sd, self.offset, self.problem.power
-        c3, c4 = t.c3 / sd**3, t.c4 / sd**4
-        # covariances under q of x and -x^2/2, x standardized by the tilted moments
-        R = self.q.covariance / sd / sd[:, None]
-        Ra = R * a
-        Q22 = 0.5 * R * R + a[:, None] * Ra
-        # C_t = [1, t12; t12, t22], C_s = diag(1, 1/2), M = C_s^-1 C_t - I
-        t12, t22 = -0.5 * c3, 0.25 * (c4 - 1.0)
-        m12, m21, m22 = t12 / eta, 2.0 * t12 / eta, (2.0 * t22 - 1.0) / eta
-        n = len(a)
-        J = np.empty((2 * n, 2 * n))
-        J[:n, :n] = -Ra * m21
-        J[:n, n:] = R * m12 - Ra * m22
-        J[n:, :n] = Q22 * m21
-        J[n:, n:] = Q22 * m22 - Ra.T * m12
-        i = np.arange(n)
-        J[i, i] -= 1.0
-        J[i, n + i] -= t12
-        J[n + i, i] -= t12
-        J[n + i, n + i] -= t22
-        J[:, n:] *= self.excess * t.var
-        return J
-
-    def moved(self, direction: Array, problem: Problem | None = None) -> CavityPoint | None:
-        """The point after a step in standardized coordinates, or None where there is none."""
-        n = len(self.rho)
-        rho = self.rho + direction[n:]
-        precision = self.problem.min_cavity_precision + np.exp(rho)
-        shift = self.shift + direction[:n] / self.sd + (precision - self.precision) * self.tilted.mean
-        return point_or_none(problem or self.problem, shift, rho)
-
-    def to_absolute(self, direction: Array) -> Array:
-        """A small step in standardized coordinates as one in (shift, rho)."""
-        n = len(self.rho)
-        d_rho = direction[n:]
-        return np.concatenate([direction[:n] / self.sd + self.excess * d_rho * self.tilted.mean, d_rho])
-
-    def to_standardized(self, direction: Array) -> Array:
-        """The inverse of `to_absolute`."""
-        n = len(self.rho)
-        d_rho = direction[n:]
-        return np.concatenate([(direction[:n] - self.excess * d_rho * self.tilted.mean) * self.sd, d_rho])
-
-
-def point_or_none(problem: Problem, shift: Array, rho: Array) -> CavityPoint | None:
-    """The point with these cavities, or None where q is improper or moments are not finite."""
-    if not (np.all(np.abs(rho) < 700) and np.isfinite(shift).all()):
-        return None
-    try:
-        return CavityPoint(problem, shift, rho)
-    except (np.linalg.LinAlgError, FloatingPointError):
-        return None
-
-
-def point_at(problem: Problem, sites: Sites) -> CavityPoint | None:
-    """The point whose cavities are those of the given sites."""
-    state = state_or_none(problem, sites)
-    if state is None:
-        return None
-    shift, precision = state.cavity
-    return point_or_none(problem, shift, np.log(precision - problem.min_cavity_precision))
-
-
-def solve_or_none(matrix: Array, vector: Array) -> Array | None:
-    """Solution of a linear system, or None where it is singular."""
-    try:
-        x = np.linalg.solve(matrix, vector)
-    except np.linalg.LinAlgError:
-        return None
-    return np.asarray(x, dtype=float) if np.isfinite(x).all() else None
-
-
-def newton(point: CavityPoint, iterations: int = 12) -> CavityPoint | None:
-    """Newton's method on the moment equations with step control."""
-    for _ in range(iterations):
-        if point.residual < SOLVED:
-            return point
-        step = solve_or_none(point.jacobian(), -point.residual_vector)
-        if step is None:
-            return None
-        length = min(1.0, 0.75 * LONGEST_MOVE / float(np.max(np.abs(step))))
-        while True:
-            after = point.moved(length * step)
-            if after is not None and after.merit < point.merit * (1.0 - 0.1 * length):
+    def run(self, attempts: int, deadline: float) -> Point | None:
+        """Go on for some steps; the fixed point at lambda = 0 if it was reached."""
+        end = None
+        for _ in range(attempts):
+            if not self.alive or time.monotonic() > deadline:
                 break
-            length *= 0.5
-            if length < 0.02:
-                return point if point.residual < 10 * SOLVED else None
-        point = after
-    return point if point.residual < 10 * SOLVED else None
+            if not self.cross():
+                end = self.advance()
+                if end is not None:
+                    self.counts.why = "ok"
+            if self.h < 1e-6:
+                self.counts.why = "stuck"
+            elif self.lam > self.family.top:
+                self.counts.why = "away"
+        return end
 
+    def advance(self) -> Point | None:
+        """One step along the path; the end of it where lambda = 0 was reached."""
+        step, lam, last = self._predict()
+        new = None
+        if np.max(np.abs(step)) < LARGEST:
+            new = self.point.moved(step[:-1], self.family.at(lam))
+        if new is not None and last:
+            end = newton(new)
+            if end is not None:
+                return end
+        elif new is not None:
+            direction = np.append(self.point.absolute(self.tangent[:-1]), self.tangent[-1])
 
-def newton_from_sites(problem: Problem, sites: Sites) -> Sites | None:
-    """A fixed point near the given sites, by Newton's method."""
-    if problem.prior.n > LARGEST_PROBLEM:
+            def row(point: Point) -> Array:
+                z = self._unit(np.append(point.standardized(direction[:-1]), direction[-1]))
+                z[:-1] /= self.n
+                return z
+
+            iterations = self._settle(new, lam, row)
+            if iterations is not None:
+                self.before = direction, self.h
+                if iterations <= 2:
+                    self.h = min(1.7 * self.h, 3.0)
+                elif iterations >= 4:
+                    self.h *= 0.7
+                return None
+        self.h *= 0.4
+        self.counts.failures += 1
         return None
-    point = point_at(problem, sites)
-    found = None if point is None else newton(point)
-    return None if found is None else found.sites
+
+    def cross(self) -> bool:
+        """Step across a flat cavity, from one side of y to the other, holding the reflected tilted mean."""
+        point, z, y = self.point, self.tangent, self.point.problem.y
+        x = (point.tilted.mean - y) / point.sd
+        remote = np.abs(point.shift - point.precision * y) > 30 * np.abs(point.precision) * point.sd
+        flat = (
+            (point.precision > 0) & (point.precision * point.tilted.var < 0.02) & remote & (np.abs(x) < 0.05)
+        )
+        for i in map(int, np.flatnonzero(flat)):
+            dx = float(point.mean_row(i) @ z[:-1])
+            if x[i] * dx >= 0 or abs(x[i]) > 0.5 * self.tried.get(i, np.inf):
+                continue
+            self.tried[i] = abs(float(x[i]))
+            step = -2 * x[i] / dx * z
+            step[[i, self.n + i]] = 0.0
+            lam = self.lam + float(step[-1])
+            if np.max(np.abs(step)) > 1 or not 0 < lam < self.family.top:
+                continue
+            new = point.moved(step[:-1], self.family.at(lam), reflect=i)
+
+            def row(other: Point, i: int = i, sign: float = float(np.sign(dx))) -> Array:
+                r = np.append(sign * other.mean_row(i), 0.0)
+                return np.asarray(r / np.linalg.norm(r))
+
+            if new is not None and self._settle(new, lam, row, 10, straight=False) is not None:
+                self.counts.crossings += 1
+                self.h, self.before = 0.3, None
+                del self.tried[i]
+                return True
+        return False
+
+    def _predict(self) -> tuple[Array, float, bool]:
+        """(step with d lambda, lambda, whether it ends at zero): along the tangent, bent as it bent before."""
+        h, z = self.h, self.tangent
+        last = bool(self.lam + h * z[-1] <= 0)
+        if last:
+            h = -self.lam / float(z[-1])
+        step: Array = h * z
+        if self.before is not None:
+            direction, distance = self.before
+            old = self._unit(np.append(self.point.standardized(direction[:-1]), direction[-1]))
+            bend = 0.5 * h * h * (z - old) / distance
+            if np.max(np.abs(bend)) < BEND * np.max(np.abs(step)):
+                step = step + bend
+                if not last and self.lam + step[-1] <= 0:
+                    step[-1] = -0.7 * self.lam
+        if last:
+            step[-1] = -self.lam
+        return step, 0.0 if last else self.lam + float(step[-1]), last
+
+    def _settle(
+        self, point: Point, lam: float, row: Row, steps: int = 6, straight: bool = True
+    ) -> int | None:
+        """Newton's method back to the path, across a row; moves there and gives the number of steps, or None."""
+        for k in range(steps + 1):
+            done = point.residual < PATH_TOLERANCE
+            if not done and k == steps:
+                return None
+            r = row(point)
+            M = self._bordered(point, lam, r)
+            if not np.all(np.isfinite(M)):
+                return None
+            if done:
+                break
+            try:
+                d = np.linalg.solve(M, -np.append(point.equations, 0.0))
+            except np.linalg.LinAlgError:
+                return None
+            if not np.max(np.abs(d)) <= LARGEST or not 0 < lam + d[-1] < self.family.top + 1:
+                return None
+            new = point.moved(d[:-1], self.family.at(lam + d[-1]))
+            if new is None or new.merit > point.merit:
+                return None
+            point, lam = new, lam + float(d[-1])
+        tangent = self._tangent(M)
+        if tangent is None or (straight and r @ tangent < COSINE and self.h > 1e-4):
+            return None
+        self.point, self.lam, self.tangent = point, lam, tangent
+        self.counts.steps += 1
+        return k
+
+    def _bordered(self, point: Point, lam: float, row: Array) -> Array:
+        """Jacobian in (step, lambda), with a row below."""
+        M = np.empty((2 * self.n + 1, 2 * self.n + 1))
+        M[:-1, :-1] = point.jacobian()
+        M[:-1, -1] = self.family.derivative(point, lam)
+        M[-1] = row
+        return M
+
+    def _tangent(self, M: Array, sign: float = 1.0) -> Array | None:
+        """Direction with row @ direction of the given sign; None where the path has lost its orientation.
+
+        Along one curve the determinant, bordered by the direction of travel, keeps its sign: a change tells that
+        the corrector has come down on another piece of the curve.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lu, pivots = lu_factor(M, check_finite=False)
+        z = lu_solve((lu, pivots), np.append(np.zeros(2 * self.n), sign), check_finite=False)
+        if not np.all(np.isfinite(z)):
+            return None
+        swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
+        orientation = sign * float(np.prod(np.sign(np.diagonal(lu)))) * (-1) ** swaps
+        if self.orientation not in (0.0, orientation):
+            self.counts.flips += 1
+            return None
+        self.orientation = orientation
+        return self._unit(z)
+
+    def _unit(self, z: Array) -> Array:
+        return np.asarray(z / np.sqrt(z[:-1] @ z[:-1] / self.n + z[-1] ** 2))
 
 
-# --- paths ----------------------------------------------------------------------------------------------------------
-
-
-def paths(problem: Problem) -> Iterator[tuple[str, Path]]:
-    """Ways from an easy problem (large lambda) to the one posed (lambda = 0)."""
-    likelihood = problem.likelihood
-    name = f"{likelihood.label}.scale"
-    if "scale" in likelihood.params:
-        scale = float(likelihood.params["scale"].value)
-        yield "noise", lambda lam: replace(problem, likelihood=likelihood.update({name: scale * np.exp(lam)}))
-    weight = problem.weight
-    yield "temper", lambda lam: replace(problem, weight=weight * float(np.exp(-lam)))
+def families(problem: Problem) -> list[Family]:
+    """Homotopies worth following. Powers of a mixture need slow quadrature, so it is not tempered."""
+    out: list[Family] = []
+    if isinstance(problem.likelihood, ScaleMixture):
+        out.append(NoiseFamily(problem))
+    if not out or np.all(problem.min_cavity_precision == 0):
+        out.append(TemperFamily(problem))
+    return out
 
 
 def find_fixed_point(problem: Problem, deadline: float) -> tuple[Sites | None, int]:
-    """Sites of a fixed point, and the steps taken; None where no path arrives in time."""
+    """Sites of a fixed point and the steps taken; None where no path arrives before the deadline (monotonic time).
+
+    The paths take turns, each turn longer than the one before: most end on the noise path within its first turn, and of
+    the others most sooner by tempering.
+    """
     if problem.prior.n > LARGEST_PROBLEM:
         return None, 0
-    total = 0
-    ways = list(paths(problem))
-    for left, (_, path) in enumerate(ways):
-        now = time.monotonic()
-        share = now + (deadline - now) / (len(ways) - left)
-        found, steps = follow(path, share)
-        total += steps
-        if found is not None:
-            return found.sites, total
-    return None, total
-
-
-def _easy_start(path: Path) -> tuple[CavityPoint | None, float]:
-    """The first point of a path, by plain EP on an easy problem."""
-    lam = EASY
-    while lam <= EASIEST:
-        problem = path(lam)
-        state, _, _ = damped(problem, Sites.zero(problem.prior.n))
-        if state is not None:
-            return point_at(problem, state.sites), lam
-        lam *= 1.5
-    return None, lam
-
-
-def _lambda_slope(path: Path, point: CavityPoint, lam: float) -> Array | None:
-    """d residual / d lambda, by a difference."""
-    shifted = point_or_none(path(lam + DIFFERENCE), point.shift, point.rho)
-    if shifted is None:
-        return None
-    return np.asarray((shifted.residual_near(point) - point.residual_vector) / DIFFERENCE)
-
-
-def _tangent(path: Path, point: CavityPoint, lam: float) -> tuple[Array, float] | None:
-    """Unit tangent (dx, dlambda) of the path; lengths count the mean square over points."""
-    slope = _lambda_slope(path, point, lam)
-    dx = None if slope is None else solve_or_none(point.jacobian(), -slope)
-    if dx is None:
-        return None
-    norm = float(np.sqrt(dx @ dx / len(point.rho) + 1.0))
-    return dx / norm, 1.0 / norm
-
-
-def _correct(
-    path: Path, point: CavityPoint, lam: float, along: Array, d_lam: float
-) -> tuple[CavityPoint, float, int] | None:
-    """Back to the path, orthogonally to the step: (point, lambda, iterations)."""
-    n = len(point.rho)
-    for iteration in range(6):
-        if point.residual < ON_PATH:
-            return point, lam, iteration
-        slope = _lambda_slope(path, point, lam)
-        if slope is None:
-            return None
-        matrix = np.empty((2 * n + 1, 2 * n + 1))
-        matrix[:-1, :-1], matrix[:-1, -1] = point.jacobian(), slope
-        matrix[-1, :-1], matrix[-1, -1] = point.to_standardized(along) / n, d_lam
-        step = solve_or_none(matrix, -np.append(point.residual_vector, 0.0))
-        if step is None or np.max(np.abs(step)) > LONGEST_MOVE or not -1.0 < lam + step[-1] < EASIEST + 1.0:
-            return None
-        after = point.moved(step[:-1], path(lam + step[-1]))
-        if after is None or after.merit > point.merit:
-            return None
-        point, lam = after, lam + float(step[-1])
-    return None
-
-
-def follow(path: Path, deadline: float) -> tuple[CavityPoint | None, int]:
-    """Follow a path of fixed points to lambda = 0; (fixed point or None, steps)."""
-    point, lam = _easy_start(path)
-    tangent = None if point is None else _tangent(path, point, lam)
-    if point is None or tangent is None:
-        return None, 0
-    dx, d_lam = -tangent[0], -tangent[1]
-    step, steps = FIRST_STEP, 0
-    while time.monotonic() < deadline and step > SHORTEST_STEP:
-        length = step if lam + step * d_lam >= 0 else -lam / d_lam
-        target = max(lam + length * d_lam, 0.0)
-        if target > EASIEST:
-            return None, steps
-        after = None
-        if np.max(np.abs(length * dx)) < LONGEST_MOVE:
-            predicted = point.moved(length * dx, path(target))
-            if predicted is not None and target == 0.0:
-                arrived = newton(predicted)
-                if arrived is not None:
-                    return arrived, steps
-            elif predicted is not None:
-                after = _correct(path, predicted, target, point.to_absolute(dx), d_lam)
-        turned = None if after is None else _turned(path, after[0], after[1], point.to_absolute(dx), d_lam)
-        if after is None or turned is None or (abs(turned[2]) < 0.5 and step > 1e-4):
-            step *= 0.4
+    turn, steps = FIRST_TURN, 0
+    queue: list[Family | Path] = list(families(problem))
+    while queue and time.monotonic() < deadline:
+        item = queue.pop(0)
+        path = Path.begin(item) if isinstance(item, Family) else item
+        if path is None:
             continue
-        point, lam, iterations = after
-        sign = 1.0 if turned[2] >= 0 else -1.0
-        dx, d_lam = sign * turned[0], sign * turned[1]
-        steps += 1
-        flattest = float(np.min(point.excess * point.tilted.var))
-        if flattest < FLAT and abs(d_lam) < 1e-3:
-            return None, steps
-        step = min(1.7 * step, LONGEST_STEP) if iterations <= 2 else (0.7 * step if iterations >= 4 else step)
+        before = path.counts.steps
+        end = path.run(turn, deadline)
+        steps += path.counts.steps - before
+        if end is not None and end.residual <= TOLERANCE:
+            return end.sites, steps
+        if path.alive:
+            queue.append(path)
+        turn *= LONGER
     return None, steps
-
-
-def _turned(
-    path: Path, point: CavityPoint, lam: float, along: Array, d_lam: float
-) -> tuple[Array, float, float] | None:
-    """The new tangent and the cosine of its angle with the old one."""
-    tangent = _tangent(path, point, lam)
-    if tangent is None:
-        return None
-    n = len(point.rho)
-    old = point.to_standardized(along)
-    norm = float(np.sqrt(old @ old / n + d_lam**2))
-    return tangent[0], tangent[1], float(tangent[0] @ old / n + tangent[1] * d_lam) / norm

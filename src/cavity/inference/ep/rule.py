@@ -273,7 +273,7 @@ class EP:
         return None if state is None else Solution(state, "ep", 0)
 
     def _corrected(self, problem: Problem, start: Sites) -> State | None:
-        from cavity.inference.ep.continuation import newton_from_sites
+        from cavity.inference.ep.points import newton_from_sites
 
         sites = newton_from_sites(problem, start)
         return None if sites is None else certify(problem, sites, self.tolerance)
