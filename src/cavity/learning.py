@@ -53,6 +53,9 @@ ROUNDING_MESSAGE = (
 RELOCATIONS = 5
 """Draws that are tried for each term of a sum when it is drawn anew."""
 
+FAILURES = 30
+"""Evaluations of a run that may fail before it is given up: it is at the edge of what can be evaluated."""
+
 FAILED_RISE = 2.0
 """Where an evaluation fails, the line search is told that the objective got worse by this many times what the
 slope had promised: it then comes back by a factor of about five, and not by so much that it would stop."""
@@ -199,6 +202,8 @@ def maximize(
                 raise np.linalg.LinAlgError(
                     objective.last_error or "the objective is not finite at the start"
                 )
+            if objective.failures > FAILURES:
+                raise np.linalg.LinAlgError(f"too many evaluations fail: {objective.last_error}")
             f, place, slope = lowest[0]
             return f + FAILED_RISE * abs(float(slope @ (u - place))) + 1e-9 * (1.0 + abs(f)), -slope
         if not lowest or -value <= lowest[0][0]:

@@ -2,9 +2,15 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from cavity import GPRegressor
+from cavity import GPClassifier, GPRegressor
 
 
-@parametrize_with_checks([GPRegressor(n_restarts=0), GPRegressor("1.0 * SE(1.0)", mean="zero", n_restarts=0)])
+@parametrize_with_checks(
+    [
+        GPRegressor(n_restarts=0),
+        GPRegressor("1.0 * SE(1.0)", mean="zero", n_restarts=0),
+        GPClassifier(n_restarts=0),
+    ]
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

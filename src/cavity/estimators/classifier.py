@@ -383,11 +383,14 @@ class GPClassifier(ClassifierMixin, NestedParameters):  # type: ignore[misc]
         return with_rejects(labels, expected > check_reject(reject), reject_label)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """For two classes the mean of the latent function, shape (m,), positive where the second is predicted; for
-        more the log probability of each, shape (m, C), largest for the class that is predicted."""
-        if isinstance(getattr(self, "_strategy_", None), Binary):
-            return self._members[0].posterior.mean(self._checked(X))
-        return self.predict_log_proba(X)
+        """A score that rises with the probability of a class.
+
+        For two classes the log odds of the second, shape (m,), positive where it is predicted; for more the log
+        probability of each, shape (m, C). Unlike the latent mean (see `predict_dist`) they order cases as
+        `predict_proba` does, because they take the uncertainty of the latent functions into account.
+        """
+        log_p = self.predict_log_proba(X)
+        return log_p[:, 1] - log_p[:, 0] if len(self.classes_) == 2 else log_p
 
     def predict_dist(self, X: ArrayLike) -> GaussianPrediction:
         """Mean and variance of the latent functions.

@@ -10,7 +10,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from cavity.estimators.base import NestedParameters
 from cavity.estimators.memory import require_memory
@@ -117,6 +117,13 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         self.max_time = max_time
         self.max_rows = max_rows
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn wants to know: several targets at once need Gaussian noise."""
+        tags = super().__sklearn_tags__()
+        gaussian = self.likelihood in ("gaussian", "noiseless") or isinstance(self.likelihood, GaussianNoise)
+        tags.target_tags.multi_output = gaussian
+        return tags
+
     # --- fitting --------------------------------------------------------------------------------------------
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -132,7 +139,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         self._check_options()
         X, y = self._checked_data(X, y, reset=True)
         if y.ndim == 2 and y.shape[1] == 1:
-            y = y[:, 0]
+            y = cast(Array, column_or_1d(y, warn=not self.__sklearn_tags__().target_tags.multi_output))
         weight = self._checked_weight(sample_weight, X)
         rng = np.random.default_rng(_seed(self.random_state))
         model, warm = self._initial_model(X, y)
