@@ -76,7 +76,9 @@ def run_one(problem: StressProblem, *, plain: bool = True, cap: float = CAP) -> 
         posterior = model_of(problem).condition(problem.X, problem.y)
     except Exception as error:  # any exception is a finding here
         took = time.perf_counter() - start
-        return Ending(problem.seed, problem.family, "failed", "", took, message=f"{type(error).__name__}: {error}")
+        return Ending(
+            problem.seed, problem.family, "failed", "", took, message=f"{type(error).__name__}: {error}"
+        )
     took = time.perf_counter() - start
     status, sites = posterior.status, posterior.approximation.sites
     kind, checked = classify(problem, posterior, took, cap)
@@ -277,7 +279,9 @@ def notes_of(endings: Sequence[Ending]) -> list[str]:
     certified = [e for e in endings if e.kind in ("proper", "extended")]
     notes = []
     if certified:
-        notes.append(f"worst residual of a certified point, recomputed: {max(e.residual for e in certified):.1e}")
+        notes.append(
+            f"worst residual of a certified point, recomputed: {max(e.residual for e in certified):.1e}"
+        )
     for stage in sorted({e.stage for e in certified}):
         group = [e for e in certified if e.stage == stage]
         errors = np.array([e.error for e in group if np.isfinite(e.error)])
