@@ -24,9 +24,9 @@ def warnings_of(learned: Learned, posterior: Posterior, X: Array) -> list[str]:
 
 
 def issue(texts: list[str], about: str = "", stacklevel: int = 3) -> None:
-    """One `ConvergenceWarning` each; `about` names the part of the fit."""
+    """One `ConvergenceWarning` each, at the line that called `fit`; `about` names the part of the fit."""
     for text in texts:
-        warnings.warn(f"{about}: {text}" if about else text, ConvergenceWarning, stacklevel=stacklevel + 1)
+        warnings.warn(f"{about}: {text}" if about else text, ConvergenceWarning, stacklevel=stacklevel)
 
 
 def _about_learning(learned: Learned) -> str:
