@@ -66,7 +66,7 @@ def branches():
 # --- found where plain EP fails -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [8, 16, 18])
+@pytest.mark.parametrize("seed", [8, 16, 18, 26, 37, 46])
 def test_fixed_points_beyond_plain_ep(seed):
     problem, gp = stress(seed)
     plain, _, _ = damped(problem_of(problem, gp), Sites.zero(len(problem.y)))
