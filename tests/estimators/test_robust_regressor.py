@@ -18,7 +18,7 @@ from cavity.estimators.rows import TrainingRows
 from cavity.gp import Posterior
 from cavity.inference.base import ConvergenceWarning, Status
 from cavity.kernels import SE
-from cavity.learning import Learned, Run
+from cavity.learning import Learned, Objective, Run, maximize
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, StudentT
 
 KERNEL = 1.0 * SE(1.2)
@@ -190,7 +190,9 @@ def test_outliers_are_found(mixture):
     assert np.mean(p[~BAD] < 0.1) > 0.9
     student = GPRegressor(KERNEL, likelihood="student-t", n_restarts=0, random_state=0).fit(X, Y)
     assert np.all(student.outlier_probability_[BAD] > 0.9)
-    assert np.mean(student.outlier_probability_[~BAD] < 0.5) > 0.9  # its tails are heavy: wide noise is common
+    assert (
+        np.mean(student.outlier_probability_[~BAD] < 0.5) > 0.9
+    )  # its tails are heavy: wide noise is common
     laplace = GPRegressor(KERNEL, likelihood="laplace", n_restarts=0, random_state=0).fit(X, Y)
     assert np.min(laplace.outlier_probability_[BAD]) > 2 * np.max(laplace.outlier_probability_[~BAD])
 
@@ -352,3 +354,41 @@ def test_counts_predict_the_mean_rate(likelihood):
     assert np.all(model.sample_y(X, 3) >= 0)
     with pytest.raises(ValueError, match="counts"):
         clone(model).fit(X, -counts - 1.0)
+
+
+# --- learning where some evaluations fail -------------------------------------------------------------------
+
+
+class Cliff(Objective):
+    """-(theta - 2)^2, which cannot be evaluated beyond an edge."""
+
+    edge = 2.5
+
+    def __call__(self, theta):
+        self.evaluations += 1
+        if theta[0] > self.edge:
+            self.failures, self.last_error = self.failures + 1, "beyond the edge"
+            return -np.inf, np.zeros(1)
+        value = -float((theta[0] - 2.0) ** 2)
+        if self.best is None or value > self.best[0]:
+            self.best = (value, theta.copy())
+        return value, -2.0 * (theta - 2.0)
+
+
+@pytest.mark.parametrize("edge", [2.001, 2.1, 2.5])
+def test_the_line_search_comes_back_from_failures(edge):
+    goal = Cliff(GP(KERNEL), X, Y)
+    goal.edge = edge
+    run = maximize(goal, np.array([-30.0]), np.array([[-100.0, 100.0]]), np.array([5.0]), "data")
+    assert run.failures > 0
+    assert run.converged
+    assert run.theta[0] == pytest.approx(2.0, abs=1e-4)
+
+
+def test_an_optimum_beyond_the_edge_is_not_convergence():
+    goal = Cliff(GP(KERNEL), X, Y)
+    goal.edge = 1.0
+    run = maximize(goal, np.array([-30.0]), np.array([[-100.0, 100.0]]), np.array([5.0]), "data")
+    assert not run.converged
+    assert run.theta[0] == pytest.approx(1.0, abs=0.2)
+    assert "beyond the edge" in run.message
