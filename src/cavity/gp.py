@@ -24,7 +24,7 @@ from cavity.latent.dense import DensePrior
 from cavity.latent.posterior import BasisWeights, PosteriorProcess
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import Gaussian
-from cavity.linalg import Workspace
+from cavity.linalg import Workspace, threads_for
 from cavity.means import Basis, FunctionMean, Mean, Zero, as_mean
 from cavity.prediction import GaussianPrediction, Prediction
 
@@ -272,7 +272,8 @@ class GP(Parametrized):
     ) -> tuple[float, Array]:
         """Log evidence and its gradient in `theta` (of the model bound to the columns of X)."""
         model, X, y, weight = self._given(X, y, sample_weight)
-        value, gradient = model.inference.evidence(model.prior(X, workspace), model.likelihood, y, weight)
+        with threads_for(len(X)):
+            value, gradient = model.inference.evidence(model.prior(X, workspace), model.likelihood, y, weight)
         return value, model.to_theta(gradient.flat)
 
     def leave_one_out_log_prob(
@@ -285,7 +286,8 @@ class GP(Parametrized):
         """Sum of the log densities of each target given the others, and its gradient in `theta`."""
         model, X, y, weight = self._given(X, y, sample_weight)
         prior = model.prior(X, workspace)
-        value, gradient = model.inference.leave_one_out_log_prob(prior, model.likelihood, y, weight)
+        with threads_for(len(X)):
+            value, gradient = model.inference.leave_one_out_log_prob(prior, model.likelihood, y, weight)
         return value, model.to_theta(gradient.flat)
 
     # --- results --------------------------------------------------------------------------------------------
@@ -305,7 +307,8 @@ class GP(Parametrized):
         model, X, y, weight = self._given(X, y, sample_weight)
         workspace = Workspace()
         workspace.memory.update(memory or {})
-        approximation = model.inference.infer(model.prior(X, workspace), model.likelihood, y, weight)
+        with threads_for(len(X)):
+            approximation = model.inference.infer(model.prior(X, workspace), model.likelihood, y, weight)
         if model._note:
             message = "; ".join(part for part in (approximation.status.message, model._note) if part)
             approximation = replace(approximation, status=replace(approximation.status, message=message))
@@ -314,7 +317,10 @@ class GP(Parametrized):
     def leave_one_out(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Prediction:
         """Distribution of each target given all others, at these hyperparameters."""
         model, X, y, weight = self._given(X, y, sample_weight)
-        return cast(Prediction, model.inference.leave_one_out(model.prior(X), model.likelihood, y, weight))
+        with threads_for(len(X)):
+            return cast(
+                Prediction, model.inference.leave_one_out(model.prior(X), model.likelihood, y, weight)
+            )
 
     def degrees_of_freedom(self, X: ArrayLike, y: ArrayLike) -> float:
         """Effective number of parameters of the fit."""

@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -94,6 +95,14 @@ class _SmallProducts:
 
 
 small_products = _SmallProducts()
+
+SMALL_PROBLEM = 256
+"""Rows up to which a second thread costs more, in waking and waiting, than it saves."""
+
+
+def threads_for(n: int) -> AbstractContextManager[None]:
+    """One thread for everything inside while a problem is small; otherwise what the numerical libraries do."""
+    return small_products if n <= SMALL_PROBLEM else nullcontext()
 
 
 # --- tiles --------------------------------------------------------------------------------------------------
