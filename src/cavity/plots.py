@@ -63,6 +63,14 @@ def plot_fit(
     ax.plot(X, y, "o", color=DATA, markersize=3.2, label="data")
     if outlier_probability is not None:
         marked = np.asarray(outlier_probability) > 0.5
-        ax.plot(X[marked], y[marked], "o", color=OUTLIER, markersize=8, fillstyle="none", label="called an outlier")
+        ax.plot(
+            X[marked],
+            y[marked],
+            "o",
+            color=OUTLIER,
+            markersize=8,
+            fillstyle="none",
+            label="called an outlier",
+        )
     ax.set_title(title, fontsize=10)
     ax.spines[["top", "right"]].set_visible(False)

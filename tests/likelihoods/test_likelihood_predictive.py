@@ -206,7 +206,9 @@ def test_a_wide_noise_of_its_own_makes_an_outlier_under_student_t_noise(df):
         wide = draws > 9 * scale**2
         expected = share[wide].sum()
         error = np.sqrt(np.sum(share**2 * (wide - expected) ** 2))
-        assert abs(got - expected) < 4.5 * error + 5e-3  # a trapezoid cut at a threshold is good to a few thousandths
+        assert (
+            abs(got - expected) < 4.5 * error + 5e-3
+        )  # a trapezoid cut at a threshold is good to a few thousandths
 
 
 def test_a_wide_noise_of_its_own_makes_an_outlier_under_laplace_noise():
