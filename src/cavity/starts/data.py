@@ -9,8 +9,8 @@ import numpy as np
 
 from cavity.hyper import Array
 
-SUBSET = 400
-"""Rows looked at for typical distances."""
+SUBSET, DIFFERENCES = 400, 1_000_000
+"""Most rows looked at for typical distances, and most differences formed over all columns together."""
 
 SPECTRUM_ROWS = 1500
 """Rows looked at for frequencies."""
@@ -75,7 +75,8 @@ class DataScale:
         least_sd : float
             What counts as no spread of the targets at all.
         """
-        some = X[np.linspace(0, len(X) - 1, min(len(X), SUBSET)).astype(int)]
+        rows = min(len(X), SUBSET, max(50, int(np.sqrt(DIFFERENCES / X.shape[1]))))
+        some = X[np.linspace(0, len(X) - 1, rows).astype(int)]
         distance, spacing = np.empty(X.shape[1]), np.empty(X.shape[1])
         extent = np.ptp(X, axis=0)
         for d in range(X.shape[1]):
