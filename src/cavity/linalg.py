@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -65,44 +65,57 @@ def _pool(pid: int, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="cavity-tile")
 
 
-class _SmallProducts:
-    """While entered, matrix products run on one thread: those of a tile are too small to share.
+class _OneThread:
+    """While entered, matrix products run on one thread: all of them, or NumPy's only.
 
-    Without it the products of NumPy would wake a second pool of threads that spins beside LAPACK's. Entering
-    is counted, so that calls from several Python threads restore the original setting once, at the end.
+    NumPy and SciPy may bring a library of their own each, with threads that spin for a while after every call.
+    Products of NumPy between factorizations of SciPy then make two pools fight for the cores. Entering is counted, so
+    that calls from several Python threads restore the original setting once, at the end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numpy_only: bool) -> None:
+        self._numpy_only = numpy_only
         self._lock, self._depth = threading.Lock(), 0
-        self._limiter: Any = None
-        self._controller: Any = None
+        self._libraries: list[Any] | None = None
+        self._before: list[int] = []
+
+    def _find(self) -> list[Any]:
+        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+        found = [lib for lib in ThreadpoolController().lib_controllers if lib.user_api == "blas"]
+        if not self._numpy_only:
+            return found
+        own = [lib for lib in found if "numpy" in str(lib.filepath)]
+        return own if len(own) < len(found) else []  # a library shared with SciPy is left alone
 
     def __enter__(self) -> None:
         with self._lock:
             self._depth += 1
             if self._depth == 1:
-                if self._controller is None:
-                    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
-
-                    self._controller = ThreadpoolController()
-                self._limiter = self._controller.limit(limits=1, user_api="blas")
+                if self._libraries is None:
+                    self._libraries = self._find()
+                self._before = [lib.num_threads for lib in self._libraries]
+                for lib in self._libraries:
+                    lib.set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
-                self._limiter.restore_original_limits()
+                for lib, threads in zip(self._libraries or [], self._before):
+                    lib.set_num_threads(threads)
 
 
-small_products = _SmallProducts()
+small_products = _OneThread(numpy_only=False)
+numpy_on_one_thread = _OneThread(numpy_only=True)
 
 SMALL_PROBLEM = 256
 """Rows up to which a second thread costs more, in waking and waiting, than it saves."""
 
 
 def threads_for(n: int) -> AbstractContextManager[None]:
-    """One thread for everything inside while a problem is small; otherwise what the numerical libraries do."""
-    return small_products if n <= SMALL_PROBLEM else nullcontext()
+    """One thread for everything while a problem is small; beyond, only factorizations use several."""
+    return small_products if n <= SMALL_PROBLEM else numpy_on_one_thread
 
 
 # --- tiles --------------------------------------------------------------------------------------------------
