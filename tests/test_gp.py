@@ -204,8 +204,35 @@ def test_update_refuses_other_shapes():
     with pytest.raises(ValueError, match="not finite"):
         posterior.update(X[:1], [np.nan])
     known = GP(SE(1.0), KnownNoise(np.ones(20))).condition(X, Y)
-    with pytest.raises(ValueError, match="KnownNoise has variances for 20 observations, but 21"):
+    with pytest.raises(ValueError, match="KnownNoise holds the noise variances of the 20 observations"):
         known.update(X[:1], Y[:1])
+    with pytest.raises(ValueError, match="one entry for each of the 2 new observations, got shape"):
+        known.update(X[:2], Y[:2], [0.1, 0.2, 0.3])
+    with pytest.raises(ValueError, match="noise_variance is for KnownNoise; Gaussian says itself"):
+        posterior.update(X[:1], Y[:1], 0.1)
+
+
+@pytest.mark.parametrize("inference", ["exact", "ep"])
+def test_update_takes_the_noise_of_new_observations(inference):
+    s = np.linspace(0.05, 0.4, len(X))
+    first = GP(SE(1.0), KnownNoise(s[:15], variance=0.1), inference=inference).condition(X[:15], Y[:15])
+    updated = first.update(X[15:18], Y[15:18], s[15:18]).update(X[18:], Y[18:], s[18:])
+    whole = GP(SE(1.0), KnownNoise(s, variance=0.1), inference=inference).condition(X, Y)
+    assert updated.log_evidence == pytest.approx(whole.log_evidence, rel=1e-9)
+    np.testing.assert_allclose(updated.mean(POINTS), whole.mean(POINTS), atol=1e-9)
+    assert updated.model.likelihood == whole.model.likelihood
+    equal = first.update(X[15:], Y[15:], 0.3)
+    assert equal.model.likelihood == KnownNoise([*s[:15], *[0.3] * 5], variance=0.1)
+
+
+def test_known_noise_says_nothing_about_new_observations():
+    posterior = GP(SE(1.0), KnownNoise(np.full(20, 0.5), variance=0.25)).condition(X, Y)
+    with pytest.raises(ValueError, match="give those of the new ones as noise_variance"):
+        posterior.predict_y(X)  # as many rows as were learned from: still others
+    f = posterior.predict_f(POINTS)
+    s = np.linspace(0.1, 0.2, len(f.mean))
+    np.testing.assert_allclose(posterior.predict_y(POINTS, s).variance, f.variance + s + 0.25, rtol=1e-12)
+    np.testing.assert_allclose(posterior.predict_y(POINTS, 0.0).variance, f.variance + 0.25, rtol=1e-12)
 
 
 def test_update_where_the_rule_cannot_extend():

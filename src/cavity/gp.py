@@ -93,12 +93,17 @@ class Posterior:
             return GaussianPrediction(mean, np.diagonal(cov).copy(), cov)
         return GaussianPrediction(mean, self._per_target(self.variance(X), mean))
 
-    def predict_y(self, X: ArrayLike) -> Prediction:
-        """Distribution of new observations at X."""
+    def predict_y(self, X: ArrayLike, noise_variance: ArrayLike | None = None) -> Prediction:
+        """Distribution of new observations at X.
+
+        `noise_variance`, a number or an array (m,), says how noisy they are where the likelihood knows the noise
+        of single observations (`KnownNoise`) and so cannot know that of new ones.
+        """
         mean = self.mean(X)
-        if self.model.likelihood.n_latent > 1:
-            return self.model.likelihood.predictive(mean, cast(BlockPosterior, self.process).blocks(X))
-        return self.model.likelihood.predictive(mean, self._per_target(self.variance(X), mean))
+        likelihood = self.model.likelihood.of_new(len(mean), noise_variance)
+        if likelihood.n_latent > 1:
+            return likelihood.predictive(mean, cast(BlockPosterior, self.process).blocks(X))
+        return likelihood.predictive(mean, self._per_target(self.variance(X), mean))
 
     @staticmethod
     def _per_target(variance: Array, mean: Array) -> Array:
@@ -106,10 +111,11 @@ class Posterior:
             return variance
         return np.repeat(variance[:, None], mean.shape[1], axis=1)
 
-    def update(self, X: ArrayLike, y: ArrayLike) -> Posterior:
+    def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Posterior:
         """The posterior given these observations too, at the same hyperparameters.
 
-        With exact inference the Cholesky factor is extended: O(n^2 m) for m new observations.
+        With exact inference the Cholesky factor is extended: O(n^2 m) for m new observations. Under `KnownNoise`
+        their noise variances must be given, a number or an array (m,).
         """
         model = self.model
         X_new, y_new = model._data(X, y)
@@ -118,6 +124,7 @@ class Posterior:
                 f"X and y must have the columns of the data before, {self.process.X.shape[1]} and "
                 f"{self._y.shape[1:]}, got {X_new.shape[1]} and {y_new.shape[1:]}"
             )
+        model = model.with_likelihood(model.likelihood.and_new(len(X_new), noise_variance))
         X_all, y_all = np.vstack([self.process.X, X_new]), np.concatenate([self._y, y_new])
         weight = self._sample_weight
         if weight is not None:
@@ -229,6 +236,27 @@ class GP(Parametrized):
             means = mean if isinstance(mean, PerLatent) else None
             return BlockPrior(self.kernel, as_inputs(X), self.likelihood.n_latent, means, workspace)
         return DensePrior(self.kernel, as_inputs(X), mean, workspace)
+
+    def sample_prior(
+        self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None
+    ) -> Array:
+        """Draws of f from the prior at X, shape (size, m).
+
+        By eigenvectors: prior covariances are often singular to working precision.
+
+        >>> GP(1.0 * SE(1.0)).sample_prior([[0.0], [1.0]], size=3, rng=0).shape  # doctest: +SKIP
+        (3, 2)
+        """
+        if self.likelihood.n_latent > 1 or isinstance(self.mean, Basis):
+            raise ValueError(
+                "sample_prior draws one latent function without basis functions; sample each kernel on its own"
+            )
+        X = as_inputs(X)
+        model = self._bound(X)
+        values, vectors = np.linalg.eigh(model.kernel(X))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        z = np.random.default_rng(rng).standard_normal((size, len(X)))
+        return np.asarray(model.mean(X) + z @ root.T)
 
     def _with_basis_in_kernel(self, X: Array, y: Array) -> Self:
         """For rules other than the exact one: basis functions integrated out through the covariance.

@@ -214,6 +214,41 @@ def test_noise_without_a_variance_gives_infinite_deviations(fitted):
     assert np.isfinite(model.predict(POINTS, return_std=True, noise=False)[1]).all()
 
 
+def test_known_noise_of_new_observations_is_given():
+    s = np.linspace(0.01, 1.0, 40)
+    options = {"objective": None, "mean": "zero"}
+    model = GPRegressor(KERNEL, likelihood=KnownNoise(s[:30]), **options).fit(X[:30], Y[:30])
+    for ask in (
+        lambda: model.predict(X[:30], return_std=True),
+        lambda: model.predict(X[:30], return_cov=True),
+        lambda: model.predict_dist(X[:30]),
+        lambda: model.sample_y(X[:30]),
+        lambda: model.update(X[30:], Y[30:]),
+    ):
+        with pytest.raises(ValueError, match="KnownNoise holds the noise variances of the 30 observations"):
+            ask()
+    new = np.linspace(0.1, 0.3, len(POINTS))
+    f = model.predict_dist(POINTS, noise=False)
+    mean, sd = model.predict(POINTS, return_std=True, noise=new)
+    np.testing.assert_allclose(mean, f.mean)
+    np.testing.assert_allclose(sd**2, f.variance + new)
+    _, cov = model.predict(POINTS, return_cov=True, noise=new)
+    np.testing.assert_allclose(np.diagonal(cov), f.variance + new)
+    _, smooth = model.predict(POINTS, return_cov=True, noise=False)
+    np.testing.assert_allclose(cov - smooth, np.diag(new), atol=1e-12)
+    scatter = model.sample_y(POINTS, 4000, noise=new) - model.sample_y(POINTS, 4000, noise=False)
+    np.testing.assert_allclose(scatter.var(axis=1), new, rtol=5 * np.sqrt(2 / 4000))
+    updated = model.update(X[30:], Y[30:], s[30:])
+    whole = GPRegressor(KERNEL, likelihood=KnownNoise(s), **options).fit(X, Y)
+    assert updated.log_evidence_ == pytest.approx(whole.log_evidence_, rel=1e-10)
+    np.testing.assert_allclose(updated.leave_one_out().mean, whole.leave_one_out().mean, atol=1e-8)
+
+
+def test_noise_variances_are_for_known_noise(fitted):
+    with pytest.raises(ValueError, match="noise_variance is for KnownNoise; Gaussian says itself"):
+        fitted.predict(POINTS, return_std=True, noise=np.ones(len(POINTS)))
+
+
 def test_counts_are_predicted_as_counts():
     rate = np.exp(2.0 + np.sin(X[:, 0]))
     counts = np.random.default_rng(1).poisson(rate).astype(float)

@@ -1,4 +1,4 @@
-"""What the estimators share: nested parameters by name.
+"""What the estimators share: nested parameters by name, options of learning, checks of inputs.
 
 Models are immutable values, so `set_params(kernel__se__lengthscale=2.0)` puts an updated kernel in place of
 the old one instead of changing it.
@@ -6,11 +6,20 @@ the old one instead of changing it.
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, Self, cast
 
+import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from cavity.hyper import Parametrized
+from cavity.estimators.rows import require_numbers
+from cavity.gp import GP
+from cavity.hyper import Array, Parametrized
+from cavity.kernels import SE, Kernel, ard
+from cavity.kernels import parse as parse_kernel
+from cavity.likelihoods import Likelihood
 
 
 class NestedParameters(BaseEstimator):  # type: ignore[misc]
@@ -45,3 +54,85 @@ class NestedParameters(BaseEstimator):  # type: ignore[misc]
                 )
             setattr(self, name, part.update(changes))
         return self
+
+
+class GPEstimator(NestedParameters):
+    """Options that every estimator has, and what is done with them. A subclass says what they mean to it."""
+
+    _fewest_rows = 1
+    """Smallest `max_rows` that makes sense."""
+
+    _objectives: tuple[str | None, ...] = ("evidence", None)
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel | str | None,
+        mean: Any,
+        likelihood: Any,
+        inference: Any,
+        objective: str | None,
+        n_restarts: int,
+        random_state: Any,
+        n_jobs: int | None,
+        warm_start: bool,
+        max_time: float | None,
+        max_rows: int | None,
+    ) -> None:
+        self.kernel = kernel
+        self.mean = mean
+        self.likelihood = likelihood
+        self.inference = inference
+        self.objective = objective
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.warm_start = warm_start
+        self.max_time = max_time
+        self.max_rows = max_rows
+
+    def _check_options(self) -> None:
+        """Refuse options that would otherwise show up as an error in the middle of something else."""
+        if self.objective not in self._objectives:
+            *most, last = map(repr, self._objectives)
+            raise ValueError(f"objective must be {', '.join(most)} or {last}, got {self.objective!r}")
+        for name, least in (("n_restarts", 0), ("max_rows", self._fewest_rows)):
+            value = getattr(self, name)
+            if value is None and name == "max_rows":
+                continue
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+
+    def _checked(self, X: ArrayLike) -> Array:
+        """Inputs of a prediction, with the columns of the fit."""
+        check_is_fitted(self, "posterior_")
+        require_numbers(X, "X")
+        return cast(Array, validate_data(self, X, reset=False, dtype=np.float64))
+
+    @staticmethod
+    def _checked_weight(sample_weight: ArrayLike | None, X: Array) -> Array | None:
+        if sample_weight is None:
+            return None
+        return cast(Array, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+
+    def _rng(self) -> np.random.Generator:
+        return generator(self.random_state)
+
+    def _unbound_model(self, likelihood: Likelihood, mean: Any, inference: Any) -> GP:
+        """The model with the kernel asked for, before it meets data."""
+        kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel
+        if isinstance(kernel, str):
+            kernel = parse_kernel(kernel)
+        return GP(kernel, likelihood, mean, inference)
+
+    def _bound(self, model: GP) -> GP:
+        """The model made definite for the columns of the fit."""
+        names = getattr(self, "feature_names_in_", None)
+        return model.bind(self.n_features_in_, None if names is None else [str(n) for n in names])
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """NumPy's generator from anything that scikit-learn accepts as a random state."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = int(random_state.randint(2**31 - 1))
+    return np.random.default_rng(random_state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, Self, cast
 
 import numpy as np
@@ -10,9 +9,9 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from cavity.estimators.base import NestedParameters
+from cavity.estimators.base import GPEstimator
 from cavity.estimators.decisions import (
     ErrorRejectCurve,
     check_loss,
@@ -36,9 +35,7 @@ from cavity.estimators.rows import require_numbers
 from cavity.estimators.signal_prior import with_signal_prior
 from cavity.gp import GP
 from cavity.hyper import Array
-from cavity.kernels import SE, Kernel, ard
-from cavity.kernels import parse as parse_kernel
-from cavity.learning import OBJECTIVES
+from cavity.kernels import Kernel
 from cavity.likelihoods import Likelihood, Softmax, as_likelihood
 from cavity.prediction import GaussianPrediction
 
@@ -51,7 +48,7 @@ COUPLED_RULES = ("auto", "ep", "laplace")
 """Names of rules for which "auto" chooses the softmax, with Laplace's method."""
 
 
-class GPClassifier(ClassifierMixin, NestedParameters):  # type: ignore[misc]
+class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     """Gaussian process classification, of two or more classes.
 
     Parameters
@@ -119,6 +116,8 @@ class GPClassifier(ClassifierMixin, NestedParameters):  # type: ignore[misc]
     ['up', None]
     """
 
+    _fewest_rows = 2
+
     def __init__(
         self,
         kernel: Kernel | str | None = None,
@@ -137,20 +136,22 @@ class GPClassifier(ClassifierMixin, NestedParameters):  # type: ignore[misc]
         max_time: float | None = None,
         max_rows: int | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.inference = inference
-        self.mean = mean
-        self.objective = objective
-        self.n_restarts = n_restarts
+        super().__init__(
+            kernel=kernel,
+            mean=mean,
+            likelihood=likelihood,
+            inference=inference,
+            objective=objective,
+            n_restarts=n_restarts,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            warm_start=warm_start,
+            max_time=max_time,
+            max_rows=max_rows,
+        )
         self.multi_class = multi_class
         self.class_weight = class_weight
         self.signal_prior = signal_prior
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.warm_start = warm_start
-        self.max_time = max_time
-        self.max_rows = max_rows
 
     # --- fitting --------------------------------------------------------------------------------------------
 
@@ -174,7 +175,7 @@ class GPClassifier(ClassifierMixin, NestedParameters):  # type: ignore[misc]
                 f"GPClassifier needs rows of at least two classes, got one class: {self.classes_.tolist()}"
             )
         weight = self._with_class_weight(codes, weight)
-        rng = np.random.default_rng(_seed(self.random_state))
+        rng = self._rng()
         if self.max_rows is not None and len(data) > self.max_rows:
             chosen = _same_shares(codes, self.max_rows, rng)
             data, codes, weight = data[chosen], codes[chosen], None if weight is None else weight[chosen]
@@ -191,28 +192,21 @@ class GPClassifier(ClassifierMixin, NestedParameters):  # type: ignore[misc]
         require_numbers(X, "X")
         data, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
-        if sample_weight is None:
+        weight = self._checked_weight(sample_weight, data)
+        if weight is None:
             return data, labels, None
-        weight = _check_sample_weight(sample_weight, data, dtype=np.float64, ensure_non_negative=True)
         used = weight > 0
         return data[used], labels[used], weight[used]
 
     def _check_options(self) -> None:
         """Refuse options that would otherwise show up as an error in the middle of something else."""
-        if self.objective not in (None, *OBJECTIVES):
-            raise ValueError(f"objective must be 'evidence' or None, got {self.objective!r}")
+        super()._check_options()
         if self.multi_class not in ("auto", *STRATEGIES):
             names = ", ".join(map(repr, ("auto", *STRATEGIES)))
             raise ValueError(f"multi_class must be one of {names}, got {self.multi_class!r}")
         prior = self.signal_prior
         if isinstance(prior, str) and prior != "weak":
             raise ValueError(f"signal_prior must be 'weak', a prior or None, got {prior!r}")
-        for name, least in (("n_restarts", 0), ("max_rows", 2)):
-            value = getattr(self, name)
-            if value is None and name == "max_rows":
-                continue
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
 
     def _with_class_weight(self, codes: Indices, weight: Array | None) -> Array | None:
         """Weights of rows times those of their classes."""
@@ -248,17 +242,12 @@ class GPClassifier(ClassifierMixin, NestedParameters):  # type: ignore[misc]
 
     def _model(self, strategy: Strategy, X: Array) -> GP:
         """The model before learning, bound to the columns of the data."""
-        kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel
-        if isinstance(kernel, str):
-            kernel = parse_kernel(kernel)
-        names = getattr(self, "feature_names_in_", None)
         likelihood, mean, rule = self._observation_model(), self.mean, self.inference
         if isinstance(strategy, AllAtOnce):
             likelihood = Softmax(len(self.classes_))
             mean = None if isinstance(mean, str) and mean == "zero" else [mean] * likelihood.n_latent
             rule = "laplace" if isinstance(rule, str) and rule in COUPLED_RULES else rule
-        model = GP(kernel, likelihood, mean, rule)
-        model = model.bind(X.shape[1], None if names is None else [str(n) for n in names])
+        model = self._bound(self._unbound_model(likelihood, mean, rule))
         if self.signal_prior is None:
             return model
         prior = None if isinstance(self.signal_prior, str) else self.signal_prior
@@ -325,11 +314,6 @@ class GPClassifier(ClassifierMixin, NestedParameters):  # type: ignore[misc]
         return tuple(values) if self._strategy_.several else values[0]
 
     # --- prediction -----------------------------------------------------------------------------------------
-
-    def _checked(self, X: ArrayLike) -> Array:
-        check_is_fitted(self, "posterior_")
-        require_numbers(X, "X")
-        return cast(Array, validate_data(self, X, reset=False, dtype=np.float64))
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Log probabilities of the classes, shape (m, C), small ones accurate too."""
@@ -427,10 +411,3 @@ def _same_shares(codes: Indices, size: int, rng: np.random.Generator) -> Indices
         quota[np.argmax(quota)] -= 1
     picked = [rng.choice(np.flatnonzero(codes == c), q, replace=False) for c, q in enumerate(quota)]
     return np.sort(np.concatenate(picked)).astype(np.intp)
-
-
-def _seed(random_state: Any) -> Any:
-    """Anything scikit-learn accepts as a random state, as a seed for NumPy's generators."""
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return random_state

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -10,24 +9,23 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from cavity.estimators.base import NestedParameters
+from cavity.estimators.base import GPEstimator, generator
 from cavity.estimators.memory import require_memory
 from cavity.estimators.reports import issue, warnings_of
 from cavity.estimators.robust import by_given_row, cavities, choose, gaussian_start, is_robust
 from cavity.estimators.rows import TrainingRows, contains_white, require_numbers
 from cavity.gp import GP, Posterior
 from cavity.hyper import Array
-from cavity.kernels import SE, Kernel, ard
-from cavity.kernels import parse as parse_kernel
+from cavity.kernels import Kernel
 from cavity.learning import OBJECTIVES, Learned, learn
-from cavity.likelihoods import GaussianNoise, Noiseless, as_likelihood
+from cavity.likelihoods import GaussianNoise, Likelihood, Noiseless, as_likelihood
 from cavity.means import Basis
 from cavity.prediction import GaussianPrediction, Prediction
 
 
-class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: ignore[misc]
+class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignore[misc]
     """Gaussian process regression.
 
     Parameters
@@ -88,6 +86,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
     >>> mean, sd = model.predict([[1.5]], return_std=True)
     """
 
+    _objectives = (*OBJECTIVES, None)
+
     def __init__(
         self,
         kernel: Kernel | str | None = None,
@@ -104,18 +104,20 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         max_time: float | None = None,
         max_rows: int | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.mean = mean
-        self.likelihood = likelihood
-        self.inference = inference
-        self.objective = objective
-        self.n_restarts = n_restarts
+        super().__init__(
+            kernel=kernel,
+            mean=mean,
+            likelihood=likelihood,
+            inference=inference,
+            objective=objective,
+            n_restarts=n_restarts,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            warm_start=warm_start,
+            max_time=max_time,
+            max_rows=max_rows,
+        )
         self.standardize = standardize
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.warm_start = warm_start
-        self.max_time = max_time
-        self.max_rows = max_rows
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn wants to know: several targets at once need Gaussian noise."""
@@ -141,7 +143,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         if y.ndim == 2 and y.shape[1] == 1:
             y = cast(Array, column_or_1d(y, warn=not self.__sklearn_tags__().target_tags.multi_output))
         weight = self._checked_weight(sample_weight, X)
-        rng = np.random.default_rng(_seed(self.random_state))
+        rng = self._rng()
         model, warm = self._initial_model(X, y)
         rows = TrainingRows.of(X, y, weight, merge=self._may_merge(model), max_rows=self.max_rows, rng=rng)
         if rows.source is not None:
@@ -155,27 +157,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         issue(warnings_of(learned, posterior, rows.X))
         return self
 
-    def _check_options(self) -> None:
-        """Refuse options that would otherwise show up as an error in the middle of something else."""
-        if self.objective not in (None, *OBJECTIVES):
-            raise ValueError(f"objective must be 'evidence', 'loo' or None, got {self.objective!r}")
-        for name, least in (("n_restarts", 0), ("max_rows", 1)):
-            value = getattr(self, name)
-            if value is None and name == "max_rows":
-                continue
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-
     def _checked_data(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Array, Array]:
         require_numbers(X, "X")
         require_numbers(y, "y")
         checked = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, reset=reset)
         return cast(Array, checked[0]), np.asarray(checked[1], dtype=float)
-
-    def _checked_weight(self, sample_weight: ArrayLike | None, X: Array) -> Array | None:
-        if sample_weight is None:
-            return None
-        return cast(Array, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
     def _may_merge(self, model: GP) -> bool:
         """Whether equal rows may be one row with their total weight: not if something belongs to each row."""
@@ -186,9 +172,6 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
 
     def _initial_model(self, X: Array, y: Array) -> tuple[GP, bool]:
         """The model before learning, and whether it is that of the last fit."""
-        kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel
-        if isinstance(kernel, str):
-            kernel = parse_kernel(kernel)
         mean, likelihood = self.mean, as_likelihood(self.likelihood)
         if y.ndim == 2 and isinstance(mean, str) and mean == "constant":
             mean = Basis("constant")
@@ -200,13 +183,12 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
                 f"{y.shape}; fit one model per target, for instance with sklearn.multioutput.MultiOutputRegressor"
             )
         likelihood.check(y)
-        names = getattr(self, "feature_names_in_", None)
-        model = GP(kernel, likelihood, mean, self.inference)
+        model = self._unbound_model(likelihood, mean, self.inference)
         asked = (repr(model), type(model.inference).__name__, X.shape[1], y.shape[1:])
         if self.warm_start and getattr(self, "_asked", None) == asked:
             return self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat)), True
         self._asked = asked
-        return model.bind(X.shape[1], None if names is None else [str(n) for n in names]), False
+        return self._bound(model), False
 
     def _learn(self, model: GP, rows: TrainingRows, warm: bool, rng: np.random.Generator) -> Learned:
         if self.objective is None:
@@ -247,13 +229,13 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
 
     # --- prediction -----------------------------------------------------------------------------------------
 
-    def _checked(self, X: ArrayLike) -> Array:
-        check_is_fitted(self, "posterior_")
-        require_numbers(X, "X")
-        return cast(Array, validate_data(self, X, reset=False, dtype=np.float64))
-
     def predict(
-        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, *, noise: bool = True
+        self,
+        X: ArrayLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        noise: bool | ArrayLike = True,
     ) -> Any:
         """Predictive mean, and on request the standard deviation or the covariance.
 
@@ -262,8 +244,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         X : array (m, D)
         return_std, return_cov : bool
             At most one of them.
-        noise : bool
-            Whether they refer to new observations y (the default) or to the function f.
+        noise : bool or array (m,)
+            Whether they refer to new observations y (the default) or to the function f. Under `KnownNoise`, which
+            knows the noise of the training observations only, the noise variances of new ones must be given.
 
         Returns
         -------
@@ -277,7 +260,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
             )
         X = self._checked(X)
         if return_cov:
-            if noise and not self._is_location:
+            noisy, variances = _split_noise(noise)
+            if noisy and not self._is_location:
                 raise ValueError(
                     f"{type(self.likelihood_).__name__} has no joint covariance of observations; use "
                     "return_std=True, or noise=False for that of f"
@@ -285,8 +269,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
             require_memory(len(X), "predict")
             cov = self.posterior_.covariance(X)
             mean = self.posterior_.mean(X)
-            if noise:
-                cov[np.diag_indices_from(cov)] += self._noise_variance(mean)
+            if noisy:
+                cov[np.diag_indices_from(cov)] += self._noise_variance(mean, variances)
             return mean, cov
         if not return_std:
             return self._mean(X)
@@ -303,15 +287,17 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         """Whether y is f plus noise, so that their means agree (whether or not the noise has one)."""
         return self.likelihood_.n_latent == 1 and not self.likelihood_.discrete
 
-    def _noise_variance(self, mean: Array) -> Array:
+    def _noise_variance(self, mean: Array, variances: Array | None) -> Array:
         flat = mean if mean.ndim == 1 else mean[:, 0]
-        return self.likelihood_.predictive(flat, np.zeros(len(flat))).variance
+        likelihood = self.likelihood_.of_new(len(flat), variances)
+        return likelihood.predictive(flat, np.zeros(len(flat))).variance
 
-    def predict_dist(self, X: ArrayLike, *, noise: bool = True) -> Prediction:
+    def predict_dist(self, X: ArrayLike, *, noise: bool | ArrayLike = True) -> Prediction:
         """Predictive distribution of y at each row (of f with `noise=False`): quantiles, intervals, log
-        densities."""
+        densities. `noise` as in `predict`."""
         X = self._checked(X)
-        return self.posterior_.predict_y(X) if noise else self.posterior_.predict_f(X)
+        noisy, variances = _split_noise(noise)
+        return self.posterior_.predict_y(X, variances) if noisy else self.posterior_.predict_f(X)
 
     def predict_gradient(self, X: ArrayLike) -> tuple[Array, Array]:
         """Derivatives of the predictive mean and of the variance of f in the inputs, each (m, D)."""
@@ -319,9 +305,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         return self.posterior_.mean_gradient(X), self.posterior_.variance_gradient(X)
 
     def sample_y(
-        self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0, *, noise: bool = True
+        self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0, *, noise: bool | ArrayLike = True
     ) -> Array:
-        """Joint draws of new observations (of f with `noise=False`) at X.
+        """Joint draws of new observations (of f with `noise=False`) at X; `noise` as in `predict`.
 
         Returns
         -------
@@ -329,16 +315,13 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
         """
         X = self._checked(X)
         require_memory(len(X), "predict")
-        rng = np.random.default_rng(_seed(random_state))
+        rng = generator(random_state)
+        noisy, variances = _split_noise(noise)
+        likelihood = self.likelihood_.of_new(len(X), variances) if noisy else None
         f = self.posterior_.sample(X, n_samples, rng)
-        if noise:
-            f = self._add_noise(f, rng)
+        if likelihood is not None:
+            f = _add_noise(likelihood, f, rng)
         return np.moveaxis(f, 0, -1)
-
-    def _add_noise(self, f: Array, rng: np.random.Generator) -> Array:
-        if f.ndim == 2 or self.likelihood_.n_latent > 1:
-            return self.likelihood_.sample(f, rng)
-        return np.stack([self.likelihood_.sample(f[:, :, t], rng) for t in range(f.shape[2])], axis=2)
 
     def leave_one_out(self) -> Prediction:
         """Predictive distribution of each training target given all others, at the learned
@@ -419,8 +402,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
 
     # --- more data ------------------------------------------------------------------------------------------
 
-    def update(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Condition on more data, keeping the hyperparameters: O(n^2 m) for m new rows."""
+    def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Self:
+        """Condition on more data, keeping the hyperparameters: O(n^2 m) for m new rows.
+
+        Under `KnownNoise` their noise variances must be given, a number or an array (m,).
+        """
         check_is_fitted(self, "posterior_")
         X, y = self._checked_data(X, y, reset=False)
         wanted = self.rows_.y.shape[1:]
@@ -428,13 +414,20 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: 
             raise ValueError(f"y must have the columns of the fit, {wanted}, got {y.shape[1:]}")
         rows = self.rows_.and_more(X, y.reshape(len(y), *wanted))
         require_memory(len(rows.X))
-        self._adopt(self.posterior_.update(X, y.reshape(len(y), *wanted)))
+        self._adopt(self.posterior_.update(X, y.reshape(len(y), *wanted), noise_variance))
         self.rows_ = rows
         return self
 
 
-def _seed(random_state: Any) -> Any:
-    """Anything scikit-learn accepts as a random state, as a seed for NumPy's generators."""
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return random_state
+def _split_noise(noise: bool | ArrayLike) -> tuple[bool, Array | None]:
+    """Whether observations are asked for, and the noise variances that were given for them."""
+    if isinstance(noise, bool | np.bool_):
+        return bool(noise), None
+    return True, np.asarray(noise, dtype=float)
+
+
+def _add_noise(likelihood: Likelihood, f: Array, rng: np.random.Generator) -> Array:
+    """A draw of y for each draw of f, (size, m) or (size, m, T)."""
+    if f.ndim == 2 or likelihood.n_latent > 1:
+        return likelihood.sample(f, rng)
+    return np.stack([likelihood.sample(f[:, :, t], rng) for t in range(f.shape[2])], axis=2)

@@ -161,6 +161,23 @@ class Likelihood(Parametrized):
         constants."""
         return self
 
+    def of_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
+        """The likelihood of `count` new observations.
+
+        Differs from self only where each observation has a noise variance of its own, which is then needed:
+        `noise_variance`, a number or an array (count,).
+        """
+        if noise_variance is not None:
+            raise ValueError(
+                f"noise_variance is for KnownNoise; {type(self).__name__} says itself how new observations "
+                f"scatter, got {noise_variance!r}"
+            )
+        return self
+
+    def and_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
+        """The likelihood of the present observations followed by `count` new ones, as in `of_new`."""
+        return self.of_new(count, noise_variance)
+
     def break_points(self, y: Array) -> Array:
         """Places in f where log p has kinks or its own center, shape (k, n); guides the quadrature.
 
@@ -261,25 +278,6 @@ class Likelihood(Parametrized):
         """
         cdf = self.predictive(mean, var).cdf(y)
         return np.asarray(np.clip(1 - 2 * np.minimum(cdf, 1 - cdf), 0.0, 1.0))
-
-    # --- text, equality -------------------------------------------------------------------------------------
-
-    def _arguments(self) -> list[str]:
-        """Text of the constructor's arguments."""
-        return [f"{name}={param!r}" for name, param in self._params.items()]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(self._arguments())})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Likelihood) and repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
-    def __sklearn_clone__(self) -> Self:
-        """Likelihoods are immutable, so a clone is the likelihood itself."""
-        return self
 
 
 class MultiLatentLikelihood(Likelihood):

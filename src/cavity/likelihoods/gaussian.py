@@ -159,10 +159,16 @@ class KnownNoise(GaussianNoise):
     Parameters
     ----------
     variances : array (n,)
-        Known noise variances, in squared units of y. They belong to the observations: use `rows(index)` for
-        a part of the data and `at(new_variances)` to predict new noisy observations.
+        Known noise variances, in squared units of y. They belong to the observations: those of new ones must
+        be given where these are predicted (`predict_y(X, noise_variance=...)`) or added (`update`).
     variance : float or Param, optional
         Learned variance added to all of them; none by default.
+
+    Examples
+    --------
+    >>> noise = KnownNoise([0.1, 0.4])
+    >>> noise.at([0.2]), noise.rows([1])
+    (KnownNoise([0.2]), KnownNoise([0.4]))
     """
 
     _transforms: ClassVar = {"variance": LOG}
@@ -206,6 +212,27 @@ class KnownNoise(GaussianNoise):
     def rows(self, index: Any) -> Self:
         """The noise of some of the observations."""
         return self.at(self.variances[index])
+
+    def of_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
+        """New observations with known variances of their own: a number or an array (count,)."""
+        if noise_variance is None:
+            raise ValueError(
+                f"KnownNoise holds the noise variances of the {len(self.variances)} observations it was made for: "
+                "give those of the new ones as noise_variance (in an estimator noise=...), or ask for f, which "
+                "has no noise"
+            )
+        known = np.asarray(noise_variance, dtype=float)
+        if known.ndim and known.shape != (count,):
+            raise ValueError(
+                f"noise_variance must be a number or have one entry for each of the {count} new observations, "
+                f"got shape {known.shape}"
+            )
+        return self.at(np.broadcast_to(known, count))
+
+    def and_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
+        """These observations, then new ones with known variances of their own."""
+        new = self.of_new(count, noise_variance).variances
+        return self.at(np.concatenate([self.variances, new]))
 
     def _arguments(self) -> list[str]:
         return [repr(self.variances.tolist()), *super()._arguments()]
