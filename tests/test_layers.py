@@ -13,7 +13,7 @@ PACKAGE = Path(cavity.__file__).parent
 
 # From the foundation upwards: a layer may import from itself and from every one before it.
 LAYERS = {
-    "numerics": ["linalg", "quadrature", "special"],
+    "numerics": ["linalg", "quadrature", "special", "progress"],
     "parts": [
         "hyper",
         "layout",
@@ -27,7 +27,7 @@ LAYERS = {
     ],
     "latent": ["sites", "latent"],
     "inference": ["inference"],
-    "model": ["gp", "learning", "starts", "progress", "assessment", "io"],
+    "model": ["gp", "learning", "starts", "assessment", "io"],
     "front": ["estimators"],
     "applications": ["control", "em", "design", "bayes"],
     "outside": ["plots", "demo", "datasets", "studies", "report", "cli"],
@@ -35,7 +35,9 @@ LAYERS = {
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
 
 # (importing file, module of a later layer it may import even so): lazy convenience methods, with reasons.
-ALLOWED: set[tuple[str, str]] = set()
+ALLOWED: set[tuple[str, str]] = {
+    ("inference/mcmc/default_priors.py", "starts"),  # weak priors are centered on what starts the optimizer
+}
 
 
 def layer_of(module: str) -> str:

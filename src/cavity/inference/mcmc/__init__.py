@@ -1,0 +1,1 @@
+"""Markov chain Monte Carlo on the same model objects as the approximations."""
