@@ -1,0 +1,47 @@
+"""The experiments of the source documents, run again and set beside the published numbers.
+
+`names()` lists them, `load(name)` gives a `Study`, `run(study, quick=True)` runs one; on the command line
+``cavity reproduce NAME [--quick] [--jobs N] [--out DIR]``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
+from cavity.studies.runner import Report, run
+
+__all__ = [
+    "Cell",
+    "Outcome",
+    "Published",
+    "Report",
+    "Results",
+    "Study",
+    "Target",
+    "load",
+    "names",
+    "run",
+]
+
+_MODULES: dict[str, str] = {
+    "kl-directions": "kl_directions",
+    "mean-functions": "regression_basics",
+    "sample-paths": "regression_basics",
+    "sinc-evidence": "regression_basics",
+    "step-misspecification": "step_misspecification",
+}
+"""Study -> module of this package, which has it in its table `STUDIES`."""
+
+
+def names() -> list[str]:
+    """Names of all studies."""
+    return sorted(_MODULES)
+
+
+def load(name: str) -> Study:
+    """A study by its name."""
+    if name not in _MODULES:
+        raise ValueError(f"there is no study {name!r}; choose one of: {', '.join(names())}")
+    study: Study = import_module(f"cavity.studies.{_MODULES[name]}").STUDIES[name]
+    return study

@@ -1,0 +1,169 @@
+"""What a study is: data and protocol as a list of cells, measures, published numbers, pictures.
+
+A *cell* is the smallest unit of work, nearly always one fold (or data set) times one method. It knows how to run
+itself and is named by its labels, for instance ``{"set": 3, "method": "lapEP"}``. The runner
+(`cavity.studies.runner`) runs cells in any order and on any worker, and stores each as it finishes; a study must
+therefore put everything a cell needs, its seed included, into the cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Label = str | int | float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cell found.
+
+    Attributes
+    ----------
+    measures : mapping of str to float
+        Numbers for the table.
+    arrays : mapping of str to array
+        What pictures need.
+    note : str
+        Anything a reader should know of this cell, in a sentence.
+    """
+
+    measures: Mapping[str, float]
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One unit of work: `function(**arguments)` gives an `Outcome`.
+
+    The function must be importable and the arguments small values, so that a cell can travel to another process.
+    """
+
+    labels: Mapping[str, Label]
+    function: Callable[..., Outcome]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def slug(self) -> str:
+        """A file name made of the labels."""
+        text = "__".join(f"{name}-{value}" for name, value in self.labels.items())
+        return "".join(c if c.isalnum() or c in "-_." else "_" for c in text)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number in print: for these labels, this measure has this value."""
+
+    labels: Mapping[str, Label]
+    measure: str
+    value: float
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound that the mean of a measure, for these labels, should meet: ``sense`` is "<=" or ">="."""
+
+    labels: Mapping[str, Label]
+    measure: str
+    sense: str
+    bound: float
+
+    def met(self, value: float) -> bool:
+        """Whether a value meets the bound."""
+        return bool(value <= self.bound if self.sense == "<=" else value >= self.bound)
+
+
+class Results:
+    """All cells of a run that are finished.
+
+    Parameters
+    ----------
+    records : sequence of dict
+        One per cell: `labels`, `measures`, `seconds`, `note`, `error`.
+    folder : Path
+        Where arrays and pictures are.
+    quick : bool
+        Whether this was the cut-down version.
+    """
+
+    def __init__(self, records: Sequence[Mapping[str, Any]], folder: Path, quick: bool) -> None:
+        self.records, self.folder, self.quick = list(records), folder, quick
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per cell: labels, measures, seconds, note, error (empty where all went well)."""
+        rows = [
+            {
+                **r["labels"],
+                **r["measures"],
+                "seconds": r["seconds"],
+                "note": r["note"],
+                "error": r["error"].strip().splitlines()[-1] if r["error"] else "",
+            }
+            for r in self.records
+        ]
+        return pd.DataFrame(rows)
+
+    def arrays(self, **labels: Label) -> dict[str, NDArray[Any]]:
+        """Stored arrays of the one cell with these labels; empty where it has none or failed."""
+        for record in self.records:
+            if all(record["labels"].get(name) == value for name, value in labels.items()):
+                path = self.folder / "cells" / f"{record['slug']}.npz"
+                if not path.exists():
+                    return {}
+                with np.load(path, allow_pickle=False) as stored:
+                    return {name: stored[name] for name in stored.files}
+        return {}
+
+
+def _no_pictures(results: Results, folder: Path) -> list[Path]:
+    return []
+
+
+def _no_remarks(results: Results) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True)
+class Study:
+    """A reproduced experiment.
+
+    Attributes
+    ----------
+    name, title, source : str
+        What to call it on the command line, what it shows, and where it is published.
+    cells : callable
+        ``cells(quick)``: the list of cells of the full or of the cut-down version.
+    measures : tuple of str
+        Columns of the summary, in this order.
+    by : tuple of str
+        Labels that rows of the summary stand for; all others are averaged over (folds, data sets).
+    published : tuple of Published
+    targets : tuple of Target
+    draw : callable
+        ``draw(results, folder)`` writes pictures and returns their paths.
+    remarks : callable
+        ``remarks(results)``: sentences that only the results can tell.
+    quick_note : str
+        What the cut-down version leaves out.
+    """
+
+    name: str
+    title: str
+    source: str
+    cells: Callable[[bool], list[Cell]]
+    measures: tuple[str, ...] = ()
+    by: tuple[str, ...] = ("method",)
+    published: tuple[Published, ...] = ()
+    targets: tuple[Target, ...] = ()
+    draw: Callable[[Results, Path], list[Path]] = _no_pictures
+    remarks: Callable[[Results], list[str]] = _no_remarks
+    quick_note: str = ""

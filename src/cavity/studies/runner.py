@@ -1,0 +1,200 @@
+"""Run a study: cells in parallel, stored as they finish, resumed where a run was stopped, then table and pictures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import cavity
+from cavity.progress import Progress
+from cavity.studies.base import Cell, Results, Study
+from cavity.studies.store import Store
+from cavity.studies.summary import as_markdown, summarize
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run leaves: the cells, the summary, pictures, remarks, and where they are."""
+
+    study: Study
+    results: Results
+    table: pd.DataFrame
+    pictures: tuple[Path, ...]
+    remarks: tuple[str, ...]
+    folder: Path
+    finished: bool
+
+
+def run(
+    study: Study,
+    *,
+    quick: bool = False,
+    jobs: int = 1,
+    out: str | Path = "cavity-studies",
+    show_progress: bool | None = None,
+) -> Report:
+    """Run what is left of a study and write table and pictures.
+
+    Parameters
+    ----------
+    study : Study
+    quick : bool
+        The cut-down version, under three minutes.
+    jobs : int
+        Worker processes (joblib: a cluster's backend chosen by ``joblib.parallel_config`` is used).
+    out : path
+        Results go to ``out/NAME`` or ``out/NAME-quick``. Cells found there are not run again.
+    show_progress : bool, optional
+        By default on terminals.
+
+    Returns
+    -------
+    Report
+        With ``finished=False`` where the run was interrupted; what was finished is stored.
+    """
+    folder = Path(out) / (study.name + ("-quick" if quick else ""))
+    store = Store(folder, f"{study.name} {'quick' if quick else 'full'}")
+    cells = study.cells(quick)
+    repeated = len(cells) - len({cell.slug for cell in cells})
+    if repeated:
+        raise ValueError(f"study {study.name!r}: {repeated} cells have the labels of another cell")
+    records = {cell.slug: found for cell in cells if (found := store.find(cell))}
+    todo = [cell for cell in cells if cell.slug not in records]
+    started, finished = time.monotonic(), True
+    with Progress(study.name, len(cells), show_progress) as progress:
+        progress.advance(steps=len(records))
+        try:
+            for position, record, arrays in _work(todo, jobs):
+                cell = todo[position]
+                records[cell.slug] = store.put(cell, record, arrays)
+                progress.advance(" ".join(map(str, cell.labels.values())))
+        except KeyboardInterrupt:
+            finished = False
+    results = Results([records[c.slug] for c in cells if c.slug in records], folder, quick)
+    return _report(study, results, folder, finished, jobs, time.monotonic() - started)
+
+
+def _work(cells: list[Cell], jobs: int) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
+    """Position, record and arrays of each cell, in the order in which they finish."""
+    from joblib import Parallel, delayed
+
+    if jobs == 1:
+        yield from ((i, *_run_cell(cell)) for i, cell in enumerate(cells))
+        return
+    tasks = (delayed(_placed)(i, cell) for i, cell in enumerate(cells))
+    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
+
+
+def _placed(position: int, cell: Cell) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """In a worker: one BLAS thread each, because the cells are what runs in parallel."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with threadpool_limits(1):
+        return position, *_run_cell(cell)
+
+
+def _run_cell(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
+    started = time.perf_counter()
+    record: dict[str, Any] = {"measures": {}, "note": "", "error": ""}
+    arrays: dict[str, Any] = {}
+    try:
+        outcome = cell.function(**cell.arguments)
+    except Exception:  # a method that fails on one fold is a result, not the end of the study
+        record["error"] = traceback.format_exc()
+    else:
+        record["measures"] = {name: float(value) for name, value in outcome.measures.items()}
+        record["note"], arrays = outcome.note, dict(outcome.arrays)
+    record["seconds"] = time.perf_counter() - started
+    return record, arrays
+
+
+def _report(
+    study: Study, results: Results, folder: Path, finished: bool, jobs: int, seconds: float
+) -> Report:
+    table = summarize(study, results)
+    remarks: list[str] = []
+    if results.quick:
+        remarks.append(
+            f"This is the cut-down version, not the study. {study.quick_note} Run it without --quick for the figures."
+        )
+    failed = [r for r in results.records if r["error"]]
+    remarks += [f"failed: {r['slug']}: {r['error'].strip().splitlines()[-1]}" for r in failed]
+    pictures: list[Path] = []
+    if finished:
+        try:
+            remarks += study.remarks(results)
+            pictures = study.draw(results, folder)
+        except (KeyError, IndexError, ValueError) as error:
+            if not failed:
+                raise
+            remarks.append(f"pictures not drawn, because cells failed ({error!r})")
+    else:
+        remarks.append("Interrupted: run the same command again to go on from here.")
+    results.frame.to_csv(folder / "results.csv", index=False)
+    table.to_csv(folder / "summary.csv", index=False)
+    provenance = _provenance(results, jobs, seconds)
+    (folder / "run.json").write_text(json.dumps(provenance, indent=1), encoding="utf-8")
+    (folder / "summary.md").write_text(
+        _page(study, results, table, remarks, pictures, provenance), encoding="utf-8"
+    )
+    return Report(study, results, table, tuple(pictures), tuple(remarks), folder, finished)
+
+
+def _provenance(results: Results, jobs: int, seconds: float) -> dict[str, Any]:
+    return {
+        "version": cavity.__version__,
+        "commit": _commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cores": os.cpu_count(),
+        "jobs": jobs,
+        "seconds_of_this_call": round(seconds, 1),
+        "seconds_of_all_cells": round(sum(r["seconds"] for r in results.records), 1),
+    }
+
+
+def _commit() -> str:
+    """Commit of the checkout that runs, or "" for an installed package."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"],
+            cwd=Path(cavity.__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.stdout.strip()
+
+
+def _page(
+    study: Study,
+    results: Results,
+    table: pd.DataFrame,
+    remarks: list[str],
+    pictures: list[Path],
+    provenance: dict[str, Any],
+) -> str:
+    option = " --quick" if results.quick else ""
+    lines = [f"# {study.title}", "", f"Source: {study.source}.", ""]
+    lines += [as_markdown(table), ""] if len(table) else []
+    lines += [f"- {remark}" for remark in remarks] + [""]
+    lines += [f"![{path.stem}]({path.relative_to(results.folder).as_posix()})\n" for path in pictures]
+    commit = f", commit {provenance['commit']}" if provenance["commit"] else ""
+    lines.append(
+        f"Made by `cavity reproduce {study.name}{option}` with cavity {provenance['version']}{commit}, "
+        f"{provenance['date']}, {provenance['cores']} cores; "
+        f"{provenance['seconds_of_all_cells']:.0f} s of work in all cells."
+    )
+    return "\n".join(lines) + "\n"

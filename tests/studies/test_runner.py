@@ -1,0 +1,146 @@
+"""The runner on a study of known numbers: what is stored, what is run again, what the table says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cavity import studies
+from cavity.studies import Cell, Outcome, Published, Study, Target
+from cavity.studies.summary import as_markdown
+
+VALUES = {"a": [1.0, 2.0, 3.0], "b": [10.0, 10.0, 10.0]}
+
+
+def measure(log: str, method: str, fold: int) -> Outcome:
+    with Path(log).open("a") as file:
+        file.write(f"{method}{fold}\n")
+    if (method, fold) == ("b", 1) and Path(log).with_suffix(".broken").exists():
+        raise RuntimeError("no solution here")
+    return Outcome({"score": VALUES[method][fold]}, {"row": np.full(2, fold)}, note="fine")
+
+
+def stop(**_: object) -> Outcome:
+    raise KeyboardInterrupt
+
+
+def small_study(log: Path, **changes: object) -> Study:
+    def cells(quick: bool) -> list[Cell]:
+        folds = 1 if quick else 3
+        return [
+            Cell({"fold": k, "method": m}, measure, {"log": str(log), "method": m, "fold": k})
+            for k in range(folds)
+            for m in VALUES
+        ]
+
+    def draw(results: studies.Results, folder: Path) -> list[Path]:
+        (folder / "picture.png").write_bytes(b"")
+        return [folder / "picture.png"]
+
+    settings: dict[str, object] = {
+        "measures": ("score", "absent"),
+        "published": (Published({"method": "a"}, "score", 1.5),),
+        "targets": (Target({"method": "a"}, "score", "<=", 1.9), Target({"method": "b"}, "score", ">=", 9)),
+        "draw": draw,
+        "remarks": lambda results: [f"{len(results.records)} cells"],
+        "quick_note": "One fold of three.",
+    }
+    return Study("small", "A small study", "nowhere", cells, **(settings | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_table_and_files(tmp_path: Path, jobs: int) -> None:
+    report = studies.run(small_study(tmp_path / "log"), jobs=jobs, out=tmp_path)
+    assert report.finished
+    table = report.table.set_index(["method", "measure"])
+    a = table.loc[("a", "score")]
+    assert a["ours"] == pytest.approx(2.0)
+    assert a["fold noise"] == pytest.approx(1 / np.sqrt(3))
+    assert a["difference"] == pytest.approx(0.5)
+    assert a["target"] == "<= 1.9: missed"
+    assert table.loc[("b", "score"), "target"] == ">= 9: met"
+    assert np.isnan(table.loc[("b", "score"), "published"])
+    page = (tmp_path / "small" / "summary.md").read_text()
+    assert all(text in page for text in ("6 cells", "picture.png", "cavity reproduce small`"))
+    assert len((tmp_path / "small" / "results.csv").read_text().splitlines()) == 7
+    np.testing.assert_array_equal(report.results.arrays(fold=2, method="b")["row"], [2, 2])
+    assert report.results.arrays(fold=9, method="b") == {}
+
+
+def test_finished_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.with_suffix(".broken").touch()
+    report = studies.run(small_study(log), out=tmp_path)
+    assert len(log.read_text().split()) == 6
+    failed = report.table.set_index(["method", "measure"]).loc[("b", "score")]
+    assert (failed["cells"], failed["failed"]) == (2, 1)
+    assert any("no solution here" in remark for remark in report.remarks)
+    log.with_suffix(".broken").unlink()
+    report = studies.run(small_study(log), out=tmp_path)
+    assert log.read_text().split()[6:] == ["b1"]
+    assert not report.results.frame["error"].any()
+
+
+def test_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    whole = small_study(log)
+
+    def cells(quick: bool) -> list[Cell]:
+        return [
+            Cell(c.labels, stop, c.arguments) if c.labels == {"fold": 1, "method": "a"} else c
+            for c in whole.cells(quick)
+        ]
+
+    report = studies.run(replace(whole, cells=cells), out=tmp_path)
+    assert not report.finished
+    assert len(report.results.records) == 2
+    assert any("again to go on" in remark for remark in report.remarks)
+    report = studies.run(whole, out=tmp_path)
+    assert report.finished
+    assert sorted(log.read_text().split()) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+
+
+def test_quick_is_kept_apart_and_says_so(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    report = studies.run(small_study(log), quick=True, out=tmp_path)
+    assert report.folder.name == "small-quick"
+    assert any("cut-down" in remark and "One fold" in remark for remark in report.remarks)
+    assert len(log.read_text().split()) == 2
+    studies.run(small_study(log), out=tmp_path)
+    assert len(log.read_text().split()) == 8
+
+
+def test_changed_arguments_and_corrupt_files_are_run_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    studies.run(small_study(log), quick=True, out=tmp_path)
+    stored = tmp_path / "small-quick" / "cells"
+    (stored / "fold-0__method-a.json").write_text("{")
+    record = json.loads((stored / "fold-0__method-b.json").read_text())
+    record["arguments"] = "other"
+    (stored / "fold-0__method-b.json").write_text(json.dumps(record))
+    studies.run(small_study(log), quick=True, out=tmp_path)
+    assert log.read_text().split() == ["a0", "b0", "a0", "b0"]
+
+
+def test_labels_must_differ(tmp_path: Path) -> None:
+    twice = [Cell({"fold": 0}, stop), Cell({"fold": 0}, stop)]
+    with pytest.raises(ValueError, match="1 cells have the labels of another"):
+        studies.run(Study("twice", "", "", lambda quick: twice), out=tmp_path)
+
+
+def test_unknown_study_names_the_others() -> None:
+    with pytest.raises(ValueError, match="kl-directions"):
+        studies.load("nothing")
+    for name in studies.names():
+        assert studies.load(name).name == name
+
+
+def test_markdown_escapes_bars() -> None:
+    import pandas as pd
+
+    text = as_markdown(pd.DataFrame({"method": ["a|b"], "ours": [1 / 3], "published": [np.nan]}))
+    assert text.splitlines()[-1] == "| a\\|b | 0.3333 |  |"
