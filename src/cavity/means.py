@@ -5,7 +5,7 @@ m(x_i) in its natural values (`flat`), `pull_inputs(X, g)` that in the inputs. M
 
 `Basis` stands for h(x)' beta with weights beta ~ N(b, B), which exact inference integrates out, also in the
 vague limit B^-1 -> 0 (eq. 2.37 to 2.45). As a mean function it is h(x)' b; `features`, `prior_mean` (b) and
-`prior_precision` (B^-1) are what inference needs.
+`prior_root` (of B^-1) are what inference needs.
 
 Notation: D input columns, p basis functions, H the matrix of features with rows h(x_i)'.
 """
@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import block_diag, cho_factor, cho_solve
+from scipy.linalg import block_diag, cho_factor, cho_solve, solve_triangular
 
 from cavity.basis import Features, Harmonics, Powers, UserFunction, as_features
 from cavity.hyper import IDENTITY, Array, Param, Parametrized, Transform, format_value
@@ -531,6 +531,16 @@ class Basis(Mean):
             return np.diag(1.0 / np.broadcast_to(self._covariance, count))
         precision = cho_solve(cho_factor(self._covariance, lower=True), np.eye(count))
         return 0.5 * (precision + precision.T)
+
+    @property
+    def prior_root(self) -> Array:
+        """P, lower triangular with P' P = B^-1, shape (p, p); no rows, (0, p), for vague weights."""
+        count = self._count()
+        if self._covariance is None:
+            return np.zeros((0, count))
+        if np.ndim(self._covariance) < 2:
+            return np.diag(1.0 / np.sqrt(np.broadcast_to(self._covariance, count)))
+        return solve_triangular(np.linalg.cholesky(self._covariance), np.eye(count), lower=True)
 
     # --- features -------------------------------------------------------------------------------------------
 

@@ -196,6 +196,52 @@ def test_basis_functions_beside_a_mean_function():
     assert both.log_evidence == pytest.approx(plain.log_evidence, abs=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("functions", "shift", "tolerance"), [("linear", 1e8, 1e-6), ("quadratic", 1e4, 1e-6)]
+)
+def test_vague_basis_functions_far_from_the_origin(functions, shift, tolerance):
+    """The span of polynomials does not depend on the origin, and vague weights know no more than the span."""
+    x = np.round(np.linspace(0.0, 4.0, 40) * 2**10) / 2**10  # exact after the shift
+    y = 2.0 * x + np.sin(3.0 * x)
+    model = GP(1.0 * SE(1.0), Gaussian(0.01), Basis(functions))
+    here, far = model.condition(x, y), model.condition(x + shift, y)
+    points = np.array([-1.0, 0.5, 2.25, 5.0])
+    np.testing.assert_allclose(far.mean(points + shift), here.mean(points), atol=tolerance)
+    np.testing.assert_allclose(far.variance(points + shift), here.variance(points), rtol=tolerance)
+    assert model.evidence(x + shift, y)[1] == pytest.approx(model.evidence(x, y)[1], rel=1e-4)
+
+
+def test_a_finite_prior_of_weights_far_from_the_origin():
+    """The weights' covariance is part of that of the data: checked against it in 50 digits."""
+    import mpmath
+
+    x, y, variance, noise = np.array([0.0, 0.5, 1.25, 3.0, 4.0]) + 2.0**27, np.arange(5.0), 100.0, 0.01
+    posterior = GP(1.0 * SE(1.0), Gaussian(noise), Basis("linear", prior_covariance=variance)).condition(x, y)
+    with mpmath.workdps(50):
+        t, values = [mpmath.mpf(float(v)) for v in x], mpmath.matrix(y.tolist())
+        A = mpmath.matrix(5)
+        for i in range(5):
+            for j in range(5):
+                A[i, j] = mpmath.exp(-((t[i] - t[j]) ** 2) / 2) + variance * (1 + t[i] * t[j])
+            A[i, i] += mpmath.mpf(noise)
+        alpha = mpmath.lu_solve(A, values)
+        quadratic = (values.T * alpha)[0]
+        truth = -(quadratic + mpmath.log(mpmath.det(A)) + 5 * mpmath.log(2 * mpmath.pi)) / 2
+        s = t[2] + mpmath.mpf("0.25")
+        cross = mpmath.matrix([mpmath.exp(-((s - v) ** 2) / 2) + variance * (1 + s * v) for v in t])
+        mean = (cross.T * alpha)[0]
+        var = 1 + variance * (1 + s * s) - (cross.T * mpmath.lu_solve(A, cross))[0]
+    assert posterior.log_evidence == pytest.approx(float(truth), abs=1e-6)
+    assert posterior.mean([[x[2] + 0.25]])[0] == pytest.approx(float(mean), abs=1e-6)
+    assert posterior.variance([[x[2] + 0.25]])[0] == pytest.approx(float(var), rel=1e-6)
+
+
+def test_basis_functions_that_rounding_has_blurred_are_refused():
+    x = np.linspace(0.0, 4.0, 40) + 1e8
+    with pytest.raises(NotPositiveDefiniteError, match="3 basis functions are linearly dependent"):
+        GP(1.0 * SE(1.0), Gaussian(0.01), Basis("quadratic")).condition(x, np.sin(x))
+
+
 def test_dependent_basis_functions_with_vague_weights_are_refused():
     with pytest.raises(NotPositiveDefiniteError, match=r"3 basis functions are linearly dependent .* vague"):
         GP(SE(1.0), Gaussian(0.1), mean=Basis(["linear", "constant"])).condition(X1, Y)

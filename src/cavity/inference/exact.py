@@ -7,15 +7,15 @@
 Explicit basis functions h with weights N(b, B) integrated out replace A^-1 by R = A^-1 - A^-1 H Q^-1 H' A^-1
 with Q = B^-1 + H' A^-1 H, and add -1/2 log|Q| + 1/2 log|B^-1|; for vague weights (B^-1 -> 0) the last term
 and p/2 log 2 pi are dropped (book eq. 2.45). Several targets share everything but alpha; their log evidences
-add up.
+add up. Q is never formed: with A = L L' and B^-1 = P' P, the triangle of the QR factorization of [P; L^-1 H] is
+its Cholesky factor, at the root of its condition number (inputs far from the origin make h nearly dependent), and
+V, the lower rows of the orthogonal factor, give R = L^-T (I - V V') L^-1 without a solve.
 
 Leave-one-out: with d the diagonal of R, y_i given the others is normal with mean y_i - alpha_i / d_i and
 variance 1 / d_i (book eq. 5.12). Its gradient is one cotangent of A for all parameters, not O(n^3) for each.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,12 @@ from cavity.latent.dense import DensePrior, ObservedCorrection
 from cavity.latent.posterior import BasisWeights, PosteriorProcess
 from cavity.likelihoods.base import LOG_2PI, Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
-from cavity.linalg import Array, NotPositiveDefiniteError, mirror_lower, try_factorize
+from cavity.linalg import Array, Cholesky, NotPositiveDefiniteError, mirror_lower
+from cavity.means import Basis
 from cavity.prediction import GaussianPrediction
 
-if TYPE_CHECKING:
-    from cavity.means import Basis
+CLEAR_OF_ROUNDING = 100.0
+"""What tells basis functions apart must exceed their rounding errors by this factor."""
 
 
 class _Conditioned:
@@ -60,29 +61,48 @@ class _Conditioned:
         )
         self.factor = self.correction.factor
         self.log_det = self.factor.log_det
-        self.basis = self._integrate_basis()
-        self.alpha = self.factor.solve(self.residual)
-        if self.basis is not None:
-            self.alpha -= self.basis.projection @ self.basis.shift
+        self.basis: BasisWeights | None = None
+        self.basis_root = np.zeros((self.n, 0))
+        """W with R = A^-1 - W W', shape (n, p)."""
+        mean = prior.mean_function
+        self.alpha = (
+            self._integrate_basis(mean) if isinstance(mean, Basis) else self.factor.solve(self.residual)
+        )
 
-    def _integrate_basis(self) -> BasisWeights | None:
-        from cavity.means import Basis
-
-        mean = self.prior.mean_function
-        if not isinstance(mean, Basis):
-            return None
+    def _integrate_basis(self, mean: Basis) -> Array:
+        """Posterior of the weights of basis functions; returns alpha."""
+        L = self.factor
         H = mean.features(self.prior.X)
-        projection = self.factor.solve(H)
-        Q = try_factorize(np.ascontiguousarray(mean.prior_precision + H.T @ projection))
-        if Q is None:
-            prior = "a vague prior" if mean.vague else "a prior too wide to tell them apart"
+        whitened = L.half_solve(H)
+        Q, V = self._orthogonalize(mean, whitened, np.linalg.norm(H, axis=0))
+        residual = L.half_solve(self.residual)
+        seen = V.T @ residual
+        shift = Q.half_solve_transposed(seen)
+        projection = L.half_solve_transposed(whitened)
+        self.basis = BasisWeights(mean.prior_mean[:, None] + shift, shift, Q, projection)
+        self.basis_root = L.half_solve_transposed(V)
+        return L.half_solve_transposed(residual - V @ seen)
+
+    def _orthogonalize(self, mean: Basis, whitened: Array, size: Array) -> tuple[Cholesky, Array]:
+        """Factor of Q = P'P + M'M for M = L^-1 H, and V with M = V times its transpose; `size` are norms of
+        H's columns."""
+        prior = mean.prior_root
+        stacked = np.vstack([prior, whitened])
+        V, R = np.linalg.qr(stacked)
+        own = np.diagonal(R)
+        # What is left of a column after the ones before it must exceed rounding: of the factorization, and of
+        # the features themselves, which whitening enlarges.
+        whitest = np.diagonal(self.factor.lower).min()
+        rounding = len(stacked) * np.linalg.norm(stacked, axis=0) + CLEAR_OF_ROUNDING * size / whitest
+        if len(own) < len(size) or np.any(np.abs(own) <= np.finfo(float).eps * rounding):
+            weights = "a vague prior" if mean.vague else "a prior too wide to tell them apart"
             raise NotPositiveDefiniteError(
-                f"the {H.shape[1]} basis functions are linearly dependent on these {self.n} inputs, and their "
-                f"weights have {prior}: use fewer basis functions, center the inputs, or give the weights a "
+                f"the {len(size)} basis functions are linearly dependent on these {self.n} inputs, and their "
+                f"weights have {weights}: use fewer basis functions, center the inputs, or give the weights a "
                 "smaller prior variance"
             )
-        shift = Q.solve(projection.T @ self.residual)
-        return BasisWeights(mean.prior_mean[:, None] + shift, shift, Q, projection)
+        sign = np.where(own < 0, -1.0, 1.0)
+        return Cholesky(np.ascontiguousarray(R.T * sign)), V[len(prior) :] * sign
 
     @property
     def log_evidence(self) -> float:
@@ -94,7 +114,7 @@ class _Conditioned:
             if mean.vague:
                 value += 0.5 * self.targets * len(self.basis.mean) * LOG_2PI
             else:
-                value += 0.5 * self.targets * float(np.linalg.slogdet(mean.prior_precision)[1])
+                value += self.targets * float(np.log(np.diagonal(mean.prior_root)).sum())
         w = self.sample_weight
         if np.any(w != 1.0):
             powers = (1.0 - w) * (LOG_2PI + np.log(self.noise)) - np.log(w)
@@ -112,15 +132,9 @@ class _Conditioned:
             prior.kernel, prior.rows, prior.X, prior.mean_function, alpha, self.correction, basis
         )
 
-    def _basis_root(self) -> Array:
-        """W with R = A^-1 - W W', shape (n, p)."""
-        if self.basis is None:
-            return np.zeros((self.n, 0))
-        return self.basis.precision.half_solve(self.basis.projection.T).T
-
     def evidence_gradient(self) -> Gradient:
         """Overwrites the factor."""
-        F = np.hstack([self.alpha, np.sqrt(self.targets) * self._basis_root()])
+        F = np.hstack([self.alpha, np.sqrt(self.targets) * self.basis_root])
         inverse = self.factor.into_inverse()
         single = np.ascontiguousarray(F[:, 0]) if F.shape[1] == 1 else None
 
@@ -144,7 +158,7 @@ class _Conditioned:
 
     def _inverse(self) -> Array:
         """R, full and symmetric; overwrites the factor."""
-        W = self._basis_root()
+        W = self.basis_root
         R = mirror_lower(self.factor.into_inverse())
         if W.shape[1]:
             R -= W @ W.T
@@ -153,7 +167,7 @@ class _Conditioned:
     def leave_one_out(self) -> tuple[Array, Array]:
         """Means (n, T) and variances (n,) of each target given the others."""
         own = self.factor.inverse_diagonal()
-        W = self._basis_root()
+        W = self.basis_root
         d = own - np.einsum("ij,ij->i", W, W)
         lost = self._lost(d, own)
         d = np.where(lost, 1.0, d)
@@ -166,7 +180,7 @@ class _Conditioned:
 
     def leave_one_out_log_prob(self) -> tuple[float, Gradient]:
         """Overwrites the factor."""
-        W = self._basis_root()
+        W = self.basis_root
         R = self._inverse()
         d = np.diagonal(R).copy()
         lost = self._lost(d, d + np.einsum("ij,ij->i", W, W))
@@ -273,6 +287,6 @@ class Exact:
         """Effective number of parameters, tr(K A^-1) (book section 2.6), plus the basis functions that were
         fitted."""
         c = self._condition(prior, likelihood, y, None)
-        W = c._basis_root()
+        W = c.basis_root
         d = c.factor.inverse_diagonal() - np.einsum("ij,ij->i", W, W)
         return float(c.n - c.variance @ d)
