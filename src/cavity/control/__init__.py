@@ -1,12 +1,51 @@
 """Control: prediction with uncertain inputs, learned dynamics, policy iteration, planning.
 
-See docs/uncertain_inputs.md.
+Names are looked up on first use, so that importing this package is quick. To add one, add a line to `_MODULES` and
+one to the imports for type checkers. See docs/uncertain_inputs.md.
 """
 
 from __future__ import annotations
 
-from .analytic import NotAnalyticError
-from .moments import GaussianMoments
-from .result import OutputMoments
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["GaussianMoments", "NotAnalyticError", "OutputMoments"]
+_MODULES = {
+    # name: where it lives; a module by its own name is the module itself
+    "CartPole": "cavity.control.problems",
+    "GaussianMoments": "cavity.control.moments",
+    "MountainCar": "cavity.control.problems",
+    "NotAnalyticError": "cavity.control.analytic",
+    "OutputMoments": "cavity.control.result",
+    "Pendulum": "cavity.control.problems",
+    "Problem": "cavity.control.problems",
+    "System": "cavity.control.problems",
+    "Trajectory": "cavity.control.problems",
+    "Transitions": "cavity.control.transitions",
+    "problems": "cavity.control.problems",
+}
+
+if TYPE_CHECKING:
+    from cavity.control import problems as problems
+    from cavity.control.analytic import NotAnalyticError as NotAnalyticError
+    from cavity.control.moments import GaussianMoments as GaussianMoments
+    from cavity.control.problems import CartPole as CartPole
+    from cavity.control.problems import MountainCar as MountainCar
+    from cavity.control.problems import Pendulum as Pendulum
+    from cavity.control.problems import Problem as Problem
+    from cavity.control.problems import System as System
+    from cavity.control.problems import Trajectory as Trajectory
+    from cavity.control.result import OutputMoments as OutputMoments
+    from cavity.control.transitions import Transitions as Transitions
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'cavity.control' has no attribute {name!r}")
+    module = import_module(_MODULES[name])
+    value = module if _MODULES[name] == f"{__name__}.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,0 +1,139 @@
+"""Transitions: what they hold, where they come from, what they refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cavity.control import MountainCar, Pendulum, Problem, Transitions
+
+
+@pytest.fixture
+def seen():
+    return Transitions.draw(MountainCar(), 20, rng=0)
+
+
+def test_drawn_transitions_follow_the_system(seen):
+    car = MountainCar()
+    np.testing.assert_array_equal(seen.next_states, car.step(seen.states, seen.actions))
+    assert (np.abs(seen.states) <= [1.0, 2.0]).all()
+    assert (np.abs(seen.actions) <= 4.0).all()
+    again, other = Transitions.draw(car, 20, rng=0), Transitions.draw(car, 20, rng=1)
+    np.testing.assert_array_equal(again.states, seen.states)
+    assert (other.states != seen.states).all()
+
+
+def test_drawn_transitions_with_noise(seen):
+    noisy = Transitions.draw(MountainCar(), 20000, rng=0, noise=[0.1, 0.0])
+    error = noisy.next_states - MountainCar().step(noisy.states, noisy.actions)
+    np.testing.assert_array_equal(error[:, 1], 0.0)
+    assert abs(error[:, 0].std() - 0.1) < 4 * 0.1 / np.sqrt(2 * 20000)
+
+
+def test_they_are_values(seen):
+    assert len(seen) == 20
+    assert repr(seen) == "Transitions(20 rows, 2 states, 1 actions)"
+    np.testing.assert_array_equal(seen.differences, seen.next_states - seen.states)
+    both = seen[:5] + seen[seen.actions[:, 0] > 0]
+    assert len(both) == 5 + (seen.actions > 0).sum()
+    with pytest.raises(ValueError, match="read-only"):
+        seen.states[0, 0] = 1.0
+    given = np.zeros((3, 1))
+    kept = Transitions(given, [1, 2, 3], given)
+    given[0] = 7.0  # does not reach what was stored
+    assert kept.states[0, 0] == 0.0
+    assert kept.actions.shape == (3, 1)
+
+
+def test_table_and_back(seen):
+    frame = seen.to_frame(["x", "v"], ["F"])
+    assert list(frame.columns) == ["x", "v", "F", "next x", "next v"]
+    back = Transitions.from_frame(frame, ["x", "v"], ["F"])
+    np.testing.assert_array_equal(back.next_states, seen.next_states)
+    assert list(seen.to_frame().columns) == ["s0", "s1", "a0", "next s0", "next s1"]
+    with pytest.raises(ValueError, match="need 2 state_names and 1 action_names, got 1 and 1"):
+        seen.to_frame(["x"], ["F"])
+    with pytest.raises(ValueError, match=r"lacks the columns \['w', 'next w'\]"):
+        Transitions.from_frame(frame, ["x", "w"], ["F"])
+
+
+def test_transitions_of_trajectories():
+    car = MountainCar()
+    one = Transitions.of_trajectory(car.simulate(np.ones((4, 1))))
+    assert len(one) == 4
+    np.testing.assert_array_equal(one.states[1:], one.next_states[:-1])
+    many = Transitions.of_trajectory(car.simulate(np.ones((4, 1)), start=np.zeros((3, 2))))
+    assert len(many) == 12
+    np.testing.assert_allclose(many.next_states, car.step(many.states, many.actions))
+
+
+@pytest.mark.parametrize(
+    ("states", "actions", "after", "message"),
+    [
+        (np.zeros((3, 2)), np.zeros((3, 1)), np.zeros((3, 3)), "next_states must have the shape of states"),
+        (np.zeros((3, 2)), np.zeros((3, 1)), np.zeros((2, 2)), r"\(3, 2\), got \(2, 2\)"),
+        (np.zeros((3, 2)), np.zeros((4, 1)), np.zeros((3, 2)), "one row for each of 3 states, got 4"),
+        (np.zeros((3, 2, 1)), np.zeros((3, 1)), np.zeros((3, 2)), r"states must have shape \(n, columns\)"),
+        (np.array([[0.0], [np.nan]]), np.zeros(2), np.zeros(2), "states must be finite, but 1 rows .* row 1"),
+        (np.zeros(2), np.zeros(2), np.array([np.inf, 0]), "next_states must be finite"),
+        ([[1.0], [1.0, 2.0]], np.zeros(2), np.zeros(2), "states must be numbers in rows of equal length"),
+        (np.zeros((3, 0)), np.zeros((3, 1)), np.zeros((3, 0)), "states must have shape"),
+    ],
+)
+def test_wrong_arrays_are_refused(states, actions, after, message):
+    with pytest.raises(ValueError, match=message):
+        Transitions(states, actions, after)
+
+
+def test_only_equal_columns_are_joined(seen):
+    with pytest.raises(ValueError, match=r"same \(states, actions\) columns"):
+        seen + Transitions(np.zeros(3), np.zeros(3), np.zeros(3))
+    with pytest.raises(ValueError, match="at least one"):
+        Transitions.concatenate([])
+
+
+# --- Gymnasium ----------------------------------------------------------------------------------------------
+
+
+def test_collected_with_random_actions_and_with_a_policy():
+    gymnasium = pytest.importorskip("gymnasium")
+    import cavity.control.problems  # noqa: F401, registers
+
+    env = gymnasium.make("cavity/MountainCar-v0")
+    car = MountainCar()
+    seen = Transitions.collect(env, 60, seed=3)  # more than one episode
+    np.testing.assert_allclose(seen.next_states, car.step(seen.states, seen.actions), atol=1e-12)
+    again = Transitions.collect(env, 60, seed=3)
+    np.testing.assert_array_equal(again.states, seen.states)
+    pushed = Transitions.collect(env, 10, lambda s: -np.sign(s[1:]), seed=3)
+    np.testing.assert_array_equal(pushed.actions, -np.sign(pushed.states[:, 1:]))
+
+
+def test_collected_from_gymnasiums_pendulum():
+    """Angles are found from sine and cosine, and do not jump between a state and the next."""
+    gymnasium = pytest.importorskip("gymnasium")
+    pendulum = Pendulum(frames=2)
+    seen = Transitions.collect(gymnasium.make("Pendulum-v1"), 300, seed=0, problem=pendulum, hold=2)
+    assert np.abs(seen.differences[:, 0]).max() < 1.0
+    assert np.abs(seen.states[:, 0]).max() > np.pi  # it went around: nothing was wrapped
+    np.testing.assert_allclose(seen.next_states, pendulum.step(seen.states, seen.actions), atol=1e-5)
+    raw = Transitions.collect(gymnasium.make("Pendulum-v1"), 50, seed=0)
+    assert raw.states.shape == (50, 3)
+    np.testing.assert_allclose(np.hypot(raw.states[:, 0], raw.states[:, 1]), 1.0, atol=1e-6)
+
+
+def test_random_actions_need_bounds():
+    gymnasium = pytest.importorskip("gymnasium")
+    env = gymnasium.make("Pendulum-v1").unwrapped
+    env.action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+    with pytest.raises(ValueError, match=r"action_space is unbounded.*Give action_bounds.*or a policy"):
+        Transitions.collect(env, 5, seed=0)
+    with pytest.raises(ValueError, match="a row"):
+        Transitions.collect(env, 5, seed=0, action_bounds=[-1, 1])
+    assert np.abs(Transitions.collect(env, 50, seed=0, action_bounds=[[-0.5, 0.5]]).actions).max() <= 0.5
+    assert (Transitions.collect(env, 5, lambda s: 0.3, seed=0).actions == 0.3).all()
+    with pytest.raises(ValueError, match="action_space must be a Box"):
+        Transitions.collect(gymnasium.make("CartPole-v1"), 5, seed=0)
+    bounds = [[-0.1, 0.1]]
+    problem = Problem("p", list("abc"), ["u"], [[-1, 1]] * 3, bounds, start=[0] * 3, goal=[0] * 3, dt=0.05)
+    assert np.abs(Transitions.collect(env, 50, seed=0, problem=problem).actions).max() <= 0.1
