@@ -1,0 +1,350 @@
+"""Gibbs sampling for regular noise with outliers: indicators, their fraction, and the hyperparameters in turn.
+
+The function f is integrated out throughout (thesis section 5.3.2, Algorithm 1). One round is
+
+1. indicators c_i, one at a time in random order, O(n^2) for each that flips (`flips`);
+2. the fraction pi given the number |c| of outliers: Beta(a + |c|, b + n - |c|) for a Beta(a, b) prior. For any other
+   prior the same Beta with a = b = 1 is a proposal, accepted with the ratio of prior densities;
+3. one trajectory of Hamiltonian Monte Carlo for kernel, mean, regular scale s and inflation k, on the exact evidence
+   given the indicators, with noise variances v_i = s^2 k^(2 c_i):
+
+       d log p / d log s = sum_i v_i (b_i^2 - R_ii),    d log p / d log k = sum_{c_i = 1} v_i (b_i^2 - R_ii).
+
+The posterior needs proper priors: where no point is an outlier nothing else says how wide outliers are, and where all
+are, how narrow the rest. The outlier component is always the wider one, k > 1, by its transform.
+Indicators of points that are outliers together, or not at all, move only one by one: run several chains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cavity.inference.base import UnsupportedPairError
+from cavity.inference.mcmc.default_priors import with_proper_priors
+from cavity.inference.mcmc.flips import Flags, Indicators
+from cavity.inference.mcmc.point_noise import noise_evidence
+from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, check_counts
+from cavity.inference.mcmc.within import WithinGibbs
+from cavity.likelihoods.mixture import MixtureOfGaussians
+from cavity.linalg import Workspace
+from cavity.priors import Beta
+
+Array = NDArray[np.float64]
+
+START_SPREAD = 0.2
+"""Standard deviation of the chains' starting values around those of the model, in unconstrained units."""
+
+
+class GivenIndicators:
+    """Log density of the hyperparameters other than the fraction, given the indicators: one chain at a time.
+
+    Parameters
+    ----------
+    model : GP
+        Bound to the data, with proper priors and `MixtureOfGaussians` noise.
+    X, y : arrays (n, D), (n,)
+    moves : array of bool (p,)
+        Entries of theta that Hamiltonian Monte Carlo moves.
+    """
+
+    def __init__(self, model: Any, X: Array, y: Array, moves: Flags) -> None:
+        self.X, self.y, self.moves = X, y, moves
+        self.names = tuple(name for name, moved in zip(model.names, moves) if moved)
+        self.dim = len(self.names)
+        self.model = model
+        self.indicators: Flags = np.zeros(len(y), dtype=bool)
+        self._bounds = np.array(model.theta_bounds).reshape(-1, 2)
+        self._workspace = Workspace()
+
+    def at(self, position: Array) -> Any:
+        """The model with these entries of theta, the others as they are; ValueError outside the range of numbers."""
+        theta = self.model.theta.copy()
+        theta[self.moves] = position
+        return self.model.replace(theta)
+
+    def log_density(self, U: Array) -> Array:
+        """Log density (1,) at positions (1, d)."""
+        return self.value_and_gradient(U)[0]
+
+    def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
+        """Log density (1,) and its gradient (1, d); -inf where the evidence cannot be evaluated."""
+        value, gradient = self._one(U[0])
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return np.array([-np.inf]), np.zeros((1, self.dim))
+        return np.array([value]), gradient[None]
+
+    def _one(self, position: Array) -> tuple[float, Array]:
+        nothing = -np.inf, np.zeros(self.dim)
+        low, high = self._bounds[self.moves].T
+        if not np.all((position >= low) & (position <= high)):
+            return nothing
+        try:
+            with np.errstate(all="ignore"):
+                model = self.at(position)
+                found = noise_evidence(
+                    model, self.X, self.y, noise_of(model.likelihood, self.indicators), self._workspace
+                )
+                prior, d_prior = model.log_prior(jacobian=True)
+        except (
+            ValueError,
+            np.linalg.LinAlgError,
+        ):  # a value that overflows, or a matrix that is singular there
+            return nothing
+        slopes = 2.0 * noise_of(model.likelihood, self.indicators) * found.variances
+        scale, inflation = float(model.likelihood.scale), float(model.likelihood.inflation)
+        noise = [0.0, slopes.sum() / scale, slopes[self.indicators].sum() / inflation]
+        gradient = model.to_theta(np.concatenate([found.kernel, found.mean, noise])) + d_prior
+        return found.value + prior + self._log_indicators(), gradient[self.moves]
+
+    def _log_indicators(self) -> float:
+        """log p(c | pi)."""
+        pi, count = float(self.model.likelihood.fraction), int(self.indicators.sum())
+        return float(count * np.log(pi) + (len(self.y) - count) * np.log1p(-pi))
+
+
+def noise_of(likelihood: Any, indicators: Flags) -> Array:
+    """Noise variance of each point, shape (n,)."""
+    sd: Array = np.where(indicators, likelihood.outlier_scale, likelihood.scale)
+    return sd**2
+
+
+@dataclass
+class _Settings:
+    """What all chains have in common."""
+
+    model: Any
+    X: Array
+    y: Array
+    warmup: int
+    sweeps: int
+    leaps: int
+    moves: Flags
+    fraction_slot: int | None
+
+
+class GibbsChain:
+    """One chain: call `step` once per round."""
+
+    def __init__(self, settings: _Settings, theta: Array, rng: np.random.Generator) -> None:
+        self.settings, self.rng = settings, rng
+        s = settings
+        self.target = GivenIndicators(s.model.replace(theta), s.X, s.y, s.moves)
+        model = self.target.model
+        self.target.indicators = rng.random(len(s.y)) < float(model.likelihood.fraction)
+        prior = model.prior(s.X)
+        variances = float(model.likelihood.scale) ** 2, model.likelihood.outlier_scale**2
+        self._indicators = Indicators(prior.covariance, s.y - prior.mean, self.target.indicators, *variances)
+        self._hmc = WithinGibbs(self.target, s.warmup, s.leaps) if self.target.dim else None
+        self.log_density, self.acceptance, self.divergent = -np.inf, 1.0, False
+
+    @property
+    def theta(self) -> Array:
+        """All free hyperparameters, unconstrained."""
+        return np.asarray(self.target.model.theta)
+
+    @property
+    def indicators(self) -> Flags:
+        """Which points are outliers now."""
+        return self.target.indicators
+
+    @property
+    def probability(self) -> Array:
+        """p(c_i = 1 | everything else) when point i was visited last."""
+        return self._indicators.probability
+
+    def step(self) -> None:
+        """One round: indicators, fraction, hyperparameters."""
+        target, s = self.target, self.settings
+        likelihood = target.model.likelihood
+        self._indicators.update(self.rng, float(likelihood.fraction), s.sweeps)
+        target.indicators = self._indicators.c.copy()
+        if s.fraction_slot is not None:
+            theta = self.theta.copy()
+            theta[s.fraction_slot] = self._fraction(s.fraction_slot)
+            target.model = target.model.replace(theta)
+        if self._hmc is None:
+            self.log_density = float(target.log_density(np.zeros((1, 0)))[0])
+            return
+        position = self.theta[s.moves]
+        move = self._hmc.step(position, self.rng)
+        self.log_density, self.acceptance, self.divergent = move.log_density, move.acceptance, move.divergent
+        if move.moved:
+            target.model = target.at(move.position)
+            prior = target.model.prior(s.X)
+            noise = target.model.likelihood
+            self._indicators.replace(
+                prior.covariance, s.y - prior.mean, float(noise.scale) ** 2, noise.outlier_scale**2
+            )
+
+    def _fraction(self, slot: int) -> float:
+        """A draw of the fraction given the indicators, unconstrained."""
+        entry, now = self.target.model.layout.free[slot], float(self.theta[slot])
+        prior, count = entry.prior, int(self.indicators.sum())
+        conjugate = isinstance(prior, Beta)
+        a, b = (prior.a, prior.b) if conjugate else (1.0, 1.0)
+        drawn = self.rng.beta(a + count, b + len(self.indicators) - count)
+        low, high = entry.bounds or (0.0, 1.0)
+        if not max(low, 0.0) < drawn < min(high, 1.0):  # no density there: a proposal that is rejected
+            return now
+        if not conjugate:
+            old = float(self.target.model.likelihood.fraction)
+            gain = float(prior.log_density(drawn) - prior.log_density(old))
+            if not np.log1p(-self.rng.random()) < gain:
+                return now
+        return float(entry.transform.to_unconstrained(np.array([drawn]))[0])
+
+
+def gibbs(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    draws: int = 1000,
+    warmup: int = 500,
+    chains: int = 4,
+    rng: np.random.Generator | int | None = None,
+    hyperparameters: bool = True,
+    sweeps: int = 1,
+    leaps: int = 8,
+    n_jobs: int | None = None,
+    progress: ProgressLike = None,
+) -> Trace:
+    """Sample indicators and hyperparameters of a model with `MixtureOfGaussians` noise.
+
+    Parameters
+    ----------
+    model : GP
+        Chains start around its values. Parameters without a prior get a weak proper one.
+    X, y : arrays (n, D), (n,)
+    draws, warmup : int
+        Rounds kept, and those before, in which the step size of Hamiltonian Monte Carlo is learned.
+    chains : int
+    rng : Generator or seed
+        Each chain has a generator of its own spawned from it: results do not depend on `n_jobs`.
+    hyperparameters : bool
+        Whether fraction, scales and kernel are sampled too, or keep their values.
+    sweeps : int
+        Visits of each indicator per round.
+    leaps : int
+        Leapfrog steps per round, on average at most.
+    n_jobs : int, optional
+        Processes; chains take turns in one by default, and only then does an interrupt keep what was drawn.
+    progress : see `cavity.inference.mcmc.trace`
+
+    Returns
+    -------
+    Trace
+        Positions are `theta`. `info["indicators"]` (C, T, n) holds the indicators, `info["probability"]` (n,) the
+        posterior probability of each point to be an outlier (the average of p(c_i = 1 | everything else), which has
+        the same mean as the indicator and less noise), `info["model"]` the model with the priors used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import MixtureOfGaussians
+    >>> X = np.linspace(0, 6, 20)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> y[7] += 5.0
+    >>> model = GP(1.0 * SE(1.0), MixtureOfGaussians(0.1, 0.1, 20.0))
+    >>> trace = gibbs(model, X, y, draws=50, warmup=20, chains=2, rng=0, hyperparameters=False, progress=False)
+    >>> int(np.argmax(trace.info["probability"]))
+    7
+    """
+    check_counts(draws, warmup)
+    settings = _settings(model, X, y, hyperparameters, warmup, sweeps, leaps)
+    generators = np.random.default_rng(rng).spawn(chains)
+    if n_jobs in (None, 1):
+        return _run(settings, generators, draws, progress)
+    from joblib import Parallel, delayed
+
+    work: Any = delayed(_run)
+    parts = Parallel(n_jobs=n_jobs)(work(settings, [g], draws, False) for g in generators)
+    return _together(parts)
+
+
+def _settings(
+    model: Any, X: ArrayLike, y: ArrayLike, hyperparameters: bool, warmup: int, sweeps: int, leaps: int
+) -> _Settings:
+    if not isinstance(model.likelihood, MixtureOfGaussians):
+        raise UnsupportedPairError(
+            f"Gibbs sampling of indicators needs MixtureOfGaussians noise, got {type(model.likelihood).__name__}; "
+            'use inference="mcmc" with method="auto"'
+        )
+    bound, data, targets, _ = model._given(X, y, None)
+    bound = with_proper_priors(bound, data, targets) if hyperparameters else bound.freeze()
+    layout = bound.layout
+    place = bound.flat.size - bound.likelihood.flat.size  # the fraction is the first value of the likelihood
+    slots = layout.slot[layout.where == place]
+    moves = np.ones(len(layout.free), dtype=bool)
+    slot = int(slots[0]) if slots.size else None
+    if slot is not None:
+        if np.sum(layout.slot == slot) > 1:
+            raise ValueError("the fraction of outliers is tied to another parameter: untie it to sample it")
+        moves[slot] = False
+    return _Settings(bound, data, targets, warmup, sweeps, leaps, moves, slot)
+
+
+def _run(
+    settings: _Settings, generators: list[np.random.Generator], draws: int, progress: ProgressLike
+) -> Trace:
+    """All chains given, in turns."""
+    model = settings.model
+    chains = []
+    for rng in generators:
+        chains.append(GibbsChain(settings, _start(model, rng), rng))
+    C, n, p = len(chains), len(settings.y), len(model.names)
+    indicators = np.zeros((C, draws, n), dtype=bool)
+    probability = np.zeros(n)
+    recorder = Recorder("Gibbs sampling", C, p, draws, settings.warmup, progress)
+    with recorder:
+        for t in recorder:
+            for chain in chains:
+                chain.step()
+            if t >= settings.warmup:
+                for c, chain in enumerate(chains):
+                    indicators[c, recorder.count] = chain.indicators
+                    probability += chain.probability / C
+                recorder.add(
+                    np.array([chain.theta for chain in chains]).reshape(C, p),
+                    np.array([chain.log_density for chain in chains]),
+                    np.array([chain.acceptance for chain in chains]),
+                    np.array([chain.divergent for chain in chains]),
+                )
+    info = {
+        "indicators": indicators[:, : recorder.count],
+        "probability": probability / max(recorder.count, 1),
+        "model": model,
+    }
+    return recorder.trace(names=model.names, info=info)
+
+
+def _start(model: Any, rng: np.random.Generator) -> Array:
+    """Hyperparameters near those of the model, inside their bounds."""
+    theta = np.asarray(model.theta)
+    low, high = np.array(model.theta_bounds).reshape(-1, 2).T
+    return np.clip(theta + START_SPREAD * rng.standard_normal(theta.shape), low, high)
+
+
+def _together(parts: list[Trace]) -> Trace:
+    """Traces of one chain each as one."""
+    info = {
+        "indicators": np.concatenate([part.info["indicators"] for part in parts]),
+        "probability": np.mean([part.info["probability"] for part in parts], axis=0),
+        "model": parts[0].info["model"],
+    }
+    return Trace(
+        np.concatenate([part.positions for part in parts]),
+        np.concatenate([part.log_density for part in parts]),
+        np.concatenate([part.acceptance for part in parts]),
+        np.concatenate([part.divergences for part in parts]),
+        warmup=parts[0].warmup,
+        interrupted=any(part.interrupted for part in parts),
+        names=parts[0].names,
+        info=info,
+    )

@@ -1,0 +1,248 @@
+"""Hamiltonian Monte Carlo on noise variances: Student-t and Laplace noise as scale mixtures of normals.
+
+Each observation has a noise variance v_i of its own, with the mixing density as its prior; given all of them the
+function f is integrated out exactly (thesis section 5.4.2, eq. 5.47). Variances and hyperparameters are sampled
+together, the variances in coordinates e_i that have about unit scale under the prior whatever the hyperparameters, so
+that scale s and degrees of freedom nu can move without all variances having to follow:
+
+    Student-t:  v = nu s^2 / (2 g), g ~ Gamma(nu/2, 1):   log g = psi(nu/2) + sqrt(psi'(nu/2)) e,
+    Laplace:    v = 2 s^2 g,        g ~ Exponential(1):   log g = e,
+
+where psi is the digamma function (log g has mean psi and variance psi'). With a = nu/2, D = psi'(a), the log density of
+e is a log g - g - log Gamma(a) + 1/2 log D for the first and e - exp(e) for the second.
+
+The gradient is that of the exact evidence in v (`point_noise`), d log p / d log v_i = v_i (b_i^2 - R_ii) / 2, and the
+chain rule. An evaluation costs one factorization per chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, gammaln, polygamma
+
+from cavity.inference.base import UnsupportedPairError
+from cavity.inference.mcmc.default_priors import with_proper_priors
+from cavity.inference.mcmc.hmc import hamiltonian
+from cavity.inference.mcmc.point_noise import noise_evidence
+from cavity.inference.mcmc.targets import defined
+from cavity.inference.mcmc.trace import ProgressLike, Trace
+from cavity.likelihoods.laplace import Laplace
+from cavity.likelihoods.student_t import StudentT
+from cavity.linalg import Workspace
+
+Array = NDArray[np.float64]
+
+START_SPREAD = 0.2
+"""Standard deviation of the chains' starting hyperparameters around those of the model, in unconstrained units."""
+
+
+class Mixing(NamedTuple):
+    """Noise variances as functions of white coordinates e and of the P natural values of the likelihood.
+
+    `log_variance` (n,), its derivatives `by_white` (n,) and `by_flat` (P, n); the log prior density of e, summed, and
+    its derivatives `d_white` (n,) and `d_flat` (P,).
+    """
+
+    log_variance: Array
+    by_white: Array
+    by_flat: Array
+    log_prior: float
+    d_white: Array
+    d_flat: Array
+
+
+def student_t_mixing(likelihood: StudentT, e: Array) -> Mixing:
+    """v = nu s^2 / (2 g) with log g = psi(a) + sqrt(psi'(a)) e, a = nu / 2."""
+    s, nu = float(likelihood.scale), float(likelihood.df)
+    a = 0.5 * nu
+    D, d_D = float(polygamma(1, a)), float(polygamma(2, a))
+    root = np.sqrt(D)
+    log_g = digamma(a) + root * e
+    g = np.exp(log_g)
+    d_log_g = D + 0.5 * d_D / root * e  # in a
+    by_flat = np.stack([np.full(len(e), 2.0 / s), 1.0 / nu - 0.5 * d_log_g])
+    log_prior = float(np.sum(a * log_g - g) + len(e) * (0.5 * np.log(D) - gammaln(a)))
+    d_a = float(np.sum(log_g + (a - g) * d_log_g) + len(e) * (0.5 * d_D / D - digamma(a)))
+    return Mixing(
+        np.log(a) + 2.0 * np.log(s) - log_g,
+        np.full(len(e), -root),
+        by_flat,
+        log_prior,
+        (a - g) * root,
+        np.array([0.0, 0.5 * d_a]),
+    )
+
+
+def student_t_white(likelihood: StudentT, log_variance: Array) -> Array:
+    """The inverse: e of log variances."""
+    a = 0.5 * float(likelihood.df)
+    log_g = np.log(a) + 2.0 * np.log(float(likelihood.scale)) - log_variance
+    return np.asarray((log_g - digamma(a)) / np.sqrt(polygamma(1, a)))
+
+
+def laplace_mixing(likelihood: Laplace, e: Array) -> Mixing:
+    """v = 2 s^2 exp(e), exp(e) exponentially distributed."""
+    s = float(likelihood.scale)
+    g = np.exp(e)
+    return Mixing(
+        np.log(2.0) + 2.0 * np.log(s) + e,
+        np.ones(len(e)),
+        np.full((1, len(e)), 2.0 / s),
+        float(np.sum(e - g)),
+        1.0 - g,
+        np.zeros(1),
+    )
+
+
+def laplace_white(likelihood: Laplace, log_variance: Array) -> Array:
+    """The inverse: e of log variances."""
+    return np.asarray(log_variance - np.log(2.0) - 2.0 * np.log(float(likelihood.scale)))
+
+
+MIXINGS: dict[type, tuple[Callable[[Any, Array], Mixing], Callable[[Any, Array], Array]]] = {
+    StudentT: (student_t_mixing, student_t_white),
+    Laplace: (laplace_mixing, laplace_white),
+}
+"""Noise model -> its mixing density and the inverse of the coordinates."""
+
+
+def is_scale_mixture(likelihood: Any) -> bool:
+    """Whether this sampler can handle the noise model."""
+    return type(likelihood) in MIXINGS
+
+
+class ScaleMixtureTarget:
+    """Posterior of white noise coordinates e (n) and hyperparameters theta (p), f integrated out; d = n + p.
+
+    Parameters
+    ----------
+    model : GP
+        With `StudentT` or `Laplace` noise. Parameters without a prior get a weak proper one.
+    X, y : arrays (n, D), (n,)
+    hyperparameters : bool
+        Whether theta is part of the position; otherwise p = 0.
+    """
+
+    def __init__(self, model: Any, X: ArrayLike, y: ArrayLike, hyperparameters: bool = True) -> None:
+        if not is_scale_mixture(model.likelihood):
+            raise UnsupportedPairError(
+                "sampling of noise variances needs StudentT or Laplace noise, got "
+                f'{type(model.likelihood).__name__}; use inference="mcmc" with method="auto"'
+            )
+        bound, self.X, self.y, _ = model._given(X, y, None)
+        self.model = with_proper_priors(bound, self.X, self.y) if hyperparameters else bound.freeze()
+        self._mixing, self._white = MIXINGS[type(model.likelihood)]
+        self.n, self.p = len(self.y), len(self.model.names)
+        self.dim = self.n + self.p
+        self.names = tuple(f"e[{i}]" for i in range(self.n)) + tuple(self.model.names)
+        self._bounds = np.array(self.model.theta_bounds).reshape(-1, 2)
+        self._workspace = Workspace()
+
+    def log_density(self, U: Array) -> Array:
+        """Log density (C,)."""
+        return self.value_and_gradient(U)[0]
+
+    def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
+        """Log density (C,) and its gradient (C, n + p), chain by chain: each has a covariance matrix of its own."""
+        value, gradient = np.full(len(U), -np.inf), np.zeros(U.shape)
+        for c, position in enumerate(U):
+            value[c], gradient[c] = self._one(position[: self.n], position[self.n :])
+        return defined(value, gradient)
+
+    def _one(self, e: Array, theta: Array) -> tuple[float, Array]:
+        nothing = -np.inf, np.zeros(self.dim)
+        low, high = self._bounds.T
+        if not np.all((theta >= low) & (theta <= high)):
+            return nothing
+        try:
+            with np.errstate(all="ignore"):
+                model = self.model.replace(theta)
+                mixing = self._mixing(model.likelihood, e)
+                variances = np.exp(mixing.log_variance)
+                if not (np.isfinite(variances).all() and np.all(variances > 0)):
+                    return nothing
+                found = noise_evidence(model, self.X, self.y, variances, self._workspace)
+                prior, d_prior = model.log_prior(jacobian=True)
+        except (
+            ValueError,
+            np.linalg.LinAlgError,
+        ):  # a value that overflows, or a matrix that is singular there
+            return nothing
+        slope = variances * found.variances  # in log v
+        flat = np.concatenate([found.kernel, found.mean, mixing.by_flat @ slope + mixing.d_flat])
+        gradient = np.concatenate([slope * mixing.by_white + mixing.d_white, model.to_theta(flat) + d_prior])
+        return found.value + mixing.log_prior + prior, gradient
+
+    def variances(self, U: Array) -> Array:
+        """Noise variances (S, n) of positions (S, d)."""
+        out = np.empty((len(U), self.n))
+        for s, position in enumerate(U):
+            likelihood = self.model.replace(position[self.n :]).likelihood
+            out[s] = np.exp(self._mixing(likelihood, position[: self.n]).log_variance)
+        return out
+
+    def start(self, chains: int, rng: np.random.Generator) -> Array:
+        """Positions to begin from, (C, d): hyperparameters near the model's, variances near their typical size."""
+        theta = np.asarray(self.model.theta)
+        spread = START_SPREAD * rng.standard_normal((chains, self.p))
+        near = np.clip(theta + spread, *self._bounds.T)
+        return np.hstack([0.5 * rng.standard_normal((chains, self.n)), near])
+
+
+def sample_noise_variances(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    draws: int = 1000,
+    warmup: int = 500,
+    chains: int = 4,
+    rng: np.random.Generator | int | None = None,
+    hyperparameters: bool = True,
+    progress: ProgressLike = None,
+) -> Trace:
+    """Sample the noise variances and hyperparameters of a model with Student-t or Laplace noise.
+
+    Returns
+    -------
+    Trace
+        Positions are `theta`; `info["variances"]` (C, T, n) holds the noise variances and `info["model"]` the model
+        with the priors used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import StudentT
+    >>> X = np.linspace(0, 6, 12)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> y[5] += 5.0
+    >>> model = GP(1.0 * SE(1.0), StudentT(0.1, 3.0))
+    >>> trace = sample_noise_variances(
+    ...     model, X, y, draws=50, warmup=50, chains=2, rng=0, hyperparameters=False, progress=False
+    ... )
+    >>> int(np.argmax(np.median(trace.info["variances"], axis=(0, 1))))
+    5
+    """
+    rng = np.random.default_rng(rng)
+    target = ScaleMixtureTarget(model, X, y, hyperparameters)
+    trace = hamiltonian(
+        target, target.start(chains, rng), draws=draws, warmup=warmup, rng=rng, progress=progress
+    )
+    variances = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
+    return Trace(
+        trace.positions[:, :, target.n :],
+        trace.log_density,
+        trace.acceptance,
+        trace.divergences,
+        trace.step_size,
+        trace.warmup,
+        trace.interrupted,
+        tuple(target.model.names),
+        {**trace.info, "variances": variances, "model": target.model},
+    )
