@@ -21,7 +21,10 @@ _MODULES = {
     "System": "cavity.control.problems",
     "Trajectory": "cavity.control.problems",
     "Transitions": "cavity.control.transitions",
+    "TrigonometricMap": "cavity.control.trigonometric",
+    "angle_map": "cavity.control.trigonometric",
     "problems": "cavity.control.problems",
+    "squash_map": "cavity.control.trigonometric",
 }
 
 if TYPE_CHECKING:
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from cavity.control.problems import Trajectory as Trajectory
     from cavity.control.result import OutputMoments as OutputMoments
     from cavity.control.transitions import Transitions as Transitions
+    from cavity.control.trigonometric import TrigonometricMap as TrigonometricMap
+    from cavity.control.trigonometric import angle_map as angle_map
+    from cavity.control.trigonometric import squash_map as squash_map
 
 
 def __getattr__(name: str) -> Any:
