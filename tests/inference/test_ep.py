@@ -16,7 +16,8 @@ from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.inference.bounds import lower_bound
 from cavity.inference.ep import EP
-from cavity.inference.ep.parallel import accelerated, damped
+from cavity.inference.ep.parallel import damped
+from cavity.inference.ep.positive import krylov, newton_sites, positive_ep, positive_state
 from cavity.inference.ep.rule import certify
 from cavity.inference.ep.state import Problem, State
 from cavity.inference.exact import Exact
@@ -287,7 +288,7 @@ def test_moments_match_when_recomputed_from_the_sites(name, weighted):
 def test_certification_is_by_moments():
     X, y = inputs(N), targets("sign", N)
     problem = Problem(prior_of(X), Probit(), y)
-    solution, _ = accelerated(problem, Sites.zero(N), 1e-9)
+    solution, _ = positive_ep(problem, Sites.zero(N), 1e-9)
     assert certify(problem, solution.sites, 1e-6) is not None
     near = Sites(solution.sites.shift * (1 + 1e-4), solution.sites.precision)
     assert certify(problem, near, 1e-6) is None
@@ -633,14 +634,61 @@ def test_a_user_s_classifier_equals_the_probit():
 # --- parallel updates themselves ----------------------------------------------------------------------------
 
 
-def test_acceleration_saves_sweeps_and_finds_the_same_point():
+def test_newton_saves_sweeps_and_finds_the_same_point():
     X, y = inputs(40, 2), targets("sign", 40, 2)
     problem = Problem(prior_of(X, 20.0), Logit(), y)
-    fast, sweeps = accelerated(problem, Sites.zero(40))
-    slow, _, more = damped(problem, Sites.zero(40))
-    assert sweeps <= more
+    fast, sweeps = positive_ep(problem, Sites.zero(40))
+    slow, _, more = damped(problem, Sites.zero(40), 1e-9)
+    assert sweeps <= 8 < more
     np.testing.assert_allclose(fast.sites.precision, slow.sites.precision, rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(fast.q.mean, slow.q.mean, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "kind"), [(Probit(), "sign"), (Poisson(), "count"), (Laplace(0.3), "real")]
+)
+def test_newton_steps_are_quadratic(likelihood, kind):
+    X, y = inputs(40, 2), targets(kind, 40, 2)
+    problem = Problem(prior_of(X, 5.0, mean=Constant(0.2)), likelihood, y)
+    state, _ = positive_ep(problem, Sites.zero(40), 1e-9)
+    sizes = []
+    for move in (1e-2, 1e-3):
+        near = Sites(state.sites.shift * (1 + move), state.sites.precision * (1 + move))
+        after = positive_state(problem, newton_sites(positive_state(problem, near), 1e-12))
+        sizes.append(after.merit)
+    # a tenth of the distance, a hundredth of the error
+    assert sizes[1] < 0.02 * sizes[0]
+
+
+def test_sites_that_say_nothing_do_not_stop_newton():
+    # a prior mean far on the right side of the boundary for most labels: site precisions of rounding size
+    X = np.linspace(-30, 30, 60)[:, None]
+    problem = Problem(prior_of(X, 2.0, 2.0, Constant(12.0)), Probit(), np.where(X[:, 0] > 28, -1.0, 1.0))
+    state, sweeps = positive_ep(problem, Sites.zero(60))
+    assert state is not None
+    assert sweeps <= 15
+    assert np.min(state.sites.precision * state.q.var) < 1e-6
+    full = certify(problem, state.sites, 1e-6)
+    assert full is not None
+    np.testing.assert_allclose(state.q.var, full.q.var, rtol=1e-7)
+    assert state.log_evidence == pytest.approx(full.log_evidence, abs=1e-7)
+
+
+def test_unusable_sites_have_no_state():
+    X, y = inputs(N), targets("sign", N)
+    problem = Problem(prior_of(X), Probit(), y)
+    assert positive_state(problem, Sites(np.full(N, np.nan), np.ones(N))) is None
+    assert positive_ep(problem, Sites(np.full(N, np.inf), np.ones(N))) == (None, 0)
+
+
+def test_krylov_solves_linear_equations():
+    rng = np.random.default_rng(3)
+    A, b = np.eye(30) + 0.5 * rng.standard_normal((30, 30)) / 30**0.5, rng.standard_normal(30)
+    np.testing.assert_allclose(krylov(lambda x: A @ x, b, 1e-11), np.linalg.solve(A, b), rtol=1e-8)
+    assert np.linalg.norm(A @ krylov(lambda x: A @ x, b, 0.1) - b) <= 0.1
+    np.testing.assert_array_equal(krylov(lambda x: x, b, 100.0), b)
+    np.testing.assert_allclose(krylov(lambda x: 2 * x, b, 1e-9), 0.5 * b)  # exact after one step
+    np.testing.assert_array_equal(krylov(lambda x: 0 * x, b, 1e-9), b)  # singular: nothing is known
 
 
 def test_warm_starts_reproduce_the_cold_value_in_fewer_sweeps():
@@ -655,8 +703,8 @@ def test_warm_starts_reproduce_the_cold_value_in_fewer_sweeps():
     np.testing.assert_allclose(warm_gradient, cold_gradient, atol=1e-6)
     problem = Problem(moved.prior(X), Probit(), y)
     near = Problem(gp.prior(X), Probit(), y)
-    _, from_zero = accelerated(problem, Sites.zero(40))
-    _, from_near = accelerated(problem, accelerated(near, Sites.zero(40))[0].sites)
+    _, from_zero = positive_ep(problem, Sites.zero(40))
+    _, from_near = positive_ep(problem, positive_ep(near, Sites.zero(40))[0].sites)
     assert from_near < from_zero
 
 

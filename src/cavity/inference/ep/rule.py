@@ -30,7 +30,8 @@ from cavity.inference.base import (
     UnsupportedPairError,
 )
 from cavity.inference.ep.branch import Landmark, walk
-from cavity.inference.ep.parallel import accelerated, damped, state_or_none
+from cavity.inference.ep.parallel import damped, state_or_none
+from cavity.inference.ep.positive import positive_ep
 from cavity.inference.ep.state import TOLERANCE, Problem, State
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
@@ -140,20 +141,21 @@ class EP:
 
     # --- solving ---------------------------------------------------------------------------------------------------
 
-    def _fast(self, problem: Problem, start: Sites) -> Solution | None:
-        """Stage 1 from one start."""
+    def _fast(self, problem: Problem, start: Sites, lasting: bool = True) -> Solution | None:
+        """Stage 1 from one start; where it need not last, the posterior may live in the prior's workspace."""
         if problem.likelihood.log_concave:
-            state, sweeps = accelerated(problem, start, self.tolerance)
-            full = None if state is None else _with_conditioned(state)
-            if full is not None and full.residual <= self.tolerance:
-                return Solution(full, "ep", sweeps)
+            state, sweeps = positive_ep(problem, start, self.tolerance)
+            if state is not None and lasting:
+                state = _with_conditioned(state)
+            if state is not None and state.residual <= self.tolerance:
+                return Solution(state, "ep", sweeps)
         found, _, sweeps = damped(problem, start, self.tolerance)
         return None if found is None else Solution(found, "ep", sweeps)
 
-    def _solve(self, problem: Problem) -> Solution | None:
+    def _solve(self, problem: Problem, lasting: bool = True) -> Solution | None:
         """A fixed point of EP proper, from scratch."""
         deadline = time.monotonic() + SEARCH_SHARE * self.time_limit
-        found = self._fast(problem, Sites.zero(problem.prior.n))
+        found = self._fast(problem, Sites.zero(problem.prior.n), lasting)
         if found is not None or problem.likelihood.log_concave:
             return found
         return self._continue(problem, deadline)
@@ -235,7 +237,7 @@ class EP:
     ) -> tuple[float, Gradient]:
         """Log evidence and its exact gradient, staying on the branch of the last evaluation."""
         problem = self._problem(prior, likelihood, y, sample_weight)
-        solution = self._on_branch(problem)
+        solution = self._on_branch(problem, lasting=False)
         state = solution.state
         memory = prior.workspace.memory
         memory["ep"] = state.sites
@@ -247,19 +249,19 @@ class EP:
         d_likelihood = state.tilted.d_log_z.sum(axis=1)
         return state.log_evidence, Gradient(pulled.kernel, pulled.mean, d_likelihood)
 
-    def _on_branch(self, problem: Problem) -> Solution:
+    def _on_branch(self, problem: Problem, lasting: bool = True) -> Solution:
         memory = problem.prior.workspace.memory
         last: Sites | None = memory.get("ep")
         best: Landmark | None = memory.get("ep best")
         if last is None or best is None or len(last) != problem.prior.n or not best.fits(problem):
             memory.pop("ep best", None)
             memory.pop("ep stage", None)
-            solution = self._solve(problem)
+            solution = self._solve(problem, lasting)
             if solution is None:
                 raise InferenceFailedError("EP found no fixed point at these hyperparameters")
             return solution
         if problem.likelihood.log_concave:
-            solution = self._fast(problem, last) or self._fast(problem, Sites.zero(problem.prior.n))
+            solution = self._fast(problem, last, lasting) or self._solve(problem, lasting)
         elif problem.prior.n <= NEWTON_FIRST:
             # An optimizer returns to its best point: a trial that strayed must not take the following ones along.
             solution = self._certified(problem, walk(best, problem))

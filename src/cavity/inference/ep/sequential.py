@@ -44,7 +44,7 @@ class SequentialEP(EP):
     def __repr__(self) -> str:
         return f"SequentialEP(sweeps={self.sweeps!r}, damping={self.damping!r}, adf={self.adf!r})"
 
-    def _solve(self, problem: Problem) -> Solution | None:
+    def _solve(self, problem: Problem, lasting: bool = True) -> Solution | None:
         sites = Sites.zero(problem.prior.n)
         for sweep in range(1 if self.adf else self.sweeps):
             try:
@@ -72,7 +72,7 @@ class SequentialEP(EP):
             status = Status(False, status.stage, 1, state.residual, status.jitter, message)
         return Approximation(state.q.process(), state.log_evidence, status, state.sites)
 
-    def _on_branch(self, problem: Problem) -> Solution:
+    def _on_branch(self, problem: Problem, lasting: bool = True) -> Solution:
         solution = self._solve(problem)
         if solution is None or self.adf:
             raise InferenceFailedError("sequential EP did not converge at these hyperparameters")

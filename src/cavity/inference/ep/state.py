@@ -59,8 +59,8 @@ class Problem:
 class State:
     """Everything that follows from the sites."""
 
-    def __init__(self, problem: Problem, sites: Sites, q: Conditioned | None = None) -> None:
-        self.problem, self.sites = problem, sites
+    def __init__(self, problem: Problem, sites: Sites, q: Conditioned | None = None, order: int = 2) -> None:
+        self.problem, self.sites, self._order = problem, sites, order
         self.q = q if q is not None else Conditioned(problem.prior, sites)
 
     @cached_property
@@ -97,7 +97,7 @@ class State:
     @cached_property
     def tilted(self) -> Tilted:
         """Moments of the tilted densities."""
-        return self.problem.tilted(*self.cavity)
+        return self.problem.tilted(*self.cavity, self._order)
 
     @cached_property
     def mismatch(self) -> tuple[Array, Array]:
