@@ -193,6 +193,10 @@ class Likelihood(Parametrized):
 
         return fallback.derivatives(self, y, f)
 
+    def slope(self, y: Array, f: Array) -> Array:
+        """d log p / df alone, of the shape of f, for samplers: overridden where higher derivatives are costly."""
+        return self.derivatives(y, f).d1
+
     def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
         """Derivatives in the flat parameters of log p, d log p/df and d^2 log p/df^2, each (P, n)."""
         from cavity.likelihoods import fallback

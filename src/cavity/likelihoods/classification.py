@@ -156,6 +156,10 @@ class Probit(BinaryLikelihood):
         # 1 - r (z + r) is that cut normal's variance and r ((2r + z)(z + r) - 1) its third moment
         return Derivatives(self.log_prob(y, f), y * r, -r * t.mean, y * t.c3)
 
+    def slope(self, y: Array, f: Array) -> Array:
+        """y phi(z) / Phi(z)."""
+        return y * inverse_mills(y * f)
+
     def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
         """There are no parameters."""
         empty = np.zeros((0, *np.shape(f)))
@@ -322,6 +326,10 @@ class Logit(BinaryLikelihood):
         p, q = expit(f), expit(-f)
         d2 = -p * q
         return Derivatives(self.log_prob(y, f), y * expit(-y * f), d2, d2 * (q - p))
+
+    def slope(self, y: Array, f: Array) -> Array:
+        """y p(-y|f)."""
+        return np.asarray(y * expit(-y * f))
 
     def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
         """There are no parameters."""

@@ -6,23 +6,37 @@ Momenta q ~ N(0, I) and per-coordinate steps e_i = step * scale_i; a leapfrog st
 
 and the end of a trajectory is accepted if log u < H(start) - H(end) (the thesis prints the sign the other way round).
 
-Warm-up adapts, then everything is frozen: the step by dual averaging (Hoffman and Gelman 2014) towards an acceptance
-rate; the scales from the draws of windows that double in length; and the length of trajectories by stochastic ascent
-on ChEES, the expected change of the squared distance from the mean (Hoffman, Radul and Sountsov 2021). All chains
-share these, so that they are learned from C times as many draws. Trajectories are jittered in length: the same
-number of steps for all chains, so that each step is one evaluation of the target for all of them.
+Warm-up adapts (`cavity.inference.mcmc.adaptation`), then everything is frozen: the step, the scales, the length of
+trajectories. All chains share these, so that they are learned from C times as many draws. Trajectories are jittered in
+length: the same number of steps for all chains, so that each step is one evaluation of the target for all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cavity.inference.mcmc.adaptation import Acceptance, DualAveraging, Scales, TrajectoryLength, windows
 from cavity.inference.mcmc.targets import Target
 from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, as_chains, check_counts
+
+__all__ = [
+    "DualAveraging",
+    "Move",
+    "Reference",
+    "Scales",
+    "State",
+    "first_step",
+    "hamiltonian",
+    "leapfrog",
+    "rotations",
+    "transition",
+    "windows",
+]
 
 Array = NDArray[np.float64]
 
@@ -50,6 +64,13 @@ class State:
         return cls(position, *target.value_and_gradient(position))
 
 
+class Reference:
+    """A normal density N(center, diag(scale^2)) near the target."""
+
+    def __init__(self, center: Array, scale: Array) -> None:
+        self.center, self.scale, self.inverse = center, scale, 1.0 / scale
+
+
 class Move(NamedTuple):
     """One transition of all chains.
 
@@ -63,39 +84,78 @@ class Move(NamedTuple):
     momentum: Array
 
 
+def _gradient_of(target: Target) -> Callable[[Array], Array]:
+    """The gradient alone, by the target's own method where it has one."""
+    own = getattr(target, "gradient", None)
+    return own if own is not None else lambda x: target.value_and_gradient(x)[1]
+
+
 def leapfrog(
     target: Target, start: State, momentum: Array, step: Array | float, count: int
 ) -> tuple[State, Array]:
-    """`count` leapfrog steps of sizes `step`, (d,), a number, or (C, 1) for one size per chain.
+    """`count` leapfrog steps of sizes `step`: a number, (d,), or (C, 1) for one size per chain.
 
-    A chain that leaves the support of the density stops there: its log density is -inf.
+    The log density is asked for at the end only. A trajectory may pass where the density is not defined (the gradient
+    counts as zero there); it is still reversible and keeps volume.
     """
-    x, g = start.position, start.gradient
-    value = start.log_density
-    q = momentum + 0.5 * step * g
-    alive = None
+    gradient = _gradient_of(target)
+    half = 0.5 * step
+    x = start.position
+    q = momentum + half * start.gradient
     for i in range(count):
         x = x + step * q
-        value, g = target.value_and_gradient(x)
-        if not np.isfinite(value.sum()):
-            ok = np.isfinite(value) if alive is None else alive & np.isfinite(value)
-            alive = ok
-        if alive is not None:
-            q = np.where(alive[:, None], q, 0.0)
-            g = np.where(alive[:, None], g, 0.0)
-        q = q + (step if i < count - 1 else 0.5 * step) * g
-    if alive is not None:
-        value = np.where(alive, value, -np.inf)
+        if i < count - 1:
+            q += step * gradient(x)
+    value, g = target.value_and_gradient(x)
+    q += half * g
     return State(x, value, g), q
 
 
+def rotations(
+    target: Target, start: State, momentum: Array, step: float, count: int, reference: Reference
+) -> tuple[State, Array]:
+    """`count` steps in which a normal reference moves exactly and only the rest of the density kicks.
+
+    In z = (x - center) / scale, the reference N(0, I) turns (z, q) by the angle `step`; the kick is the gradient of the
+    log density plus z (Shahbaba, Lan, Johnson and Neal 2014). Where the target is nearly the reference, kicks are small
+    and steps can be long.
+    """
+    gradient = _gradient_of(target)
+    center, scale, inverse = reference.center, reference.scale, reference.inverse
+    c, s = float(np.cos(step)), float(np.sin(step))
+    sine_out, sine_in = s * scale, s * inverse
+    kick, pull = step * scale, step * inverse
+    x = start.position - center
+    q = momentum + 0.5 * (kick * start.gradient + pull * x)
+    for i in range(count):
+        x, q = c * x + sine_out * q, c * q - sine_in * x
+        if i < count - 1:
+            q += kick * gradient(x + center)
+            q += pull * x
+    position = x + center
+    value, g = target.value_and_gradient(position)
+    q += 0.5 * (kick * g + pull * x)
+    return State(position, value, g), q
+
+
 def transition(
-    target: Target, state: State, step: Array | float, count: int, rng: np.random.Generator
+    target: Target,
+    state: State,
+    step: Array | float,
+    count: int,
+    rng: np.random.Generator,
+    reference: Reference | None = None,
 ) -> Move:
-    """Fresh momenta, a trajectory of `count` leapfrog steps, and the decision of Metropolis."""
+    """Fresh momenta, a trajectory of `count` steps, and the decision of Metropolis.
+
+    Steps are leapfrog steps of sizes `step`, or with a `reference`, rotations by the angle `step`.
+    """
     momentum = rng.standard_normal(state.position.shape)
-    with np.errstate(over="ignore", invalid="ignore"):
-        end, q = leapfrog(target, state, momentum, step, count)
+    with np.errstate(all="ignore"):
+        if reference is None:
+            end, q = leapfrog(target, state, momentum, step, count)
+        else:
+            end, q = rotations(target, state, momentum, float(step), count, reference)
         before = 0.5 * np.einsum("ij,ij->i", momentum, momentum) - state.log_density
         after = 0.5 * np.einsum("ij,ij->i", q, q) - end.log_density
         gain = before - after
@@ -111,146 +171,20 @@ def transition(
     return Move(new, np.exp(np.minimum(gain, 0.0)), divergent, end, q)
 
 
-# --- adaptation ---------------------------------------------------------------------------------------------
-
-
-class DualAveraging:
-    """Step size whose acceptance rate approaches a target (Hoffman and Gelman 2014, section 3.2)."""
-
-    def __init__(self, step: float, target_acceptance: float) -> None:
-        self.goal = target_acceptance
-        self.restart(step)
-
-    def restart(self, step: float) -> None:
-        """Begin anew around another step."""
-        self.center = float(np.log(10.0 * step))
-        self.count, self.error = 0, 0.0
-        self.log_step = self.log_average = float(np.log(step))
-
-    @property
-    def step(self) -> float:
-        """The step to try next."""
-        return float(np.exp(self.log_step))
-
-    @property
-    def average(self) -> float:
-        """The step to keep."""
-        return float(np.exp(self.log_average))
-
-    def update(self, acceptance: float) -> None:
-        """Learn from the acceptance rate of a transition."""
-        self.count += 1
-        share = 1.0 / (self.count + 10.0)
-        self.error = (1.0 - share) * self.error + share * (self.goal - acceptance)
-        self.log_step = self.center - np.sqrt(self.count) / 0.05 * self.error
-        weight = self.count**-0.75
-        self.log_average = weight * self.log_step + (1.0 - weight) * self.log_average
-
-
-class Scales:
-    """Standard deviation of each coordinate over the draws of a window (all chains), by Welford's updates.
-
-    `prior_draws` draws with the present scales are added in, so that a short window does not overrule what is known.
-    """
-
-    prior_draws = 10.0
-
-    def __init__(self, dim: int) -> None:
-        self.scale = np.ones(dim)
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin a window."""
-        self.count, self.mean, self.squares = 0, np.zeros(len(self.scale)), np.zeros(len(self.scale))
-
-    def add(self, position: Array) -> None:
-        """One draw of each chain."""
-        C = len(position)
-        mean = position.mean(axis=0)
-        inner = ((position - mean) ** 2).sum(axis=0)
-        shift = mean - self.mean
-        total = self.count + C
-        self.squares += inner + shift**2 * (self.count * C / total)
-        self.mean = self.mean + shift * (C / total)
-        self.count = total
-
-    def learn(self) -> None:
-        """Take the scales of the window."""
-        variance = (self.squares + self.prior_draws * self.scale**2) / (self.count + self.prior_draws)
-        self.scale = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
-
-
-class TrajectoryLength:
-    """Length of trajectories, in units of the scales, by ascent on ChEES in its logarithm (Adam without momentum)."""
-
-    rate, memory = 0.05, 0.95
-
-    def __init__(self, length: float, adapt: bool) -> None:
-        self.log_length, self.adapt = float(np.log(length)), adapt
-        self.log_average = self.log_length
-        self.square, self.count = 0.0, 0
-
-    @property
-    def length(self) -> float:
-        """The present length."""
-        return float(np.exp(self.log_length))
-
-    def update(
-        self, before: Array, move: Move, center: Array, scale: Array, stretch: float, step: float
-    ) -> None:
-        """Learn from one transition that was `stretch` times the present length."""
-        weight = move.acceptance
-        if not self.adapt or not weight.sum() > 0:
-            return
-        x = (before - center) / scale
-        z = (move.proposal.position - center) / scale
-        change = np.einsum("ij,ij->i", z, z) - np.einsum("ij,ij->i", x, x)
-        rate = np.einsum("ij,ij->i", z, move.momentum)
-        terms = np.where(weight > 0, weight * change * rate, 0.0)
-        slope = stretch * self.length * float(terms.sum() / weight.sum())
-        if not np.isfinite(slope):
-            return
-        self.count += 1
-        self.square = self.memory * self.square + (1 - self.memory) * slope**2
-        size = np.sqrt(self.square / (1 - self.memory**self.count))
-        self.log_length += self.rate * slope / size if size > 0 else 0.0
-        self.log_length = float(np.clip(self.log_length, np.log(step), np.log(step * MOST_STEPS)))
-        share = self.count**-0.5
-        self.log_average = share * self.log_length + (1 - share) * self.log_average
-
-
-def first_step(target: Target, state: State, scale: Array, rng: np.random.Generator) -> float:
-    """A step whose single leapfrog has an acceptance rate of about one half (doubling or halving from one)."""
+def first_step(
+    target: Target, state: State, scale: Array, rng: np.random.Generator, reference: Reference | None = None
+) -> float:
+    """A step whose acceptance rate over a single step is about one half (doubling or halving from one)."""
     step, direction = 1.0, 0
     for _ in range(60):
-        move = transition(
-            target, State(state.position, state.log_density, state.gradient), step * scale, 1, rng
-        )
+        move = transition(target, state, step * scale if reference is None else step, 1, rng, reference)
         wanted = 1 if float(np.mean(move.acceptance)) > 0.6 else -1
         if direction == 0:
             direction = wanted
-        if wanted != direction:
+        if wanted != direction or (reference is not None and step * 2.0**direction > QUARTER_PERIOD):
             break
         step *= 2.0**direction
     return step
-
-
-def windows(warmup: int) -> tuple[int, tuple[int, ...]]:
-    """(first, ends): warm-up transitions before any window, and where the windows for the scales end.
-
-    The first part (15 %) finds the bulk, windows then double in length, and a last part (15 %) settles the step.
-    """
-    if warmup < 20:
-        return warmup, ()
-    first, last = max(5, warmup * 3 // 20), max(5, warmup * 3 // 20)
-    ends, start, length = [], first, max(10, (warmup - first - last) // 15)
-    while start < warmup - last:
-        stop = start + length
-        if stop + 2 * length > warmup - last:
-            stop = warmup - last
-        ends.append(stop)
-        start, length = stop, 2 * length
-    return first, tuple(ends)
 
 
 # --- sampling -----------------------------------------------------------------------------------------------
@@ -265,9 +199,10 @@ def hamiltonian(
     rng: np.random.Generator | int | None = None,
     steps: int | None = None,
     length: float | None = None,
-    jitter: float = 0.5,
+    jitter: float | None = None,
     target_acceptance: float = 0.8,
     scale: ArrayLike | None = None,
+    center: ArrayLike | None = None,
     adapt_scale: bool = True,
     step: float | None = None,
     progress: ProgressLike = None,
@@ -287,12 +222,15 @@ def hamiltonian(
     length : float, optional
         Length of trajectories in units of the scales, instead; a quarter period, pi/2, is right where the target is
         nearly normal and the scales are right.
-    jitter : float in [0, 1]
-        Lengths are drawn uniformly from (1 - jitter, 1 + jitter) times the nominal one.
+    jitter : float in [0, 1], optional
+        Lengths are drawn uniformly from (1 - jitter, 1 + jitter) times the nominal one; 0.5, or 0.2 with a center.
     target_acceptance : float
         Acceptance rate that the step size aims at.
     scale : array (d,), optional
         Scales (standard deviations) of the coordinates to begin with; ones.
+    center : array (d,), optional
+        Mean of a normal density near the target, whose motion is then followed exactly (`rotations`) instead of by
+        leapfrog steps; by default the target's own `center`, where it has one.
     adapt_scale : bool
         Whether warm-up learns them.
     step : float, optional
@@ -327,62 +265,77 @@ def hamiltonian(
         scales.scale = np.broadcast_to(np.asarray(scale, dtype=float), (target.dim,)).copy()
         if not (np.isfinite(scales.scale) & (scales.scale > 0)).all():
             raise ValueError("scale must be positive and finite")
-    begin = first_step(target, state, scales.scale, rng) if step is None else step
+    around = getattr(target, "center", None) if center is None else np.asarray(center, dtype=float)
+    reference = None if around is None else Reference(np.broadcast_to(around, (target.dim,)), scales.scale)
+    begin = first_step(target, state, scales.scale, rng, reference) if step is None else step
     adapting = DualAveraging(begin, target_acceptance)
-    trajectory = TrajectoryLength(length or QUARTER_PERIOD, adapt=steps is None and length is None)
+    chains = Acceptance(len(position), target_acceptance)
+    free = steps is None and length is None and reference is None
+    trajectory = TrajectoryLength(length or QUARTER_PERIOD, adapt=free)
+    spread = jitter if jitter is not None else (0.5 if reference is None else 0.2)
     first, ends = windows(warmup)
-    evaluations = 0
-    size = begin
+    evaluations, size = 0, begin
 
     recorder = Recorder("sampling", len(position), target.dim, draws, warmup, progress)
     with recorder:
         for t in recorder:
             warming = t < warmup
             if warming:
-                size = adapting.step
-            stretch = 1.0 + jitter * (2.0 * rng.random() - 1.0)
+                size = adapting.step if reference is None else min(adapting.step, QUARTER_PERIOD)
+            stretch = 1.0 + spread * (2.0 * rng.random() - 1.0)
             wanted = stretch * (steps if steps is not None else trajectory.length / size)
-            count = int(np.clip(np.floor(wanted + rng.random()), 1, MOST_STEPS))
-            before = state.position
-            move = transition(target, state, size * scales.scale, count, rng)
+            before, ahead = state.position, size
+            if reference is None:
+                count = int(np.clip(np.floor(wanted + rng.random()), 1, MOST_STEPS))
+                move = transition(target, state, size * scales.scale, count, rng)
+            else:  # whole steps that add up to the wanted angle: the jitter is in their size
+                count = int(np.clip(np.ceil(wanted), 1, MOST_STEPS))
+                ahead = size * wanted / count
+                move = transition(target, state, ahead, count, rng, reference)
             evaluations += count
             state = move.state
             if not warming:
                 recorder.add(state.position, state.log_density, move.acceptance, move.divergent)
                 continue
-            adapting.update(_rate(move.acceptance))
+            adapting.update(chains.rate(move.acceptance))
             if t >= first and (not ends or t < ends[-1]):
                 scales.add(state.position)
-            if ends and t >= ends[0]:
-                center = scales.mean if scales.count else state.position.mean(axis=0)
-                trajectory.update(before, move, center, scales.scale, count * size / trajectory.length, size)
+            if free and ends and t >= ends[0]:
+                mean = scales.mean if scales.count else state.position.mean(axis=0)
+                ends_at = (move.proposal.position - mean) / scales.scale
+                share = count * size / trajectory.length
+                trajectory.update(
+                    (before - mean) / scales.scale, ends_at, move.momentum, move.acceptance, share, size
+                )
             if t + 1 in ends:
                 if adapt_scale:
                     old = scales.scale
                     scales.learn()
                     adapting.restart(adapting.average * float(np.exp(np.mean(np.log(old / scales.scale)))))
+                    if reference is not None:
+                        reference = Reference(scales.mean, scales.scale)
                 if t + 1 != ends[-1]:
                     scales.clear()
             if t == warmup - 1:
-                size = adapting.average
+                size = adapting.average if reference is None else min(adapting.average, QUARTER_PERIOD)
                 if trajectory.count:
                     trajectory.log_length = trajectory.log_average
     info = {
         "step": size,
         "scale": scales.scale,
         "length": steps * size if steps is not None else trajectory.length,
+        "integrator": "leapfrog" if reference is None else "rotations",
         "evaluations": evaluations * len(position),
     }
     return recorder.trace(size * scales.scale, target.names, info)
 
 
-def _rate(acceptance: Array) -> float:
-    """Harmonic mean over chains: one chain that is stuck counts, however well the others do."""
-    return float(1.0 / np.mean(1.0 / np.maximum(acceptance, 1e-3)))
-
-
 def _check_options(
-    steps: int | None, length: float | None, jitter: float, target_acceptance: float, step: float | None
+    steps: int | None,
+    length: float | None,
+    jitter: float | None,
+    target_acceptance: float,
+    step: float | None,
 ) -> None:
     if steps is not None and (isinstance(steps, bool) or int(steps) != steps or steps < 1):
         raise ValueError(f"steps must be an integer >= 1, got {steps!r}")
@@ -390,7 +343,7 @@ def _check_options(
         raise ValueError(f"give steps or length, not both: got steps={steps!r}, length={length!r}")
     if length is not None and not (np.isfinite(length) and length > 0):
         raise ValueError(f"length must be positive and finite, got {length!r}")
-    if not 0.0 <= jitter <= 1.0:
+    if jitter is not None and not 0.0 <= jitter <= 1.0:
         raise ValueError(f"jitter must be between 0 and 1, got {jitter!r}")
     if not 0.0 < target_acceptance < 1.0:
         raise ValueError(f"target_acceptance must be between 0 and 1, got {target_acceptance!r}")

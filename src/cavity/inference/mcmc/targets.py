@@ -49,7 +49,10 @@ class Target(Protocol):
         ...
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
-        """Log density (C,) and its gradient (C, d)."""
+        """Log density (C,) and its gradient (C, d).
+
+        A target may also have `gradient(U)`, where that alone is cheaper: it need not be zero where undefined.
+        """
         ...
 
 
@@ -113,6 +116,8 @@ class LatentTarget:
         What was added to the diagonal of the covariance matrix before it could be factorized.
     prior_variance : array (d,)
         Prior variance of each coordinate: ones in white coordinates, 1 + lambda with a metric.
+    center : array (d,) or None
+        Position of the posterior mean under the approximation that the metric was taken from.
 
     Examples
     --------
@@ -149,9 +154,12 @@ class LatentTarget:
         self._roots = [np.tril(f.lower) for f in (factors[:1] if self._shared else factors)]
         self.dim = self.n * len(factors)
         self.prior_variance = np.ones(self.dim)
+        self.center: Array | None = None
         self._rotation: Array | None = None
+        mean: Array | None = None
         if metric is not None:
-            self._set_metric(self._precisions(metric))
+            tau, mean = self._approximation(metric)
+            self._set_metric(tau)
         # Row-major C x n products: f = m + U A', gradient = g A
         self._maps_t = [np.ascontiguousarray(A.T) for A in self._roots]
         self._precision = 1.0 / self.prior_variance
@@ -159,26 +167,32 @@ class LatentTarget:
         self._constant = -0.5 * (self.dim * LOG_2PI + float(np.log(self.prior_variance).sum()))
         self._tiled: tuple[int, Likelihood, Array] | None = None
         self.names = tuple(f"u[{i}]" for i in range(self.dim))
+        # Likelihoods that can give the slope alone spare samplers the higher derivatives.
+        self._has_slope = type(likelihood).slope is not Likelihood.slope
+        if mean is not None:
+            self.center = self.whiten(mean[None])[0]
 
     @property
     def _shared(self) -> bool:
         return isinstance(self.prior, BlockPrior) and self.prior.shared
 
-    def _precisions(self, metric: str | ArrayLike) -> Array:
+    def _approximation(self, metric: str | ArrayLike) -> tuple[Array, Array | None]:
+        """Site precisions >= 0, and the approximate posterior mean of f where there is one."""
         if self.several:
             raise ValueError("metric is available for one latent function only; leave it out")
+        mean: Array | None = None
         if isinstance(metric, str):
             if metric not in METRICS:
                 raise ValueError(f"metric must be one of {METRICS}, an array or None, got {metric!r}")
             from cavity.inference.registry import as_inference
 
-            rule = as_inference(metric)
-            found = rule.infer(cast(DensePrior, self.prior), self.likelihood, self.y, self.weight)
-            metric = found.sites.precision
+            prior = cast(DensePrior, self.prior)
+            found = as_inference(metric).infer(prior, self.likelihood, self.y, self.weight)
+            metric, mean = found.sites.precision, found.process.mean(prior.X)
         tau: Array = np.asarray(metric, dtype=float)
         if tau.shape != (self.n,) or not np.isfinite(tau).all():
             raise ValueError(f"metric must be {self.n} finite site precisions, got shape {tau.shape}")
-        return np.maximum(tau, 0.0)
+        return np.maximum(tau, 0.0), mean
 
     def _set_metric(self, tau: Array) -> None:
         """A = L Q diag(1 + lambda)^(-1/2) with L' W L = Q diag(lambda) Q'."""
@@ -239,31 +253,59 @@ class LatentTarget:
         return self.log_prior(U) + self.log_likelihood(self.latent(U))
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
-        """Log density (C,) and its gradient (C, d)."""
+        """Log density (C,) and its gradient (C, d): one product with A, one with A'."""
         with np.errstate(all="ignore"):
-            value, gradient = self.likelihood_and_gradient(U)
+            value, slope = self._log_prob_and_slope(self.latent(U))
             value = value + self.log_prior(U)
+            gradient = self._pull(slope)
             gradient -= U if self._white else U * self._precision
         return defined(value, gradient)
 
-    def likelihood_and_gradient(self, U: Array) -> tuple[Array, Array]:
-        """Log likelihood (C,) and its gradient in the position (C, d): one product with A, one with A'."""
-        log_prob, slope = self._slopes(self.latent(U))
-        if self.weight is not None:
-            log_prob = log_prob * self.weight
-            slope = slope * (self.weight[:, None] if self.several else self.weight)
-        if not self.several:
-            return log_prob.sum(axis=1), slope @ self._roots[0]
-        gradient = np.empty(slope.shape)
-        for c in range(slope.shape[2]):
-            gradient[:, :, c] = slope[:, :, c] @ self._roots[0 if self._shared else c]
-        return log_prob.sum(axis=1), gradient.reshape(len(U), -1)
+    def gradient(self, U: Array) -> Array:
+        """The gradient alone, (C, d)."""
+        F = self.latent(U)
+        if self._has_slope and not self.several:
+            slope = self._weighted(self.likelihood.slope(self.y, F))
+        else:
+            slope = self._log_prob_and_slope(F)[1]
+        gradient = self._pull(slope)
+        gradient -= U if self._white else U * self._precision
+        return gradient
 
-    def _slopes(self, F: Array) -> tuple[Array, Array]:
-        """log p(y_i | f_i) and its derivative in f, of the shapes (C, n) and of F."""
+    def likelihood_and_gradient(self, U: Array) -> tuple[Array, Array]:
+        """Log likelihood (C,) and its gradient in the position (C, d)."""
+        with np.errstate(all="ignore"):
+            value, slope = self._log_prob_and_slope(self.latent(U))
+            return defined(value, self._pull(slope))
+
+    def _pull(self, slope: Array) -> Array:
+        """A' g for each chain, (C, d), from derivatives in f."""
         if not self.several:
+            return np.asarray(slope @ self._roots[0])
+        out = np.empty(slope.shape)
+        for c in range(slope.shape[2]):
+            out[:, :, c] = slope[:, :, c] @ self._roots[0 if self._shared else c]
+        return out.reshape(len(slope), -1)
+
+    def _weighted(self, slope: Array) -> Array:
+        if self.weight is None:
+            return slope
+        return np.asarray(slope * (self.weight[:, None] if self.several else self.weight))
+
+    def _log_prob_and_slope(self, F: Array) -> tuple[Array, Array]:
+        """Log likelihood (C,) and its derivatives in f, of the shape of F."""
+        if self.several:
+            log_prob, slope = self._many_slopes(F)
+        elif self._has_slope:
+            log_prob, slope = self.likelihood.log_prob(self.y, F), self.likelihood.slope(self.y, F)
+        else:
             found = self.likelihood.derivatives(np.broadcast_to(self.y, F.shape), F)
-            return found.log_prob, found.d1
+            log_prob, slope = found.log_prob, found.d1
+        total = log_prob.sum(axis=1) if self.weight is None else log_prob @ self.weight
+        return total, self._weighted(slope)
+
+    def _many_slopes(self, F: Array) -> tuple[Array, Array]:
+        """log p(y_i | f_i), (C, n), and its derivatives (C, n, L): chains are stacked as further observations."""
         C = len(F)
         if self._tiled is None or self._tiled[0] != C:
             index = np.tile(np.arange(self.n), C)
