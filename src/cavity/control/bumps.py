@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cavity.control.exponential import exp_in_place
 from cavity.control.result import Array
 
 STRIPS = 4
@@ -217,7 +218,7 @@ class Bumps:
         n, m = len(left), len(right)
         if pair.left is not None and pair.right is not None:
             Q = np.matmul(left, right.T, out=self._buffer[: n * m].reshape(n, m))
-            np.exp(Q, out=Q)
+            exp_in_place(Q)
             summed = Q @ (pair.right[:, None] * ones_h)
             summed *= pair.left[:, None]
             c = pair.right * (pair.left @ Q)
@@ -225,7 +226,7 @@ class Bumps:
         assert pair.matrix is not None
         if not pair.symmetric:
             Q = np.matmul(left, right.T, out=self._buffer[: n * m].reshape(n, m))
-            np.exp(Q, out=Q)
+            exp_in_place(Q)
             Q *= pair.matrix
             summed = Q @ ones_h
             return summed[:, 0], Q.sum(axis=0), summed[:, 1:]
@@ -233,7 +234,7 @@ class Bumps:
         for rows in strips(n):
             k, end = rows.stop - rows.start, rows.stop
             Q = np.matmul(left[rows], right[:end].T, out=self._buffer[: k * end].reshape(k, end))
-            np.exp(Q, out=Q)
+            exp_in_place(Q)
             Q *= pair.matrix[rows, :end]
             np.matmul(Q, ones_h[:end], out=summed[rows])
             c[:end] += Q.sum(axis=0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cavity.control.analytic import AnalyticOutput
+from cavity.control.exponential import exp_in_place
 from cavity.control.result import Array
 
 
@@ -51,7 +52,7 @@ class MeanOnly:
         exponent = moved @ np.swapaxes(self.centers, 1, 2)
         exponent -= 0.5 * self.own[:, None, :]
         exponent -= 0.5 * np.einsum("gbd,bd->gb", moved, y)[:, :, None]
-        weighted = np.exp(exponent, out=exponent)
+        weighted = exp_in_place(exponent)
         weighted *= self.weights[:, None, :]
         mean = self._by_output(weighted.sum(axis=2)) + x @ self.slope + self.constant
         return mean, MeanCache(x, weighted)
