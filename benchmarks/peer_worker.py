@@ -58,8 +58,11 @@ class ScikitLearn:
         self.fixed = None
 
     def evidence(self, theta):
-        if self.fixed is None:
-            self.fixed = self.model.set_params(optimizer=None).fit(self.X, self.y)
+        if (
+            self.fixed is None
+        ):  # fitted to two rows, then given all: a fit would evaluate them once for nothing
+            self.fixed = self.model.set_params(optimizer=None).fit(self.X[:2], self.y[:2])
+            self.fixed.X_train_, self.fixed.y_train_ = self.X, self.y
         order = self.np.concatenate([theta[-2:-1], theta[:-2], theta[-1:]])
         start = time.perf_counter()
         value, gradient = self.fixed.log_marginal_likelihood(order, eval_gradient=True, clone_kernel=False)

@@ -246,3 +246,17 @@ def test_a_worker_that_dies_is_reported(tmp_path):
 
 def test_evidence_and_gradient_need_less_than_four_matrices():
     assert 1.0 < exact.measure_memory(1500) < 4.0
+
+
+def test_a_peer_gets_twice_our_time_in_a_quick_run(monkeypatch, tmp_path):
+    """However slow the machine is: the limit is in units of our own fits, to which the ratios refer."""
+    given = {}
+
+    def cold_fit(name, file, stop_at=None, limit=300.0):
+        given[name] = (stop_at, limit)
+        return peers.Trace([1.0, 4.0, 9.0], [-30.0, -10.2, -10.0])
+
+    monkeypatch.setattr(peers, "cold_fit", cold_fit)
+    for plan, expected in ((exact.QUICK, (-10.5, 8.0)), (exact.FULL, (None, exact.LONGEST_FIT))):
+        exact.measure_fits(problems.synthetic(10), plan, ["sklearn"], exact.Outcome(), str(tmp_path))
+        assert given["sklearn"] == expected
