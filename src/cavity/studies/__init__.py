@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 _MODULES: dict[str, str] = {
+    "boston": "boston",
+    "friedman": "robust_synthetic",
+    "sinc": "robust_synthetic",
     "kl-directions": "kl_directions",
     "mean-functions": "regression_basics",
     "sample-paths": "regression_basics",

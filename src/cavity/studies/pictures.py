@@ -23,7 +23,11 @@ def new_panels(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    style: dict[Any, Any] = {"axes.prop_cycle": cycler(color=list(COLORS)), "font.size": 9, "axes.titlesize": 10}
+    style: dict[Any, Any] = {
+        "axes.prop_cycle": cycler(color=list(COLORS)),
+        "font.size": 9,
+        "axes.titlesize": 10,
+    }
     with rc_context(style):
         figure = Figure(figsize=(width * columns, height * rows), dpi=150, layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **options)

@@ -1,0 +1,41 @@
+"""Box plots of a measure over folds or sets, one box for each method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from cavity.studies.pictures import COLORS, new_panels, save
+
+
+def box_plots(frame: pd.DataFrame, measures: Sequence[str], path: Path, log: Sequence[str] = ()) -> Path:
+    """One panel per measure; every cell is shown as a point beside its box, so that few cells do not mislead."""
+    present = [m for m in measures if m in frame]
+    figure, axes = new_panels(1, len(present), width=4.8, height=3.4)
+    for axis, measure in zip(axes, present):
+        groups = [(str(m), g[measure].dropna()) for m, g in frame.groupby("method", sort=False)]
+        groups = [(name, values) for name, values in groups if len(values)]
+        axis.boxplot(
+            [values for _, values in groups],
+            showfliers=False,
+            widths=0.55,
+            medianprops={"color": COLORS[1]},
+        )
+        for place, (_, values) in enumerate(groups, start=1):
+            axis.plot([place] * len(values), values, "o", color=COLORS[0], alpha=0.5, markersize=3)
+        axis.set_xticks(range(1, len(groups) + 1), [name for name, _ in groups], rotation=60, ha="right")
+        axis.set_ylabel(measure)
+        if measure in log:
+            axis.set_yscale("log")
+        elif values_spread(groups):
+            axis.set_yscale("symlog", linthresh=1.0)
+    return save(figure, path)
+
+
+def values_spread(groups: Sequence[tuple[str, pd.Series]]) -> bool:
+    """Whether one method's cells are so far off that a linear axis would hide all others."""
+    values = pd.concat([values for _, values in groups])
+    middle = values.quantile(0.75) - values.quantile(0.25)
+    return bool(values.max() - values.min() > 20 * max(float(middle), 1e-12))

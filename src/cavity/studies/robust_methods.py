@@ -1,0 +1,166 @@
+"""The regression methods that the robust studies compare, by the names of the thesis.
+
+| name | noise | inference |
+|---|---|---|
+| OLS, SVR | - | least squares; support vector regression with cross-validated settings |
+| snMLII, snMCMC | one normal | exact, evidence maximized; hyperparameters sampled |
+| mnEP, mnLAP, mnMCMC | two normals | EP, Laplace's method, Gibbs sampling |
+| tVar, tEP, tMCMC | Student-t | scale-mixture variational EM, EP (new), sampling |
+| lapEP | Laplace | EP |
+| RRP | one normal, some points with more | relevance pursuit, a live competitor in an environment of its own |
+
+`fit` returns what all studies need: the predictive distributions of f and y at the test inputs, the log evidence where
+there is one, and outlier probabilities where the method has them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.estimators import GPRegressor
+from cavity.kernels import SE, Kernel, ard
+from cavity.prediction import GaussianPrediction, Prediction
+
+Array = NDArray[np.float64]
+
+GP_METHODS = {
+    "snMLII": ("gaussian", "exact"),
+    "snMCMC": ("gaussian", "mcmc"),
+    "mnEP": ("mixture", "ep"),
+    "mnLAP": ("mixture", "laplace"),
+    "mnMCMC": ("mixture", "mcmc"),
+    "tVar": ("student-t", "scale-mixture-em"),
+    "tEP": ("student-t", "ep"),
+    "tMCMC": ("student-t", "mcmc"),
+    "lapEP": ("laplace", "ep"),
+}
+DETERMINISTIC = ("snMLII", "tVar", "lapEP", "tEP", "mnEP", "mnLAP")
+SAMPLED = ("snMCMC", "tMCMC", "mnMCMC")
+ROBUST = ("tVar", "lapEP", "tEP", "mnEP")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a method says about the test inputs. `of_f` is None where a method predicts points only."""
+
+    mean: Array
+    of_f: Prediction | None = None
+    of_y: Prediction | None = None
+    log_evidence: float = float("nan")
+    outlier_probability: Array | None = None
+    extras: dict[str, float] | None = None
+    note: str = ""
+
+
+def fit(method: str, X: Array, y: Array, X_test: Array, *, seed: int, restarts: int = 3) -> Fit:
+    """Fit one method and predict at the test inputs."""
+    if method == "OLS":
+        return Fit(_least_squares(X, y, X_test))
+    if method == "SVR":
+        return _support_vectors(X, y, X_test, seed)
+    if method == "RRP":
+        return _relevance_pursuit(X, y, X_test, seed)
+    return _process(method, X, y, X_test, seed, restarts)
+
+
+def measures(fitted: Fit, target: Array, *, noisy: bool) -> dict[str, float]:
+    """RMSE, MAE and mean negative log predictive density; of y where the test targets are noisy, else of f."""
+    error = fitted.mean - target
+    out = {"RMSE": float(np.sqrt(np.mean(error**2))), "MAE": float(np.mean(np.abs(error)))}
+    prediction = fitted.of_y if noisy else fitted.of_f
+    if prediction is not None:
+        out["NLP"] = float(-np.mean(prediction.log_prob(target)))
+    if np.isfinite(fitted.log_evidence):
+        out["log evidence"] = fitted.log_evidence
+    return out | (fitted.extras or {})
+
+
+def default_kernel(X: Array) -> Kernel:
+    """Squared exponential with a length scale for each input, as in the thesis."""
+    return 1.0 * SE(ard) if X.shape[1] > 1 else 1.0 * SE(1.0)
+
+
+def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts: int) -> Fit:
+    likelihood, inference = GP_METHODS[method]
+    model = GPRegressor(
+        default_kernel(X),
+        likelihood=likelihood,
+        inference=inference,
+        n_restarts=restarts,
+        random_state=seed,
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    of_f, of_y = model.predict_dist(X_test, noise=False), model.predict_dist(X_test)
+    outliers = model.outlier_probability_ if likelihood != "gaussian" else None
+    noise = {
+        f"noise: {name}": float(value)
+        for name, value in zip(model.likelihood_.all_names, model.likelihood_.flat)
+    }
+    note = "; ".join(dict.fromkeys(str(w.message) for w in caught))
+    evidence = float(model.log_evidence_) if inference != "mcmc" else float("nan")
+    stage = model.posterior_.status.stage
+    return Fit(of_f.mean, of_f, of_y, evidence, outliers, noise, f"{stage}. {note}".strip())
+
+
+def _least_squares(X: Array, y: Array, X_test: Array) -> Array:
+    weights = np.linalg.lstsq(np.column_stack([np.ones(len(X)), X]), y, rcond=None)[0]
+    return np.asarray(np.column_stack([np.ones(len(X_test)), X_test]) @ weights)
+
+
+def _support_vectors(X: Array, y: Array, X_test: Array, seed: int) -> Fit:
+    """Epsilon-insensitive support vector regression; cost, width and tube by 5-fold cross-validation."""
+    from sklearn.model_selection import GridSearchCV, KFold
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVR
+
+    grid = {
+        "svr__C": [1.0, 10.0, 100.0],
+        "svr__gamma": [0.1 / X.shape[1], 0.5 / X.shape[1], 2.0 / X.shape[1]],
+        "svr__epsilon": [0.01 * np.std(y), 0.1 * np.std(y), 0.3 * np.std(y)],
+    }
+    folds = KFold(5, shuffle=True, random_state=seed)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), SVR()), grid, cv=folds, scoring="neg_mean_absolute_error"
+    )
+    return Fit(np.asarray(search.fit(X, y).predict(X_test), dtype=float))
+
+
+def _relevance_pursuit(X: Array, y: Array, X_test: Array, seed: int) -> Fit:
+    """The competitor, run by the interpreter that `CAVITY_PEERS` names (the project never imports it)."""
+    interpreter = os.environ.get("CAVITY_PEERS", "")
+    if not interpreter:
+        raise RuntimeError(
+            "RRP needs BoTorch: set CAVITY_PEERS to an interpreter that has it (make bench makes one)"
+        )
+    script = Path(__file__).with_name("peer_relevance_pursuit.py")
+    with tempfile.TemporaryDirectory() as folder:
+        data, found = Path(folder) / "data.npz", Path(folder) / "found.npz"
+        np.savez(data, X=X, y=y, X_test=X_test)
+        done = subprocess.run(
+            [interpreter, str(script), str(data), str(found), str(seed)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"RRP failed: {done.stderr.strip().splitlines()[-1]}")
+        with np.load(found) as stored:
+            result: dict[str, Any] = {name: stored[name] for name in stored.files}
+    facts = json.loads(done.stdout.strip().splitlines()[-1])
+    of_f = GaussianPrediction(result["mean"], result["variance"])
+    of_y = GaussianPrediction(result["mean"], result["variance"] + facts["noise variance"])
+    extras = {"outliers found": float(facts["support"]), "seconds of the fit": float(facts["seconds"])}
+    return Fit(result["mean"], of_f, of_y, extras=extras, note="BoTorch, default settings")

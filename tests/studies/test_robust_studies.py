@@ -1,0 +1,112 @@
+"""Folds, measures and cells of the robust regression studies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from cavity import studies
+from cavity.datasets import make_sinc
+from cavity.prediction import GaussianPrediction
+from cavity.studies import boston, robust_methods, robust_synthetic
+from cavity.studies.box_plots import box_plots
+from cavity.studies.folds import standardized, stratified_by_class, stratified_by_value
+
+
+def test_folds_by_value_spread_the_target() -> None:
+    y = np.random.default_rng(0).standard_normal(506)
+    fold = stratified_by_value(y, 10, seed=1)
+    assert set(np.bincount(fold)) <= {50, 51}
+    lowest = np.argsort(y)[:10]
+    assert sorted(fold[lowest]) == list(range(10))
+    assert np.array_equal(fold, stratified_by_value(y, 10, seed=1))
+    assert not np.array_equal(fold, stratified_by_value(y, 10, seed=2))
+
+
+def test_folds_by_class_are_balanced() -> None:
+    y = np.repeat([-1.0, 1.0], [126, 225])
+    fold = stratified_by_class(y, 10, seed=0)
+    assert set(np.bincount(fold)) <= {35, 36}
+    assert set(np.bincount(fold[y < 0])) <= {12, 13}
+
+
+def test_standardized_uses_the_training_part_alone() -> None:
+    train, test = np.array([[0.0, 3.0], [2.0, 3.0]]), np.array([[3.0, 4.0]])
+    a, b = standardized(train, test)
+    np.testing.assert_allclose(a, [[-1, 0], [1, 0]])
+    np.testing.assert_allclose(b, [[2, 1]])
+
+
+def test_measures_against_their_definitions() -> None:
+    f = GaussianPrediction(np.array([0.0, 1.0]), np.array([1.0, 4.0]))
+    y = GaussianPrediction(np.array([0.0, 1.0]), np.array([2.0, 5.0]))
+    fitted = robust_methods.Fit(f.mean, f, y, -3.0, extras={"noise": 2.0})
+    target = np.array([1.0, -1.0])
+    found = robust_methods.measures(fitted, target, noisy=False)
+    assert found["RMSE"] == pytest.approx(np.sqrt(2.5))
+    assert found["MAE"] == pytest.approx(1.5)
+    assert found["NLP"] == pytest.approx(-np.mean(norm.logpdf(target, [0, 1], [1, 2])))
+    assert (found["log evidence"], found["noise"]) == (-3.0, 2.0)
+    noisy = robust_methods.measures(fitted, target, noisy=True)
+    assert noisy["NLP"] == pytest.approx(-np.mean(norm.logpdf(target, [0, 1], np.sqrt([2, 5]))))
+
+
+def test_least_squares_and_support_vectors() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 2))
+    y = 1 + X @ [2.0, -1.0]
+    exact = robust_methods.fit("OLS", X, y, X[:5], seed=0)
+    np.testing.assert_allclose(exact.mean, y[:5], atol=1e-10)
+    near = robust_methods.fit("SVR", X, y, X[:5], seed=0)
+    np.testing.assert_allclose(near.mean, y[:5], atol=0.6)
+    assert "NLP" not in robust_methods.measures(near, y[:5], noisy=True)
+
+
+def test_competitor_needs_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CAVITY_PEERS", raising=False)
+    d = make_sinc(seed=0)
+    with pytest.raises(RuntimeError, match="CAVITY_PEERS"):
+        robust_methods.fit("RRP", d.X, d.y, d.X, seed=0)
+
+
+def test_robust_noise_beats_gaussian_noise_on_sinc() -> None:
+    """The report's main claim, on one set: outliers found, error a tenth."""
+    robust = robust_synthetic.fit_synthetic("sinc", "tVar", seed=0, restarts=1)
+    plain = robust_synthetic.fit_synthetic("sinc", "snMLII", seed=0, restarts=1)
+    oracle = robust_synthetic.fit_synthetic("sinc", "oracle", seed=0, restarts=1)
+    assert robust.measures["RMSE"] < 0.1 * plain.measures["RMSE"]
+    assert robust.measures["RMSE"] < 2 * oracle.measures["RMSE"]
+    assert robust.measures["outliers found"] >= 4
+    assert "noise: studentt.df" in robust.measures
+
+
+def test_cells_of_the_full_studies() -> None:
+    assert len(studies.load("sinc").cells(False)) == 10 * len(robust_synthetic.SINC_METHODS)
+    full = studies.load("boston").cells(False)
+    assert len(full) == 30 * len(boston.METHODS) + 10 * len(robust_methods.SAMPLED)
+    assert {c.labels["method"] for c in studies.load("boston").cells(True)} == {"snMLII", "tVar", "lapEP"}
+
+
+def test_paired_gains_are_within_splits() -> None:
+    rows = [
+        {"split": s, "fold": k, "method": m, "NLP": value + 0.1 * k}
+        for s in range(2)
+        for k in range(3)
+        for m, value in (("snMLII", 1.0), ("tVar", 0.5 - 0.2 * k))
+    ]
+    (gain,) = boston.paired_gains(pd.DataFrame(rows))
+    assert (gain.method, gain.wins, gain.folds) == ("tVar", 6, 6)
+    assert gain.mean == pytest.approx(0.7)
+    assert gain.standard_error == pytest.approx(0.2 / np.sqrt(3))
+
+
+def test_box_plots_of_wild_values(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"method": ["a"] * 4 + ["b"] * 4, "NLP": [0, 1, 2, 900.0, 0, 1, 2, 3], "RMSE": np.arange(1.0, 9)}
+    )
+    path = box_plots(frame, ("RMSE", "NLP", "absent"), tmp_path / "box.png", log=("RMSE",))
+    assert path.stat().st_size > 5000
