@@ -127,10 +127,10 @@ def elliptical_move(
 
     def remainder(x: Array, Z: Array, log_ratio: Array) -> Array:
         """-U(x)."""
-        return 0.5 * np.einsum("ij,ij->i", x, x) - minus_log_density(Z, log_ratio, beta)
+        return np.asarray(0.5 * np.einsum("ij,ij->i", x, x) - minus_log_density(Z, log_ratio, beta))
 
     level = remainder(x, state.Z, state.log_ratio) - rng.standard_exponential(runs)
-    angle = 2.0 * np.pi * rng.random(runs)
+    angle: Array = np.asarray(2.0 * np.pi * rng.random(runs))
     low, high = angle - 2.0 * np.pi, angle.copy()
     Z, F, log_ratio = state.Z.copy(), state.F.copy(), state.log_ratio.copy()
     active = np.arange(runs)
