@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any
 _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "CartPole": "cavity.control.problems",
+    "Dynamics": "cavity.control.dynamics",
     "GaussianMoments": "cavity.control.moments",
     "MountainCar": "cavity.control.problems",
     "NotAnalyticError": "cavity.control.analytic",
     "OutputMoments": "cavity.control.result",
     "Pendulum": "cavity.control.problems",
     "Problem": "cavity.control.problems",
+    "Rollout": "cavity.control.dynamics",
     "System": "cavity.control.problems",
     "Trajectory": "cavity.control.problems",
     "Transitions": "cavity.control.transitions",
     "TrigonometricMap": "cavity.control.trigonometric",
     "angle_map": "cavity.control.trigonometric",
+    "exact_moments": "cavity.control.uncertain",
+    "predict_gaussian": "cavity.control.uncertain",
     "problems": "cavity.control.problems",
     "squash_map": "cavity.control.trigonometric",
 }
@@ -30,6 +34,8 @@ _MODULES = {
 if TYPE_CHECKING:
     from cavity.control import problems as problems
     from cavity.control.analytic import NotAnalyticError as NotAnalyticError
+    from cavity.control.dynamics import Dynamics as Dynamics
+    from cavity.control.dynamics import Rollout as Rollout
     from cavity.control.moments import GaussianMoments as GaussianMoments
     from cavity.control.problems import CartPole as CartPole
     from cavity.control.problems import MountainCar as MountainCar
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
     from cavity.control.trigonometric import TrigonometricMap as TrigonometricMap
     from cavity.control.trigonometric import angle_map as angle_map
     from cavity.control.trigonometric import squash_map as squash_map
+    from cavity.control.uncertain import exact_moments as exact_moments
+    from cavity.control.uncertain import predict_gaussian as predict_gaussian
 
 
 def __getattr__(name: str) -> Any:
