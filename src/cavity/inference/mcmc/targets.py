@@ -6,8 +6,7 @@ and the gradient zero: a sampler then simply does not go there.
 - `LatentTarget`: latent values f of a model with known hyperparameters, in coordinates in which the prior is white,
   or in which the posterior nearly is.
 - `HyperTarget`: hyperparameters with f integrated out, through an evidence and its gradient.
-- `JointTarget` (`cavity.inference.mcmc.joint`): both, f whitened by the covariance that belongs to the
-  hyperparameters.
+- both together, f whitened by the covariance that belongs to the hyperparameters: `cavity.inference.mcmc.joint`.
 
 White coordinates: K = L L', f = m + L u, so that u ~ N(0, I) a priori. With the curvature W of the log likelihood
 (site precisions of Laplace's method or EP) and L' W L = Q diag(lambda) Q', the posterior precision in coordinates
