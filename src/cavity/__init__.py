@@ -22,8 +22,10 @@ _MODULES = {
     "fixed": "cavity.hyper",
     "hyper": "cavity.hyper",
     "inference": "cavity.inference",
+    "io": "cavity.io",
     "kernels": "cavity.kernels",
     "likelihoods": "cavity.likelihoods",
+    "load": "cavity.io",
     "means": "cavity.means",
     "priors": "cavity.priors",
 }
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from cavity import em as em
     from cavity import hyper as hyper
     from cavity import inference as inference
+    from cavity import io as io
     from cavity import kernels as kernels
     from cavity import likelihoods as likelihoods
     from cavity import means as means
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from cavity.gp import GP as GP
     from cavity.hyper import Param as Param
     from cavity.hyper import fixed as fixed
+    from cavity.io import load as load
 
 
 def __getattr__(name: str) -> Any:

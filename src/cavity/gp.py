@@ -7,8 +7,9 @@ returns a posterior.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -111,6 +112,12 @@ class Posterior:
             return variance
         return np.repeat(variance[:, None], mean.shape[1], axis=1)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior, with its model and data, to a file that `cavity.load` reads."""
+        from cavity.io import save
+
+        save(self, path)
+
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Posterior:
         """The posterior given these observations too, at the same hyperparameters.
 
@@ -198,6 +205,12 @@ class GP(Parametrized):
     def __repr__(self) -> str:
         return f"GP({self.kernel!r}, {self.likelihood!r}, mean={self.mean!r})"
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model, without data, to a file that `cavity.load` reads."""
+        from cavity.io import save
+
+        save(self, path)
+
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
         """The model made definite for data with these columns."""
         kernel = self.kernel.bind(n_features, feature_names)
@@ -279,7 +292,7 @@ class GP(Parametrized):
         offset: Mean = basis.offset or Zero()
         if np.any(basis.prior_mean != 0):
             b = basis.prior_mean
-            offset = offset + FunctionMean(lambda Z: basis.features(Z) @ b)
+            offset = offset + FunctionMean(WeightedFeatures(basis, b))
         new = self._rebuild({}, (self.kernel + FeatureKernel(basis), offset, self.likelihood))
         new._note = note
         return new
@@ -374,6 +387,25 @@ class GP(Parametrized):
             root = np.linalg.cholesky(basis.prior_covariance)
             f = f + basis.features(X) @ (root @ rng.standard_normal((len(root), size)))
         return np.asarray(f.T)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedFeatures:
+    """h(x)' weights: the prior mean of basis functions, as a function that can be copied and stored."""
+
+    basis: Basis
+    weights: Array
+
+    def __call__(self, X: Array) -> Array:
+        """Values (n,) at inputs (n, D)."""
+        return self.basis.features(X) @ self.weights
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, WeightedFeatures) and self.basis == other.basis
+        return same and np.array_equal(self.weights, cast(WeightedFeatures, other).weights)
+
+    def __hash__(self) -> int:
+        return hash(self.basis)
 
 
 def _per_latent(given: Any, likelihood: Likelihood, name: str) -> Any:

@@ -7,6 +7,7 @@ the old one instead of changing it.
 from __future__ import annotations
 
 import numbers
+import os
 from typing import Any, Self, cast
 
 import numpy as np
@@ -114,6 +115,19 @@ class GPEstimator(NestedParameters):
         if sample_weight is None:
             return None
         return cast(Array, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the estimator to a file that `cavity.load` reads; predictions stay the same, bit for bit.
+
+        Raises
+        ------
+        ModelFileError
+            If it holds a function or a class of one's own that was not registered (`cavity.io.register`).
+        """
+        from cavity.io import save
+
+        check_is_fitted(self, "posterior_")
+        save(self, path)
 
     def _rng(self) -> np.random.Generator:
         return generator(self.random_state)

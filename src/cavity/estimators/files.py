@@ -1,0 +1,198 @@
+"""Estimators in model files: their parameters, and what a fit found.
+
+What an inference rule remembered of a run of the optimizer (`Run.memory`) is not stored; nothing needs it after the
+fit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cavity.estimators.classifier import GPClassifier
+from cavity.estimators.multiclass import STRATEGIES, Binary, Member, Strategy
+from cavity.estimators.regressor import GPRegressor
+from cavity.estimators.rows import TrainingRows
+from cavity.gp import GP, Posterior
+from cavity.io.posterior import is_array, is_float, require
+from cavity.io.registry import Codec, add
+from cavity.learning import Learned, Run
+
+# --- what estimators are made of ----------------------------------------------------------------------------
+
+ROWS = ("X", "y", "weight", "index", "own", "source")
+
+
+def _rows(**fields: Any) -> TrainingRows:
+    rows = TrainingRows(**fields)
+    n = len(rows.X)
+    require(
+        is_array(rows.X, 2) and is_array(rows.y) and len(rows.y) == n, "rows must have inputs and targets"
+    )
+    require(
+        rows.weight is None or (is_array(rows.weight, 1) and len(rows.weight) == n), "weights must be numbers"
+    )
+    require(_is_index(rows.index, -1, n), "index must hold row numbers")
+    require(
+        rows.own is None or (is_array(rows.own, 1) and len(rows.own) == len(rows.index)),
+        "own must be weights",
+    )
+    fits = rows.source is None or (_is_index(rows.source, 0, len(rows.index)) and len(rows.source) == n)
+    require(fits, "source must hold row numbers")
+    return rows
+
+
+def _is_index(value: Any, least: int, below: int) -> bool:
+    right = isinstance(value, np.ndarray) and value.dtype == np.intp and value.ndim == 1
+    return right and bool(((value >= least) & (value < below)).all())
+
+
+RUN = ("kind", "start", "theta", "value", "converged", "evaluations", "failures", "message")
+
+
+def _run(**fields: Any) -> Run:
+    run = Run(**{name: fields[name] for name in RUN})
+    require(isinstance(run.kind, str) and isinstance(run.message, str), "a run has a kind and a message")
+    require(
+        is_array(run.start, 1) and is_array(run.theta, 1) and is_float(run.value),
+        "a run has a start and an end",
+    )
+    require(isinstance(run.converged, bool), "a run converged or not")
+    require(
+        isinstance(run.evaluations, int) and isinstance(run.failures, int), "a run counts its evaluations"
+    )
+    return run
+
+
+def _learned(model: Any, value: Any, runs: Any, stopped: Any) -> Learned:
+    require(isinstance(model, GP) and is_float(value) and isinstance(stopped, str), "learning gave a model")
+    require(_are_runs(runs), "learning has runs")
+    return Learned(model, value, runs, stopped)
+
+
+def _are_runs(runs: Any) -> bool:
+    return isinstance(runs, tuple) and all(isinstance(run, Run) for run in runs)
+
+
+def _member(name: Any, learned: Any, posterior: Any, rows: Any) -> Member:
+    kinds = (
+        isinstance(learned, Learned) and isinstance(posterior, Posterior) and isinstance(rows, TrainingRows)
+    )
+    require(isinstance(name, str) and kinds, "a member has a name, a model, a posterior and rows")
+    return Member(name, learned, posterior, rows)
+
+
+def _fields(*names: str) -> Any:
+    return lambda value: {name: getattr(value, name) for name in names}
+
+
+add(Codec("TrainingRows", TrainingRows, _fields(*ROWS), _rows))
+add(Codec("Run", Run, _fields(*RUN), _run))
+add(Codec("Learned", Learned, _fields("model", "value", "runs", "stopped"), _learned))
+add(Codec("Member", Member, _fields("name", "learned", "posterior", "rows"), _member))
+
+
+# --- estimators ---------------------------------------------------------------------------------------------
+
+COLUMNS = ("n_features_in_", "feature_names_in_")
+
+
+def _new(kind: type, parameters: Any, columns: Any, asked: Any) -> Any:
+    """An estimator with its parameters and what it knows of the columns."""
+    require(isinstance(parameters, dict) and isinstance(columns, dict), "parameters must be a table")
+    known = set(kind().get_params(deep=False))
+    require(set(parameters) <= known, f"{sorted(map(str, set(parameters) - known))[:3]} are no parameters")
+    require(isinstance(columns.get("n_features_in_"), int), "the number of columns must be known")
+    require(set(columns) <= set(COLUMNS) and isinstance(asked, tuple), "columns must be known")
+    names = columns.get("feature_names_in_")
+    if names is not None:
+        right = (
+            isinstance(names, np.ndarray) and names.dtype == object and all(isinstance(n, str) for n in names)
+        )
+        require(right and len(names) == columns["n_features_in_"], "column names must be texts")
+    model = kind(**parameters)
+    for name, value in columns.items():
+        setattr(model, name, value)
+    model._asked = asked
+    return model
+
+
+def _common(model: Any) -> dict[str, Any]:
+    return {
+        "parameters": model.get_params(deep=False),
+        "columns": {name: getattr(model, name) for name in COLUMNS if hasattr(model, name)},
+        "asked": model._asked,
+    }
+
+
+def _regressor_fields(model: GPRegressor) -> dict[str, Any]:
+    return {
+        **_common(model),
+        "posterior": model.posterior_,
+        "starts": model.starts_,
+        "rows": model.rows_,
+        "without_own_row": model._cavities,
+    }
+
+
+def _regressor(
+    parameters: Any, columns: Any, asked: Any, posterior: Any, starts: Any, rows: Any, without_own_row: Any
+) -> GPRegressor:
+    model: GPRegressor = _new(GPRegressor, parameters, columns, asked)
+    require(isinstance(posterior, Posterior) and _are_runs(starts), "a regressor has a posterior and runs")
+    require(isinstance(rows, TrainingRows), "a regressor has rows")
+    _check_columns(posterior, rows, model)
+    if without_own_row is not None:
+        pair = isinstance(without_own_row, tuple) and len(without_own_row) == 2
+        used = int(np.sum(rows.index >= 0))
+        fits = pair and all(is_array(part, 1) and len(part) == used for part in without_own_row)
+        require(fits, "what is left without a row must be known for each")
+    model.starts_, model.rows_ = starts, rows
+    model._adopt(posterior)
+    model._cavities = without_own_row
+    return model
+
+
+def _check_columns(posterior: Posterior, rows: TrainingRows, model: Any) -> None:
+    right = posterior.process.X.shape[1] == rows.X.shape[1] == model.n_features_in_
+    require(right and len(rows.X) == len(posterior.process.X), "rows and posterior must have the same data")
+
+
+def _classifier_fields(model: GPClassifier) -> dict[str, Any]:
+    return {
+        **_common(model),
+        "classes": model.classes_,
+        "strategy": model._strategy_.name,
+        "members": list(model._members),
+    }
+
+
+def _classifier(
+    parameters: Any, columns: Any, asked: Any, classes: Any, strategy: Any, members: Any
+) -> GPClassifier:
+    model: GPClassifier = _new(GPClassifier, parameters, columns, asked)
+    known: dict[str, type[Strategy]] = {Binary.name: Binary, **STRATEGIES}
+    require(isinstance(strategy, str) and strategy in known, f"{str(strategy)[:40]!r} is no strategy")
+    labels = isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) >= 2
+    require(labels, "a classifier has two or more classes")
+    chosen = known[strategy]()
+    require(
+        isinstance(members, list) and all(isinstance(m, Member) for m in members), "members must be members"
+    )
+    wanted = len(chosen.problems(np.arange(len(classes)), classes))
+    require(len(members) == wanted, f"{strategy} of {len(classes)} classes has {wanted} members")
+    for member in members:
+        _check_columns(member.posterior, member.rows, model)
+        latents = member.posterior.model.likelihood.n_latent
+        require(
+            latents == (len(classes) if strategy == "softmax" else 1), "classes and latent functions differ"
+        )
+    require((strategy == Binary.name) == (len(classes) == 2), f"{strategy} is not for {len(classes)} classes")
+    model.classes_ = classes
+    model._adopt(chosen, members)
+    return model
+
+
+add(Codec("GPRegressor", GPRegressor, _regressor_fields, _regressor))
+add(Codec("GPClassifier", GPClassifier, _classifier_fields, _classifier))

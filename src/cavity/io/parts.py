@@ -1,0 +1,243 @@
+"""The parts of this library in model files: parameters, priors, kernels, means, likelihoods, inference rules.
+
+Most are stored as the arguments of their constructors, found by name; a few need a word of their own. Counts that a
+constructor turns into memory (degrees, orders, classes) are bounded, so that a file cannot ask for more than it
+brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+import cavity.kernels
+from cavity import basis, likelihoods, means, priors, transforms
+from cavity.gp import WeightedFeatures
+from cavity.hyper import Param
+from cavity.inference.registry import RULES
+from cavity.io.errors import ModelFileError
+from cavity.io.registry import Codec, add, constructor_arguments
+from cavity.kernels.columns import Ard
+from cavity.kernels.features import FeatureKernel
+from cavity.kernels.functions import NamedFunction, as_function
+from cavity.latent.blocks import PerLatent
+from cavity.sites import Sites
+
+MAX_COUNT = 10_000
+"""Largest degree, order, exponent or number of classes or latent functions in a file."""
+
+
+def _store(
+    prefix: str,
+    kind: type,
+    *,
+    arguments: Callable[[Any], Mapping[str, Any]] = constructor_arguments,
+    build: Callable[..., Any] | None = None,
+    without: tuple[str, ...] = (),
+) -> None:
+    """Register a class of parts, leaving out arguments that only restate others."""
+
+    def listed(part: Any) -> Mapping[str, Any]:
+        return {name: value for name, value in arguments(part).items() if name not in without}
+
+    add(Codec(f"{prefix}.{kind.__name__}", kind, listed, _bounded(build or kind)))
+
+
+def _bounded(build: Callable[..., Any]) -> Callable[..., Any]:
+    """The same constructor, for whole numbers that are not too large."""
+
+    def checked(*parts: Any, **fields: Any) -> Any:
+        for name, value in fields.items():
+            if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_COUNT:
+                raise ModelFileError(
+                    f"{name} = {str(value)[:40]} is more than the {MAX_COUNT} that files may have"
+                )
+        return build(*parts, **fields)
+
+    return checked
+
+
+# --- parameters ---------------------------------------------------------------------------------------------
+
+
+def _param(
+    value: Any,
+    fixed: Any = False,
+    prior: Any = None,
+    bounds: Any = None,
+    tie: Any = None,
+    transform: Any = None,
+) -> Param:
+    numeric = isinstance(value, np.ndarray) and value.dtype == np.float64
+    if not (numeric or (isinstance(value, float | int) and not isinstance(value, bool))):
+        raise ValueError(f"a parameter must be a number or an array of numbers, got {type(value).__name__}")
+    if not isinstance(fixed, bool) or not (tie is None or isinstance(tie, str)):
+        raise ValueError("a parameter's flags must be true or false, its tie a text")
+    if not (prior is None or isinstance(prior, priors.Density)):
+        raise ValueError(f"a prior must be a prior, got {type(prior).__name__}")
+    if not (transform is None or isinstance(transform, transforms.Transform)):
+        raise ValueError(f"a transform must be a transform, got {type(transform).__name__}")
+    return Param(value, fixed, prior, bounds, tie, transform)
+
+
+def _param_fields(param: Param) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "value": param.value,
+        "fixed": param.fixed,
+        "prior": param.prior,
+        "bounds": param.bounds,
+        "tie": param.tie,
+        "transform": None if param.transform == param.default else param.transform,
+    }
+    return {name: field for name, field in fields.items() if name == "value" or field not in (None, False)}
+
+
+add(Codec("Param", Param, _param_fields, _param))
+add(Codec("ard", Ard, lambda ard: {"start": ard.start}, Ard))
+add(Codec("Transform", transforms.Transform, lambda _: {}, transforms.Transform))
+add(Codec("Log", transforms.Log, constructor_arguments, transforms.Log))
+add(Codec("Logit", transforms.Logit, constructor_arguments, transforms.Logit))
+
+for _prior in vars(priors).values():
+    if isinstance(_prior, type) and issubclass(_prior, priors.Density) and _prior is not priors.Density:
+        _store("priors", _prior)
+
+
+# --- kernels ------------------------------------------------------------------------------------------------
+
+
+def _dot_product(part: Any) -> dict[str, Any]:
+    return {"bias": 0.0, **constructor_arguments(part)}  # no bias is written as a bias of zero
+
+
+def _additive(part: Any) -> dict[str, Any]:
+    inner = part.parts[0] if part._shared else list(part.parts)
+    return {"kernel": inner, "order": part.order, "variances": part.params["variances"]}
+
+
+def _categorical(levels: Any = None, **fields: Any) -> Any:
+    if levels is not None and not isinstance(levels, tuple):
+        raise ValueError("levels must be a tuple of codes")
+    return cavity.kernels.Categorical(levels, **fields)
+
+
+def _function_fields(function: NamedFunction) -> dict[str, Any]:
+    if function.name is not None:
+        return {"name": function.name}
+    return {"function": function.function, "jacobian": function.jacobian}
+
+
+def _named_function(name: Any = None, function: Any = None, jacobian: Any = None) -> NamedFunction:
+    if name is not None and not isinstance(name, str):
+        raise ValueError("a function is known by its name")
+    return as_function(function if name is None else name, jacobian, "a kernel of the file")
+
+
+add(Codec("kernels.function", NamedFunction, _function_fields, _named_function))
+
+SPECIAL: dict[str, dict[str, Any]] = {
+    "Linear": {"arguments": _dot_product},
+    "Polynomial": {"arguments": _dot_product},
+    "NeuralNetwork": {"arguments": _dot_product},
+    "Additive": {"arguments": _additive},
+    "Categorical": {"build": _categorical},
+}
+
+for _name in cavity.kernels.__all__:
+    _kernel = getattr(cavity.kernels, _name)
+    abstract = (cavity.kernels.Kernel, cavity.kernels.Stationary)
+    if isinstance(_kernel, type) and _kernel not in abstract:
+        _store("kernels", _kernel, **SPECIAL.get(_name, {}))
+_store("kernels", FeatureKernel)
+add(Codec("PerLatent", PerLatent, lambda part: {"parts": list(part.parts)}, PerLatent))
+
+
+# --- means --------------------------------------------------------------------------------------------------
+
+
+def _basis_fields(part: means.Basis) -> dict[str, Any]:
+    fields: dict[str, Any] = {"functions": list(part.functions)}
+    if not part.vague:
+        fields |= {"prior_mean": part._mean, "prior_covariance": part._covariance}
+    return fields | {"offset": part.offset, "columns": part.n_dims}
+
+
+def _basis(offset: Any = None, columns: Any = None, **fields: Any) -> means.Basis:
+    if not (offset is None or isinstance(offset, means.Mean)):
+        raise ValueError(f"the offset of a basis must be a mean, got {type(offset).__name__}")
+    new = means.Basis(**fields)._with_offset(offset)
+    return new if columns is None else new.bind(columns)
+
+
+def _function_mean(part: means.FunctionMean) -> dict[str, Any]:
+    return {"function": part._function.function, "jacobian": part._function.jacobian_function}
+
+
+for _mean in (means.Zero, means.Constant, means.Linear, means.Polynomial, means.Sum):
+    _store("means", _mean)
+_store("means", means.Basis, arguments=_basis_fields, build=_basis)
+_store("means", means.FunctionMean, arguments=_function_mean)
+add(Codec("means.WeightedFeatures", WeightedFeatures, constructor_arguments, WeightedFeatures))
+_store("basis", basis.Powers)
+_store("basis", basis.Harmonics)
+add(
+    Codec(
+        "basis.UserFunction",
+        basis.UserFunction,
+        lambda part: {"function": part.function, "jacobian_function": part.jacobian_function},
+        basis.UserFunction,
+    )
+)
+
+
+# --- likelihoods --------------------------------------------------------------------------------------------
+
+RESTATED = {
+    "Mixture": ("weights",),
+    "MixtureOfGaussians": ("outlier_scale",),
+    "OrdinalProbit": ("thresholds",),
+}
+"""Arguments that are another way to give the parameters."""
+
+FAMILIES = (
+    likelihoods.Likelihood,
+    likelihoods.MultiLatentLikelihood,
+    likelihoods.BinaryLikelihood,
+    likelihoods.CountLikelihood,
+    likelihoods.GaussianNoise,
+    likelihoods.ScaleMixture,
+)
+"""Classes that others derive from; there are no objects of them."""
+
+for _name in likelihoods.__all__:
+    _likelihood = getattr(likelihoods, _name)
+    if isinstance(_likelihood, type) and issubclass(_likelihood, likelihoods.Likelihood):
+        if _likelihood in FAMILIES:
+            continue
+        _store("likelihoods", _likelihood, without=RESTATED.get(_name, ()))
+
+
+# --- inference ----------------------------------------------------------------------------------------------
+
+for _rule_name, (_module, _class) in [
+    *RULES.items(),
+    ("sequential ep", ("cavity.inference.ep", "SequentialEP")),
+]:
+    try:
+        _rule = getattr(import_module(_module), _class)
+    except (ImportError, AttributeError):  # a rule that this installation does not have
+        continue
+    add(Codec(f"inference.{_class}", _rule, constructor_arguments, _rule))
+
+
+def _sites(shift: Any, precision: Any) -> Sites:
+    for values in (shift, precision):
+        if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.ndim != 1:
+            raise ValueError("sites must be vectors of numbers")
+    return Sites(shift, precision)
+
+
+add(Codec("Sites", Sites, lambda sites: {"shift": sites.shift, "precision": sites.precision}, _sites))
