@@ -36,6 +36,7 @@ RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module 
 
 # (importing file, module of a later layer it may import even so): lazy convenience methods, with reasons.
 ALLOWED: set[tuple[str, str]] = {
+    ("gp.py", "control"),  # posterior.predict_gaussian: uncertain inputs
     ("inference/mcmc/default_priors.py", "starts"),  # weak priors are centered on what starts the optimizer
     ("io/posterior.py", "estimators"),  # how much memory is free, asked before a large model is rebuilt
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +28,9 @@ from cavity.likelihoods.gaussian import Gaussian
 from cavity.linalg import Workspace, threads_for
 from cavity.means import Basis, FunctionMean, Mean, Zero, as_mean
 from cavity.prediction import GaussianPrediction, Prediction
+
+if TYPE_CHECKING:
+    from cavity.control.result import OutputMoments
 
 VAGUE_SD = 100.0
 """Prior sd, in spreads of the targets, that stands in for vague weights where inference is not exact."""
@@ -105,6 +108,15 @@ class Posterior:
         if likelihood.n_latent > 1:
             return likelihood.predictive(mean, cast(BlockPosterior, self.process).blocks(X))
         return likelihood.predictive(mean, self._per_target(self.variance(X), mean))
+
+    def predict_gaussian(self, mean: ArrayLike, cov: ArrayLike, **options: Any) -> OutputMoments:
+        """Moments of the outputs at an uncertain input x ~ N(mean, cov), one or a batch.
+
+        See `cavity.control.predict_gaussian` for the options (`noise`, `method`, ...) and the result.
+        """
+        from cavity.control.uncertain import predict_gaussian
+
+        return predict_gaussian(self, mean, cov, **options)
 
     @staticmethod
     def _per_target(variance: Array, mean: Array) -> Array:

@@ -51,7 +51,9 @@ class OutputMoments:
 
 
 def checked_gaussian(mean: ArrayLike, cov: ArrayLike, D: int) -> tuple[Array, Array]:
-    """Mean (..., D) and covariance (..., D, D) of the input, checked; a vector of variances is a diagonal.
+    """Mean (..., D) and covariance (..., D, D) of the input, checked.
+
+    A vector of variances is a diagonal; one covariance may serve a whole batch.
 
     Raises
     ------
@@ -62,13 +64,14 @@ def checked_gaussian(mean: ArrayLike, cov: ArrayLike, D: int) -> tuple[Array, Ar
     m, S = np.asarray(mean, dtype=float), np.asarray(cov, dtype=float)
     if m.ndim not in (1, 2) or m.shape[-1] != D:
         raise ValueError(f"mean must have shape ({D},) or (batch, {D}) for {D} input columns, got {m.shape}")
-    if S.shape == m.shape:
-        S = S[..., None] * np.eye(D)
-    elif S.shape == (D, D) and m.ndim == 2:
+    if m.ndim == 1 and S.shape == (D,):
+        S = np.diag(S)
+    elif m.ndim == 2 and S.shape == (D, D):
         S = np.broadcast_to(S, (*m.shape, D)).copy()
     if S.shape != (*m.shape, D):
+        other = f"({D},), variances" if m.ndim == 1 else f"({D}, {D}) for all"
         raise ValueError(
-            f"cov must have shape {(*m.shape, D)} (or {m.shape}, variances) to go with mean, got {np.shape(cov)}"
+            f"cov must have shape {(*m.shape, D)} (or {other}) to go with mean, got {np.shape(cov)}"
         )
     for name, value in (("mean", m), ("cov", S)):
         if not np.isfinite(value).all():
