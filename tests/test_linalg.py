@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -217,3 +220,31 @@ def test_duplicates_are_found_with_their_first_occurrence():
     X = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0], [1.0, 2.0]])
     assert first_duplicates(X) == (4, [(0, 2), (1, 3), (0, 4)])
     assert first_duplicates(X[:2]) == (0, [])
+
+
+FAULTS = """
+import resource
+import numpy as np
+from cavity.gp import GP
+from cavity.kernels import SE
+from cavity.linalg import Workspace
+X = np.random.default_rng(0).standard_normal((700, 4))
+model, workspace = GP(1.0 * SE(np.ones(4))), Workspace()
+def faults(count):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(count):
+        model.evidence(X, X[:, 0], workspace=workspace)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults(3)
+print(faults(10) / 10)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="how memory is kept depends on the C library")
+def test_tiles_are_not_paged_in_anew():
+    """In a process of its own: whatever ran before may have taught the C library to keep memory."""
+    settings = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True, env=settings
+    )
+    assert float(done.stdout) < 64  # half a tile; without the care there are hundreds

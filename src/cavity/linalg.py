@@ -38,6 +38,23 @@ PARALLEL_FILL_FROM, PARALLEL_PULL_FROM = 500, 1500
 follows right after LAPACK, whose own threads are still spinning then."""
 
 
+KEPT_DOUBLES = 2**21
+"""Size of the block by which the C library learns to keep memory (16 MB; it listens up to 32 MB)."""
+
+
+def _keep_freed_memory() -> None:
+    """Make the C library keep the memory of freed tiles instead of returning it to the system.
+
+    The GNU library maps blocks anew, and gives the end of its heap back, until it has seen a block of that size come
+    and go. Tiles would then cost a page fault for every 4 kB, as much time as the arithmetic on them. Elsewhere this
+    does nothing: the block is never touched.
+    """
+    np.empty(KEPT_DOUBLES)
+
+
+_keep_freed_memory()
+
+
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
     """A covariance matrix that should be positive definite is not, even with the largest jitter."""
 
