@@ -221,8 +221,10 @@ def journey(problem: StressProblem, max_time: float = 60.0) -> Journey:
         took = time.perf_counter() - began
         return Journey(problem.seed, problem.family, 1, 1, took, 0.0, str(error))
     took = time.perf_counter() - began
-    run = learned.runs[0]
-    return Journey(problem.seed, problem.family, run.evaluations, run.failures, took, run.value, run.message)
+    runs = learned.runs  # a second one where a branch of fixed points ended
+    counts = sum(run.evaluations for run in runs), sum(run.failures for run in runs)
+    message = "; ".join(run.message for run in runs)
+    return Journey(problem.seed, problem.family, *counts, took, learned.value, message)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,10 @@ from benchmarks import __main__ as command
 from benchmarks import approx, ep_check, ep_problems, ep_stress, peers, timing
 from benchmarks.problems import Problem
 
+from cavity.hyper import fixed
 from cavity.inference.base import Status
+from cavity.kernels import SE, White
+from cavity.likelihoods import MixtureOfGaussians
 from cavity.sites import Sites
 
 MIXTURE, STUDENT = 7, 1
@@ -92,6 +95,24 @@ def test_enumeration_of_a_small_mixture():
             density.logpdf(problem.y) + np.log(np.where(out, s["fraction"], 1 - s["fraction"])).sum()
         )
     assert ep_check.exact_log_evidence(problem) == pytest.approx(np.logaddexp.reduce(terms), abs=1e-9)
+
+
+def test_the_evidence_of_sharp_sites_keeps_its_digits():
+    rng = np.random.default_rng(0)
+    X, y = np.linspace(-4, 4, 7)[:, None], rng.standard_normal(7)
+    noise = {"noise": 1.2e-6, "wide": 1.9e-6, "fraction": 4e-6}
+    settings = {"n": 7, "D": 1, "length": 1.4, "variance": 1.8, **noise}
+    problem = replace(
+        ep_problems.make(MIXTURE),
+        X=X,
+        y=y,
+        kernel=1.8 * SE(1.4) + White(fixed(1.8e-8)),
+        likelihood=MixtureOfGaussians(fraction=4e-6, scale=1.2e-6, outlier_scale=1.9e-6),
+        settings=settings,
+    )
+    sites = ep_stress.model_of(problem).condition(X, y).approximation.sites
+    found = ep_check.opinion(problem, sites.shift, sites.precision)
+    assert found.log_evidence == pytest.approx(ep_check.exact_log_evidence(problem), abs=1e-7)
 
 
 def test_improper_sites_have_no_opinion():

@@ -12,6 +12,7 @@ import pytest
 from cavity import learning
 from cavity.gp import GP
 from cavity.hyper import Param, fixed
+from cavity.inference.exact import Exact
 from cavity.kernels import SE, Matern, Periodic
 from cavity.learning import Objective, learn, maximize
 from cavity.likelihoods import Gaussian, Noiseless
@@ -162,6 +163,46 @@ def test_a_step_into_failure_comes_back():
     assert run.failures > 0
     assert 2.0 <= learned.model.kernel.get("se.lengthscale") < 2.2
     assert run.value > failing.evidence(X, Y)[0]
+
+
+def reaching(monkeypatch, longest):
+    """Exact inference that says it can follow its solution only so far."""
+    monkeypatch.setattr(Exact, "longest_step", lambda self, likelihood: longest, raising=False)
+
+
+def test_a_rule_may_limit_the_step(monkeypatch):
+    free = learn(model(), X, Y, n_restarts=0)
+    reaching(monkeypatch, 0.3)
+    best, steps = [], []
+    call = Objective.__call__
+
+    def noted(self, theta):
+        if self.best is not None:
+            steps.append(np.max(np.abs(theta - self.best[1])))
+        best.append(theta)
+        return call(self, theta)
+
+    monkeypatch.setattr(Objective, "__call__", noted)
+    limited = learn(model(), X, Y, n_restarts=0)
+    assert max(steps) <= 0.3 + 1e-12
+    assert limited.converged
+    assert limited.value == pytest.approx(free.value, abs=1e-5)
+
+
+def test_beyond_the_end_of_a_branch_another_run_begins(monkeypatch):
+    reaching(monkeypatch, 1.0)
+    failing = Failing(1.0 * SE(2.0), Gaussian()).bind(1)
+    best = learn(model(), X, Y, n_restarts=0).model.get("se.lengthscale")
+    monkeypatch.setattr(Failing, "limit", 1.2 * best)
+    learned = learn(failing, X, Y, n_restarts=0, data_driven=False)
+    ended, beyond = learned.runs
+    assert "ends here: too short" in ended.message
+    assert not ended.converged
+    assert 0 < ended.failures <= 4
+    assert learned.model.get("se.lengthscale") >= 1.2 * best
+    np.testing.assert_array_equal(beyond.start, ended.beyond)
+    assert np.max(np.abs(ended.beyond - ended.theta)) < 0.2
+    assert (beyond.value, beyond.evaluations, beyond.message) == (-np.inf, 1, "too short")
 
 
 def test_when_every_start_fails_the_reason_is_given():

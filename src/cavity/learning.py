@@ -60,6 +60,13 @@ FAILED_RISE = 2.0
 """Where an evaluation fails, the line search is told that the objective got worse by this many times what the
 slope had promised: it then comes back by a factor of about five, and not by so much that it would stop."""
 
+SHRINK, SHORTEST = 0.15, 0.02
+"""Where an inference rule limits the step (one branch of solutions, which may end): the part of a step that failed up
+to which others are tried after it, and the limit below which the branch is taken to end here."""
+
+BRANCHES, FIRST_BEYOND = 5, 0.25
+"""Times that a run is begun anew beyond the end of a branch, and the longest of its first steps: it is near an edge."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -79,6 +86,8 @@ class Run:
     message : str
     memory : mapping
         What the inference rule remembers of the run, to find the same approximation again.
+    beyond : array or None
+        A point that could not be evaluated next to the best one, where the branch of solutions ends.
     """
 
     kind: str
@@ -90,6 +99,7 @@ class Run:
     failures: int
     message: str
     memory: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    beyond: Array | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,27 @@ class Learned:
 
 class _OutOfTime(Exception):
     """Raised inside an objective to leave the optimizer."""
+
+
+class _Reach:
+    """How far from the best point a line search may go: all the way, or as far as an inference rule can follow.
+
+    A step beyond is refused without an evaluation. The limit shrinks where an evaluation fails, and grows again with
+    steps that use it.
+    """
+
+    def __init__(self, longest: float, first: float = np.inf) -> None:
+        self.longest, self.now = longest, min(first, longest)
+
+    def failed(self, distance: float) -> None:
+        """After a failure at this distance."""
+        if self.longest < np.inf:
+            self.now = min(self.now, SHRINK * distance)
+
+    def went(self, distance: float) -> None:
+        """After an evaluation at this distance."""
+        if distance > 0.5 * self.now:
+            self.now = min(2.0 * self.now, self.longest)
 
 
 @dataclass
@@ -143,6 +174,12 @@ class Objective:
         self.best, self.evaluations, self.failures, self.last_error = None, 0, 0, ""
         self.memory = {}
         self._workspace.memory.clear()
+
+    @property
+    def longest_step(self) -> float:
+        """How far in `theta` (largest change of a parameter) the inference rule can follow its solution."""
+        limit = getattr(self.model.inference, "longest_step", None)
+        return np.inf if limit is None else float(limit(self.model.likelihood))
 
     def _remembered(self) -> dict[str, Any]:
         """What the inference rule remembers of this run, now."""
@@ -182,9 +219,15 @@ class Objective:
 
 
 def maximize(
-    objective: Objective, start: Array, box: Array, scale: Array, kind: str, steps: int = STEPS
+    objective: Objective,
+    start: Array,
+    box: Array,
+    scale: Array,
+    kind: str,
+    steps: int = STEPS,
+    first: float = np.inf,
 ) -> Run:
-    """Run L-BFGS-B from one start, in coordinates theta / scale, inside the box."""
+    """Run L-BFGS-B from one start, in coordinates theta / scale, inside the box; `first` limits the first steps."""
     from scipy.optimize import minimize
 
     objective.reset()
@@ -193,8 +236,19 @@ def maximize(
 
     failed = [False]  # whether the last evaluation failed
     lowest: list[tuple[float, Array, Array]] = []  # value, place and gradient of the best evaluation
+    reach = _Reach(objective.longest_step, first)
+    beyond: Array | None = None
+
+    def worse(u: Array) -> tuple[float, Array]:
+        f, place, slope = lowest[0]
+        return f + FAILED_RISE * abs(float(slope @ (u - place))) + 1e-9 * (1.0 + abs(f)), -slope
 
     def negative(u: Array) -> tuple[float, Array]:
+        nonlocal beyond
+        distance = float(np.max(np.abs((u - lowest[0][1]) * scale))) if lowest else 0.0
+        if distance > reach.now:
+            failed[0] = True
+            return worse(u)
         value, gradient = objective(u * scale)
         failed[0] = value == -np.inf
         if failed[0]:
@@ -204,8 +258,12 @@ def maximize(
                 )
             if objective.failures > FAILURES:
                 raise np.linalg.LinAlgError(f"too many evaluations fail: {objective.last_error}")
-            f, place, slope = lowest[0]
-            return f + FAILED_RISE * abs(float(slope @ (u - place))) + 1e-9 * (1.0 + abs(f)), -slope
+            reach.failed(distance)
+            if reach.now < SHORTEST:
+                beyond = u * scale
+                raise np.linalg.LinAlgError(f"the branch of solutions ends here: {objective.last_error}")
+            return worse(u)
+        reach.went(distance)
         if not lowest or -value <= lowest[0][0]:
             lowest[:] = [(-value, u.copy(), -gradient * scale)]
         return -value, -gradient * scale
@@ -229,7 +287,20 @@ def maximize(
         message = "stopped: max_time was reached"
     value, theta = objective.best if objective.best is not None else (-np.inf, start)
     counts = objective.evaluations, objective.failures
-    return Run(kind, start, theta, value, converged, *counts, message, objective.memory)
+    return Run(kind, start, theta, value, converged, *counts, message, objective.memory, beyond)
+
+
+def follow(
+    objective: Objective, start: Array, box: Array, scale: Array, kind: str, steps: int = STEPS
+) -> list[Run]:
+    """A run, and where its branch of solutions ended another one from beyond that end, on a branch of its own."""
+    runs = [maximize(objective, start, box, scale, kind, steps)]
+    for _ in range(BRANCHES):
+        beyond = runs[-1].beyond
+        if beyond is None:
+            break
+        runs.append(maximize(objective, beyond, box, scale, kind, steps, FIRST_BEYOND))
+    return runs
 
 
 def _flat(found: Any, box: Array) -> bool:
@@ -257,13 +328,14 @@ def _execute(
     cluster)."""
     if n_jobs in (None, 1):
         for kind, start in tasks:
-            yield maximize(goal, start, box, scale, kind, steps)
+            yield from follow(goal, start, box, scale, kind, steps)
         return
     from joblib import Parallel, delayed
 
-    work: Callable[..., Any] = delayed(maximize)
+    work: Callable[..., Any] = delayed(follow)
     listed = [work(goal, start, box, scale, kind, steps) for kind, start in tasks]
-    yield from Parallel(n_jobs=n_jobs, return_as="generator")(listed)
+    for runs in Parallel(n_jobs=n_jobs, return_as="generator")(listed):
+        yield from runs
 
 
 def learn(
