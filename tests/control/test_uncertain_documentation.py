@@ -1,0 +1,41 @@
+"""The user page and docstrings of uncertain inputs run, and the benchmark compares the same quantities."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cavity.control import moments, trigonometric, uncertain
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import control as benchmark
+
+PAGE = ROOT / "docs" / "uncertain_inputs.md"
+
+
+@pytest.mark.parametrize("module", [moments, trigonometric, uncertain])
+def test_docstrings(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_user_page():
+    code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, str(PAGE), "exec"), {})
+    assert out.getvalue() == "exact (2,) (2, 2) (2, 2)\n"
+
+
+def test_the_textbook_loop_of_the_benchmark_gives_the_same_derivatives():
+    problem = benchmark.make_problem(n=30, d=3, e=2)
+    for got, want in zip(benchmark.ours(problem)(), benchmark.naive(problem)()):
+        np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8 * np.abs(want).max())
