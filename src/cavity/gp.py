@@ -171,7 +171,7 @@ class GP(Parametrized):
         Noise model; Gaussian of variance 1 by default.
     mean : Mean or {"zero", "constant", "linear"}, or a sequence of these, optional
         Prior mean function; zero by default. Several latent functions take one each.
-    inference : object or {"auto", "exact", "laplace", "ep", "variational"}, optional
+    inference : object or {"auto", "exact", "laplace", "ep", "variational", "mcmc"}, optional
         Inference rule; by default ("auto") exact for Gaussian noise, EP or Laplace's method otherwise.
     """
 
@@ -356,7 +356,13 @@ class GP(Parametrized):
 
         `memory` is what the inference rule remembers of a run of the optimizer that ended here (`Run.memory`):
         where the posterior has several approximations, the one that the run followed is found again.
+
+        Under "mcmc" hyperparameters are sampled too, and the result is a `SamplePosterior`: the same questions,
+        answered by averages over draws.
         """
+        sampler = getattr(self.inference, "sample_posterior", None)
+        if sampler is not None:
+            return cast(Posterior, sampler(self, X, y, sample_weight))
         model, X, y, weight = self._given(X, y, sample_weight)
         workspace = Workspace()
         workspace.memory.update(memory or {})

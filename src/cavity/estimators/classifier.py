@@ -58,7 +58,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         the starting points of learning, and its priors, bounds and fixed flags are respected.
     likelihood : {"probit", "logit", "lapse-probit"} or Likelihood
         How latent values become probabilities of two classes; "lapse-probit" allows for wrong labels.
-    inference : {"ep", "laplace", "variational", "auto"} or an inference rule
+    inference : {"ep", "laplace", "variational", "mcmc", "auto"} or an inference rule
         How the posterior of two classes is approximated. EP is the accurate one.
     mean : Mean or {"zero", "constant", "linear"}
         Prior mean of the latent functions. With "zero" all classes are equally likely far away from the data; with

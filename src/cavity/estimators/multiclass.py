@@ -25,6 +25,7 @@ from scipy.special import log_softmax, logsumexp
 
 from cavity.estimators.robust import choose
 from cavity.estimators.rows import TrainingRows, contains_white
+from cavity.estimators.sampling import prepared
 from cavity.gp import GP, Posterior
 from cavity.hyper import Array
 from cavity.learning import Learned, learn
@@ -184,6 +185,7 @@ def fit_member(
     options: dict[str, Any],
 ) -> Member:
     """Learn the hyperparameters of one model, and condition it on its rows."""
+    model = prepared(model, objective, rng)
     own = None if weight is None else weight[problem.rows]
     rows = TrainingRows.of(X[problem.rows], problem.targets, own, merge=not contains_white(model.kernel))
     if objective is None:

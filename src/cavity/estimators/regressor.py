@@ -16,6 +16,7 @@ from cavity.estimators.memory import require_memory
 from cavity.estimators.reports import issue, warnings_of
 from cavity.estimators.robust import by_given_row, cavities, choose, gaussian_start, is_robust
 from cavity.estimators.rows import TrainingRows, contains_white, require_numbers
+from cavity.estimators.sampling import prepared, samples
 from cavity.gp import GP, Posterior
 from cavity.hyper import Array
 from cavity.kernels import Kernel
@@ -39,7 +40,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         Noise model: "gaussian", or for data with outliers "student-t", "laplace", "mixture" (regular noise and
         occasional outliers) or "epsilon-insensitive"; for counts "poisson" or "negative-binomial", where
         predictions are of the rate; or a `Likelihood`. See docs/robust_regression.md.
-    inference : {"auto", "exact", "laplace", "ep", "variational", "scale-mixture-em"} or an inference rule
+    inference : {"auto", "exact", "laplace", "ep", "variational", "scale-mixture-em", "mcmc"} or an inference rule
         "auto" is exact for Gaussian noise and EP for other noise.
     objective : {"evidence", "loo"} or None
         What hyperparameters maximize: log evidence or leave-one-out log density, each plus the log prior of
@@ -145,6 +146,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         weight = self._checked_weight(sample_weight, X)
         rng = self._rng()
         model, warm = self._initial_model(X, y)
+        model = prepared(model, self.objective, rng)
         rows = TrainingRows.of(X, y, weight, merge=self._may_merge(model), max_rows=self.max_rows, rng=rng)
         if rows.source is not None:
             model = model.with_likelihood(model.likelihood.rows(rows.source))
@@ -168,7 +170,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         likelihood = model.likelihood
         by_row = likelihood.rows(np.arange(1)) is not likelihood
         exact = isinstance(likelihood, Noiseless)
-        return not (by_row or exact or self.objective == "loo" or contains_white(model.kernel))
+        own_noise = samples(model) and is_robust(likelihood)  # each row has a noise variance of its own then
+        return not (by_row or exact or own_noise or self.objective == "loo" or contains_white(model.kernel))
 
     def _initial_model(self, X: Array, y: Array) -> tuple[GP, bool]:
         """The model before learning, and whether it is that of the last fit."""
@@ -269,7 +272,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             require_memory(len(X), "predict")
             cov = self.posterior_.covariance(X)
             mean = self.posterior_.mean(X)
-            if noisy:
+            if noisy and samples(self.model_):  # averaged over the noise levels drawn
+                cov[np.diag_indices_from(cov)] = self.posterior_.predict_y(X, variances).variance
+            elif noisy:
                 cov[np.diag_indices_from(cov)] += self._noise_variance(mean, variances)
             return mean, cov
         if not return_std:
@@ -318,6 +323,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         rng = generator(random_state)
         noisy, variances = _split_noise(noise)
         likelihood = self.likelihood_.of_new(len(X), variances) if noisy else None
+        if noisy and variances is None and samples(self.model_):  # each draw has a noise level of its own
+            return np.moveaxis(cast(Any, self.posterior_).sample_y(X, n_samples, rng), 0, -1)
         f = self.posterior_.sample(X, n_samples, rng)
         if likelihood is not None:
             f = _add_noise(likelihood, f, rng)
@@ -365,6 +372,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         rows = self.rows_
         used = rows.index[rows.index >= 0]
         y = rows.y[used]
+        drawn = getattr(self.posterior_, "outlier_probability", None)
+        if drawn is not None:
+            return by_given_row(drawn[used], rows)
         if self.posterior_.approximation.sites is not None:
             likelihood = self.likelihood_.rows(used)
             return by_given_row(likelihood.outlier_probability(y, *self._without_own_row()), rows)

@@ -13,6 +13,7 @@ RULES = {
     "ep": ("cavity.inference.ep", "EP"),
     "variational": ("cavity.inference.variational", "Variational"),
     "scale-mixture-em": ("cavity.inference.scale_mixture_em", "ScaleMixtureEM"),
+    "mcmc": ("cavity.inference.mcmc.rule", "MCMC"),
 }
 """Name -> module and class."""
 
@@ -31,7 +32,7 @@ def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> Any:
     Parameters
     ----------
     spec : object, str or None
-        A rule, which is returned as it is; a name ("exact", "laplace", "ep", "variational"); or "auto" (the
+        A rule, which is returned as it is; a name ("exact", "laplace", "ep", "variational", "mcmc"); or "auto" (the
         same as None): exact for Gaussian noise, EP where the likelihood has one latent function, Laplace's
         method otherwise.
     likelihood : Likelihood, optional

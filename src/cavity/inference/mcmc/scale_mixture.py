@@ -26,7 +26,7 @@ from scipy.special import digamma, gammaln, polygamma
 
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.default_priors import with_proper_priors
-from cavity.inference.mcmc.hmc import hamiltonian
+from cavity.inference.mcmc.hmc import QUARTER_PERIOD, hamiltonian
 from cavity.inference.mcmc.point_noise import noise_evidence
 from cavity.inference.mcmc.targets import defined
 from cavity.inference.mcmc.trace import ProgressLike, Trace
@@ -35,6 +35,9 @@ from cavity.likelihoods.student_t import StudentT
 from cavity.linalg import Workspace
 
 Array = NDArray[np.float64]
+
+LENGTH = 1.5 * QUARTER_PERIOD
+"""Length of trajectories, in units of the scales that warm-up learns."""
 
 START_SPREAD = 0.2
 """Standard deviation of the chains' starting hyperparameters around those of the model, in unconstrained units."""
@@ -231,8 +234,15 @@ def sample_noise_variances(
     """
     rng = np.random.default_rng(rng)
     target = ScaleMixtureTarget(model, X, y, hyperparameters)
+    # Coordinates have about unit scale already: a trajectory of one and a half quarter periods is long enough.
     trace = hamiltonian(
-        target, target.start(chains, rng), draws=draws, warmup=warmup, rng=rng, progress=progress
+        target,
+        target.start(chains, rng),
+        draws=draws,
+        warmup=warmup,
+        rng=rng,
+        length=LENGTH,
+        progress=progress,
     )
     variances = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
     return Trace(

@@ -84,7 +84,7 @@ class Trace:
     @property
     def pooled(self) -> Array:
         """All draws of all chains, shape (C T, d)."""
-        return self.positions.reshape(-1, self.dim)
+        return self.positions.reshape(self.chains * self.draws, self.dim)
 
     @property
     def last(self) -> Array:
