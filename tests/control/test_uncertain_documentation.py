@@ -14,12 +14,11 @@ import pytest
 
 from cavity.control import moments, trigonometric, uncertain
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import control as benchmark
 
-PAGE = ROOT / "docs" / "uncertain_inputs.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "uncertain_inputs.md"
 
 
 @pytest.mark.parametrize("module", [moments, trigonometric, uncertain])
