@@ -34,7 +34,7 @@ TARGET_ACCEPTANCE = 0.75
 KEEP = 0.9
 """Share of the runs that each step of the pilot's temperatures leaves effective."""
 
-MOST_LEVELS = 600
+MOST_LEVELS = 400
 """Levels after which the pilot gives up choosing temperatures, and jumps to the end."""
 
 PASS_TWO = (60, 240)
@@ -314,26 +314,29 @@ class _Record:
     WORST = 0.97
 
     def __init__(self) -> None:
-        self._step: list[float] = []
         self._variance: list[float] = []
         self._rho: list[float] = []
 
     def add(self, step: float, before: Array, after: Array) -> None:
+        """A step in beta and ln ratio of all runs before and after the move there."""
         known = np.isfinite(before) & np.isfinite(after)
-        a, b = before[known], after[known]
-        if len(a) < 2:
+        if known.sum() < 2:
             return
-        a, b = a - a.mean(), b - b.mean()
-        spread = np.sqrt(np.mean(a * a) * np.mean(b * b))
-        self._step.append(step)
-        self._variance.append(float(np.mean(a * a)) * len(a) / (len(a) - 1))
-        self._rho.append(float(np.mean(a * b) / spread) if spread > 0 else 0.0)
+        a, b = step * before[known], step * after[known]
+        with np.errstate(over="ignore", invalid="ignore"):
+            a, b = a - a.mean(), b - b.mean()
+            spread = np.sqrt(np.mean(a * a)) * np.sqrt(np.mean(b * b))
+            variance = float(np.mean(a * a)) * len(a) / (len(a) - 1)
+            rho = float(np.mean(a * b) / spread) if spread > 0 else 0.0
+        self._variance.append(variance if np.isfinite(variance) else np.inf)
+        self._rho.append(rho if np.isfinite(rho) else 1.0)
 
     @property
     def variance(self) -> float:
-        if not self._step:
+        """Of ln w; infinite where nothing is known."""
+        if not self._variance:
             return np.inf
         width = min(self.WINDOW, len(self._rho))
         rho = np.convolve(self._rho, np.full(width, 1.0 / width), mode="same")
         rho = np.clip(rho, 0.0, self.WORST)
-        return float(np.sum(np.square(self._step) * self._variance * (1 + rho) / (1 - rho)))
+        return float(np.sum(np.asarray(self._variance) * (1 + rho) / (1 - rho)))

@@ -15,17 +15,13 @@ likelihood is Gaussian.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cavity.latent.dense import DensePrior, ImproperPosteriorError
 from cavity.likelihoods.base import Likelihood
-from cavity.likelihoods.classification import Probit
 from cavity.linalg import Cholesky, try_factorize
 from cavity.sites import Sites
-from cavity.special import inverse_mills
 
 Array = NDArray[np.float64]
 
@@ -67,7 +63,6 @@ class Bridge:
         self.prior, self.likelihood, self.y, self.weight = prior, likelihood, y, weight
         self.n, self.jitter = prior.n, prior.factor.jitter
         self.sites = sites
-        self._slope = slope_of(likelihood)
         L = np.tril(prior.factor.lower)
         self._start(L)
         A = L if self._C is None else self._C.half_solve(np.ascontiguousarray(L.T)).T
@@ -140,19 +135,12 @@ class Bridge:
     def pulled_slope(self, F: Array) -> Array:
         """Gradient of the log ratio in the position, shape (R, n)."""
         with np.errstate(all="ignore"):
-            slope = self._slope(self.y, F)
+            slope = self.likelihood.slope(np.broadcast_to(self.y, F.shape), F)
             if self.weight is not None:
                 slope = slope * self.weight
             if self.sites is not None:
                 slope = slope - (self.sites.shift - self.sites.precision * F)
             return np.asarray(slope @ self._map)
-
-
-def slope_of(likelihood: Likelihood) -> Callable[[Array, Array], Array]:
-    """d log p / df as a function of y (n,) and f (R, n): without the higher derivatives where they cost most."""
-    if type(likelihood) is Probit:
-        return lambda y, f: y * inverse_mills(y * f)
-    return lambda y, f: likelihood.derivatives(np.broadcast_to(y, f.shape), f).d1
 
 
 def largest_curvature(likelihood: Likelihood, y: Array, places: Array, weight: Array | None = None) -> Array:
