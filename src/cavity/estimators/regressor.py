@@ -279,7 +279,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             return mean, cov
         if not return_std:
             return self._mean(X)
-        prediction = self.predict_dist(X, noise=noise)
+        prediction = self._dist(X, noise)
         return prediction.mean, np.sqrt(prediction.variance)
 
     def _mean(self, X: Array) -> Array:
@@ -300,7 +300,10 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
     def predict_dist(self, X: ArrayLike, *, noise: bool | ArrayLike = True) -> Prediction:
         """Predictive distribution of y at each row (of f with `noise=False`): quantiles, intervals, log
         densities. `noise` as in `predict`."""
-        X = self._checked(X)
+        return self._dist(self._checked(X), noise)
+
+    def _dist(self, X: Array, noise: bool | ArrayLike) -> Prediction:
+        """For checked inputs."""
         noisy, variances = _split_noise(noise)
         return self.posterior_.predict_y(X, variances) if noisy else self.posterior_.predict_f(X)
 

@@ -1,0 +1,156 @@
+"""What a column of a table means: numbers, categories, dates, identifiers; and how it becomes columns of X."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.hyper import Array
+from cavity.tables.reading import TableError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_LEVELS = 20
+"""Levels of a text column; one with more is an identifier, a free text, or needs grouping."""
+
+MISSING_LEVEL = "(missing)"
+"""Level of missing text, where missing values are filled in."""
+
+DATE = re.compile(
+    r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T ]\d{1,2}:\d{2}.*)?\s*"
+)
+
+TRUTH = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+
+
+@dataclass(frozen=True)
+class Column:
+    """An input column.
+
+    Attributes
+    ----------
+    name : str
+    levels : tuple of str or None
+        Categories, sorted; None for numbers.
+    codes : bool
+        Categories as one column of codes 0, 1, ... for the categorical kernel, instead of 0/1 columns.
+    fill : float, str or None
+        What stands in for a missing value; None where that is refused.
+    """
+
+    name: str
+    levels: tuple[str, ...] | None = None
+    codes: bool = False
+    fill: Any = None
+
+    @property
+    def features(self) -> list[str]:
+        """Names of its columns of X."""
+        if self.levels is None or self.codes:
+            return [self.name]
+        if len(self.levels) == 2:
+            return [f"{self.name}={self.levels[1]}"]
+        return [f"{self.name}={level}" for level in self.levels]
+
+    def encode(self, values: pd.Series, rows: NDArray[np.intp]) -> Array:
+        """Columns of X, shape (n, features); `rows` are the numbers of the rows in the file."""
+        if self.levels is None:
+            numbers = as_numbers(values, rows)
+            if self.fill is not None:
+                numbers = np.where(np.isnan(numbers), self.fill, numbers)
+            return numbers[:, None]
+        text = as_text(values)
+        filled = np.where(is_missing(values), MISSING_LEVEL if self.fill is None else self.fill, text)
+        levels = np.array(self.levels)
+        place = np.minimum(np.searchsorted(levels, filled), len(levels) - 1)
+        wrong = levels[place] != filled
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            known = ", ".join(map(repr, self.levels[:8])) + (", ..." if len(self.levels) > 8 else "")
+            raise TableError(
+                f"column {self.name!r} has {str(filled[first])!r} in row {rows[first]}, which did not occur when the "
+                f"model was fitted; the levels are {known}"
+            )
+        if self.codes:
+            return place.astype(float)[:, None]
+        hot = np.eye(len(levels))[place]
+        return hot[:, 1:] if len(levels) == 2 else hot
+
+
+# --- values -------------------------------------------------------------------------------------------------
+
+
+def is_missing(values: pd.Series) -> NDArray[np.bool_]:
+    """Where there is no value: empty cells, NA, NaN and the like, and cells of blanks."""
+    missing = np.array(values.isna(), dtype=bool)
+    if values.dtype == object or str(values.dtype) in ("string", "str"):
+        missing |= np.array([isinstance(v, str) and not v.strip() for v in values], dtype=bool)
+    return missing
+
+
+def as_text(values: pd.Series) -> NDArray[Any]:
+    """Values as texts without blanks around them."""
+    return np.array([str(v).strip() for v in values], dtype=object)
+
+
+def as_numbers(values: pd.Series, rows: NDArray[np.intp]) -> Array:
+    """Values as numbers, nan where they are missing.
+
+    Raises
+    ------
+    TableError
+        At the first value that is not a finite number.
+    """
+    numbers = try_numbers(values)
+    missing = is_missing(values)
+    wrong = ~missing & ~np.isfinite(numbers)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise TableError(
+            f"column {str(values.name)!r} has {str(values.iloc[first])!r} in row {rows[first]}, which is not a finite "
+            "number; correct it, or leave the cell empty"
+        )
+    return np.where(missing, np.nan, numbers)
+
+
+def try_numbers(values: pd.Series) -> Array:
+    """Values as numbers, nan where that is not possible; true and false, yes and no are 1 and 0."""
+    import pandas as pd
+
+    if values.dtype == bool:
+        return np.asarray(values, dtype=float)
+    if pd.api.types.is_datetime64_any_dtype(values) or pd.api.types.is_timedelta64_dtype(values):
+        return np.full(len(values), np.nan)
+    numbers = pd.to_numeric(values, errors="coerce")
+    found = np.array(numbers.to_numpy(dtype=float, na_value=np.nan), copy=True)
+    lost = np.isnan(found) & ~is_missing(values)
+    if lost.any():
+        truth = [TRUTH.get(str(v).strip().lower(), np.nan) for v in values[lost]]
+        if not np.isnan(truth).any() and lost.sum() == (~is_missing(values)).sum():
+            found[lost] = truth
+    return found
+
+
+def looks_like_dates(values: pd.Series) -> bool:
+    """Whether a column holds dates or times."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(values) or pd.api.types.is_timedelta64_dtype(values):
+        return True
+    present = [str(v) for v in values[~is_missing(values)]]
+    return bool(present) and all(DATE.fullmatch(v) for v in present[:200])
+
+
+def looks_like_identifier(name: str, numbers: Array) -> bool:
+    """Whether numbers only count the rows: whole, all different, and consecutive or called an id."""
+    present = numbers[~np.isnan(numbers)]
+    if len(present) < 10 or len(np.unique(present)) < len(present) or np.any(present != np.round(present)):
+        return False
+    called = re.fullmatch(r"(?i)(.*[_\W])?(id|index|key|no|nr|number|row)", name.strip()) is not None
+    steps = np.diff(present)
+    return called or bool((steps == 1).all() or (steps == -1).all())

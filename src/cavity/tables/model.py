@@ -1,0 +1,107 @@
+"""`TableModel`: a fitted estimator together with how tables become its inputs, in one file.
+
+mean, sd, lower, upper           for regression, the interval at the level asked for
+class, one column per class      for classification, probabilities that add up to one
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.tables.preparation import Preparation
+from cavity.tables.reading import BLOCK_ROWS, TableError, read_blocks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A model of a table.
+
+    Attributes
+    ----------
+    preparation : Preparation
+    estimator : GPRegressor or GPClassifier
+    report : mapping
+        What was found when it was fitted: sizes, held-out scores, calibration, outliers.
+    """
+
+    preparation: Preparation
+    estimator: Any
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+    def predict(
+        self, frame: pd.DataFrame, interval: float = 0.9, rows: NDArray[np.intp] | None = None
+    ) -> pd.DataFrame:
+        """Predictions for the rows of a table, one row each.
+
+        Parameters
+        ----------
+        frame : DataFrame with the columns of the fit, in any order
+        interval : float
+            Probability that the central interval of a regression holds, between 0 and 1.
+        rows : array of int, optional
+            Row numbers for error messages.
+        """
+        import pandas as pd
+
+        if not 0.0 < interval < 1.0:
+            raise TableError(f"interval must be between 0 and 1, got {interval!r}")
+        X = self.preparation.inputs(frame, rows)
+        if self.preparation.task == "classification":
+            probabilities = self.estimator.predict_proba(X)
+            classes = [_label(c) for c in self.estimator.classes_]
+            table = pd.DataFrame(probabilities, columns=[f"p({c})" for c in classes])
+            table.insert(0, self.preparation.target, [classes[i] for i in np.argmax(probabilities, axis=1)])
+            return table
+        prediction = self.estimator.predict_dist(X)
+        lower, upper = prediction.interval(interval)
+        with np.errstate(invalid="ignore"):
+            sd = np.sqrt(prediction.variance)
+        return pd.DataFrame({"mean": prediction.mean, "sd": sd, "lower": lower, "upper": upper})
+
+    def predict_file(
+        self,
+        path: str | Path,
+        interval: float = 0.9,
+        block_rows: int = BLOCK_ROWS,
+        heard: Callable[[str], None] | None = None,
+    ) -> Iterator[pd.DataFrame]:
+        """Predictions for a file, block by block: it may be larger than memory.
+
+        `heard` is called with a sentence where the file has columns that the model does not know.
+        """
+        done = 0
+        for block in read_blocks(path, block_rows):
+            if done == 0:
+                unknown = self.preparation.unknown(block)
+                if unknown and heard is not None:
+                    self.preparation._require_columns(block)
+                    heard(
+                        f"Ignored, because the data of the fit did not have them: {', '.join(map(repr, unknown))}."
+                    )
+            yield self.predict(block, interval, np.arange(done + 1, done + 1 + len(block)))
+            done += len(block)
+        if done == 0:
+            raise TableError(f"{path} has a header but no rows")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file that `cavity.load` reads."""
+        from cavity.io import save
+
+        save(self, path)
+
+
+def _label(value: Any) -> str:
+    """A class as text: whole numbers without a decimal point."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
