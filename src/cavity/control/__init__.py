@@ -26,12 +26,14 @@ _MODULES = {
     "TrigonometricMap": "cavity.control.trigonometric",
     "angle_map": "cavity.control.trigonometric",
     "exact_moments": "cavity.control.uncertain",
+    "mdp": "cavity.control.mdp",
     "predict_gaussian": "cavity.control.uncertain",
     "problems": "cavity.control.problems",
     "squash_map": "cavity.control.trigonometric",
 }
 
 if TYPE_CHECKING:
+    from cavity.control import mdp as mdp
     from cavity.control import problems as problems
     from cavity.control.analytic import NotAnalyticError as NotAnalyticError
     from cavity.control.dynamics import Dynamics as Dynamics

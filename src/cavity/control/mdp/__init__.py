@@ -1,0 +1,46 @@
+"""Finite Markov decision processes (thesis, section 7.1): exact solutions, temporal differences, learned models.
+
+`MDP` holds tables, `grid_world` and `from_gymnasium` make some. Known tables: `evaluate`, `policy_iteration`,
+`value_iteration`, `linear_program`. From experience: `td`, `sarsa`, `q_learning`, and `dyna` with `DirichletModel`.
+"""
+
+from __future__ import annotations
+
+from .dyna import DirichletModel, dyna
+from .learning import Learned, Rate, q_learning, sarsa, td
+from .solving import (
+    Solution,
+    bellman_residual,
+    evaluate,
+    greedy,
+    linear_program,
+    policy_iteration,
+    q_values,
+    soft_greedy,
+    value_iteration,
+)
+from .tables import MDP
+from .worlds import from_gymnasium, grid_world, random_walk
+
+__all__ = [
+    "MDP",
+    "DirichletModel",
+    "Learned",
+    "Rate",
+    "Solution",
+    "bellman_residual",
+    "dyna",
+    "evaluate",
+    "from_gymnasium",
+    "greedy",
+    "grid_world",
+    "linear_program",
+    "policy_iteration",
+    "q_learning",
+    "q_values",
+    "random_walk",
+    "sarsa",
+    "soft_greedy",
+    "td",
+    "value_iteration",
+]
