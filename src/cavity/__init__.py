@@ -17,6 +17,8 @@ _MODULES = {
     "GPClassifier": "cavity.estimators",
     "GPRegressor": "cavity.estimators",
     "Param": "cavity.hyper",
+    "assess": "cavity.assessment",
+    "control": "cavity.control",
     "datasets": "cavity.datasets",
     "em": "cavity.em",
     "fixed": "cavity.hyper",
@@ -28,9 +30,11 @@ _MODULES = {
     "load": "cavity.io",
     "means": "cavity.means",
     "priors": "cavity.priors",
+    "studies": "cavity.studies",
 }
 
 if TYPE_CHECKING:
+    from cavity import control as control
     from cavity import datasets as datasets
     from cavity import em as em
     from cavity import hyper as hyper
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
     from cavity import likelihoods as likelihoods
     from cavity import means as means
     from cavity import priors as priors
+    from cavity import studies as studies
+    from cavity.assessment import assess as assess
     from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
     from cavity.gp import GP as GP

@@ -1,0 +1,145 @@
+"""`assess`: is an approximation any good on these data? Numbers, a verdict per method, and a picture.
+
+Every method, and the gold standard, sees the same model at the same hyperparameters: annealed importance sampling for
+the evidence, long Hamiltonian Monte Carlo for marginals and predictions. If the gold standard itself cannot be
+certified within the budget, the assessment says so and what budget would be needed.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cavity.assessment.comparison import MethodResult, Predictive, compare, measured
+from cavity.assessment.gold import Chains, GoldStandard, gold_standard, predict
+from cavity.assessment.result import Assessment
+from cavity.gp import GP
+from cavity.kernels.base import as_inputs
+from cavity.likelihoods.classification import BinaryLikelihood
+from cavity.means import Basis
+
+__all__ = ["Assessment", "Chains", "GoldStandard", "MethodResult", "Predictive", "assess"]
+
+Array = NDArray[np.float64]
+
+UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+
+
+def assess(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_test: ArrayLike | None = None,
+    y_test: ArrayLike | None = None,
+    *,
+    methods: Sequence[str] = ("laplace", "ep", "variational"),
+    budget: str | float = "1min",
+    seed: int | np.random.Generator | None = 0,
+    progress: Any = None,
+) -> Assessment:
+    """Check approximations against annealed importance sampling and Markov chains, at fixed hyperparameters.
+
+    Parameters
+    ----------
+    model : GP or fitted GPRegressor or GPClassifier
+        Its kernel, mean and likelihood values are held fixed, the same for all methods. One latent function per
+        observation (binary classes, counts, any noise model).
+    X, y : arrays (n, D), (n,)
+        Training data; labels as the estimator knows them.
+    X_test, y_test : arrays, optional
+        Where to compare predictions, and targets for log loss and calibration.
+    methods : sequence of str
+        Inference rules to judge.
+    budget : str or float
+        Time for the gold standard: seconds, or text such as "30s", "5min", "1h".
+    seed : int or Generator, optional
+    progress : optional
+        As for the samplers: True, False, a callback.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP, assess
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> X = np.linspace(-2, 2, 15)[:, None]
+    >>> y = np.where(X[:, 0] > 0.3, 1.0, -1.0)
+    >>> result = assess(GP(4.0 * SE(1.0), Probit()), X, y, methods=["ep"], budget="5s")
+    >>> result.certified, abs(result["ep"].evidence_error) < 0.1
+    (True, True)
+    """
+    started = time.perf_counter()
+    seconds = seconds_of(budget)
+    gp, X, y, y_test = _prepared(model, X, y, y_test)
+    X_test = None if X_test is None else as_inputs(X_test)
+    if X_test is None and y_test is not None:
+        raise ValueError("y_test was given without X_test: give the test inputs too")
+    if X_test is not None and y_test is not None and len(X_test) != len(y_test):
+        raise ValueError(f"X_test and y_test must have as many rows, got {len(X_test)} and {len(y_test)}")
+    rng = np.random.default_rng(seed)
+    gold = gold_standard(gp, X, y, seconds=seconds, seed=rng, progress=progress)
+    reference, own = None, Predictive()
+    if X_test is not None:
+        reference, _ = predict(gp, X, gold.chains, X_test)
+        own = replace(
+            measured(reference, reference, y_test), probability_error=0.0, largest_probability_error=0.0
+        )
+    results = [compare(m, gp, X, y, gold, X_test, y_test, reference, rng) for m in methods]
+    return Assessment(tuple(results), gold, own, y, time.perf_counter() - started)
+
+
+def seconds_of(budget: str | float) -> float:
+    """A budget in seconds from a number or from text like "30s", "5min", "1h"."""
+    if isinstance(budget, str):
+        found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", budget.lower())
+        if found is None or (found[2] or "s") not in UNITS:
+            raise ValueError(f'budget must be seconds or text such as "30s", "5min", "1h", got {budget!r}')
+        budget = float(found[1]) * UNITS[found[2] or "s"]
+    if not (np.isfinite(budget) and budget > 0):
+        raise ValueError(f"budget must be positive, got {budget!r}")
+    return float(budget)
+
+
+def _prepared(
+    model: Any, X: ArrayLike, y: ArrayLike, y_test: ArrayLike | None
+) -> tuple[GP, Array, Array, Array | None]:
+    """The model at its hyperparameters, bound to the data, and targets as its likelihood writes them."""
+    classes = getattr(model, "classes_", None)
+    if not isinstance(model, GP):
+        if not hasattr(model, "model_"):
+            raise ValueError(
+                f"assess needs a GP or a fitted estimator, got {type(model).__name__}: call fit first"
+            )
+        model = model.model_
+    if not isinstance(model, GP) or model.likelihood.n_latent > 1:
+        raise ValueError(
+            "assess compares models with one latent function per observation; this one has several "
+            "(multi-class): assess one class against the rest"
+        )
+    if isinstance(model.mean, Basis):
+        raise ValueError(
+            "assess needs a mean function without integrated basis weights: use mean='constant' or 'zero' "
+            "with a single target"
+        )
+    bound, X_checked, _, _ = model._given(X, _targets(model, classes, y), None)
+    tested = None if y_test is None else bound.likelihood.check(_targets(model, classes, y_test))
+    return bound, X_checked, bound.likelihood.check(_targets(model, classes, y)), tested
+
+
+def _targets(model: GP, classes: Any, y: ArrayLike) -> Array:
+    """Labels of an estimator as -1 and +1; everything else as it is."""
+    if classes is None or not isinstance(model.likelihood, BinaryLikelihood):
+        return np.asarray(y)
+    labels = np.asarray(y)
+    unknown = set(labels.tolist()) - set(np.asarray(classes).tolist())
+    if unknown:
+        raise ValueError(
+            f"y has labels that the estimator does not know: {sorted(map(str, unknown))}; it knows {list(classes)}"
+        )
+    return np.where(labels == classes[1], 1.0, -1.0)

@@ -1,0 +1,126 @@
+"""`Assessment`: the numbers as a table for people, a DataFrame for programs, and a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.assessment.comparison import MethodResult, Predictive
+from cavity.assessment.gold import GoldStandard
+from cavity.assessment.verdict import gold_words, label, verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+SHOWN = {
+    "log_evidence": ("evidence", "{:.2f}"),
+    "evidence_error": ("error", "{:+.2f}"),
+    "mean_error": ("means", "{:.2f}"),
+    "sd_error": ("sds", "{:.2f}"),
+    "total_variation": ("TV", "{:.2f}"),
+    "probability_error": ("prob.", "{:.3f}"),
+    "log_loss": ("log loss", "{:.3f}"),
+    "k_hat": ("k-hat", "{:.1f}"),
+    "seconds": ("s", "{:.2f}"),
+}
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How good approximations are on the user's own data.
+
+    Attributes
+    ----------
+    methods : tuple of MethodResult
+    gold : GoldStandard
+    gold_predictive : Predictive
+        The chains' own log loss and calibration.
+    y : array (n,)
+    seconds : float
+    """
+
+    methods: tuple[MethodResult, ...]
+    gold: GoldStandard
+    gold_predictive: Predictive
+    y: Array = field(repr=False)
+    seconds: float = np.nan
+
+    @property
+    def certified(self) -> bool:
+        """Whether the gold standard can be believed."""
+        return self.gold.certified
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """One sentence per method."""
+        return {method.name: verdict(method, self.gold) for method in self.methods}
+
+    def __getitem__(self, name: str) -> MethodResult:
+        for method in self.methods:
+            if method.name == name:
+                return method
+        raise KeyError(f"no method {name!r} here, only {', '.join(m.name for m in self.methods)}")
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """All numbers, one row per method and one for the gold standard."""
+        import pandas as pd
+
+        skip = {"predictive", "mean", "sd"}
+        rows = [
+            {k: v for k, v in vars(m).items() if k not in skip}
+            | {k: v for k, v in vars(m.predictive).items() if k != "probability"}
+            for m in self.methods
+        ]
+        rows.append(
+            {
+                "name": "MCMC",
+                "converged": self.certified,
+                "stage": "AIS and HMC",
+                "failure": "",
+                "log_evidence": self.gold.evidence.log_evidence,
+                "evidence_standard_error": self.gold.evidence.standard_error,
+                "seconds": self.gold.evidence.time + self.gold.chains.seconds,
+                "log_loss": self.gold_predictive.log_loss,
+                "calibration_error": self.gold_predictive.calibration_error,
+            }
+        )
+        return pd.DataFrame(rows).set_index("name")
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+
+        table = Table(
+            title="approximations against the gold standard",
+            caption="error: nats; means: posterior sds; sds: relative; TV: distance of marginals; s: seconds",
+        )
+        table.add_column("method")
+        frame = self.frame
+        shown = {k: v for k, v in SHOWN.items() if k in frame and frame[k].notna().any()}
+        for head, _ in shown.values():
+            table.add_column(head, justify="right")
+        for name, row in frame.iterrows():
+            cells = ["" if np.isnan(row[k]) else form.format(row[k]) for k, (_, form) in shown.items()]
+            table.add_row(label(str(name)), *cells)
+        return Group(table, gold_words(self.gold) + ".", *self.verdicts.values())
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=110, color_system=None, highlight=False)
+        with console.capture() as captured:
+            console.print(self.__rich__())
+        return captured.get().rstrip()
+
+    def plot(self) -> Figure:
+        """Means, sds and probabilities of each method against the chains, and the most skewed marginal."""
+        from cavity.assessment.picture import draw
+
+        return draw(self)
