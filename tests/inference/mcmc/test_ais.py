@@ -265,6 +265,11 @@ def test_a_likelihood_of_zero_is_not_nan():
     assert result.log_evidence == -np.inf
     assert not result.certified
     assert "positive likelihood" in result.reason
+    growing = annealed_importance_sampling(
+        GP(1.0 * SE(1.0), Heaviside()), X, y, start="prior", budget=0.5, seed=0
+    )
+    assert growing.log_evidence == -np.inf
+    assert not growing.certified
 
 
 @pytest.mark.parametrize(

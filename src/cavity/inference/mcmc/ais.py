@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.inference.mcmc.annealing import Annealing, Kernel, anneal
-from cavity.inference.mcmc.certificate import faults, seconds_needed, steps_needed, verdict
+from cavity.inference.mcmc.certificate import (
+    AGREEMENT,
+    LARGEST_SD_OF_SECOND,
+    disagreement,
+    faults,
+    seconds_needed,
+    steps_needed,
+    verdict,
+)
 from cavity.inference.mcmc.reverse import ReverseResult, reverse_annealing
 from cavity.inference.mcmc.trace import ProgressLike
 from cavity.inference.mcmc.ways import Problem, Report, Way, check_arguments, schedule_functions
@@ -240,9 +248,7 @@ class _Search:
 
     def _grow(self, way: Way) -> Annealing:
         wanted = min(0.8, self.aim * np.sqrt(self.runs))
-        steps = max(
-            FEWEST_STEPS, min(int(1.2 * way.pilot.difficulty / wanted**2), self._affordable(way, 0.5))
-        )
+        steps = self._steps(1.2 * way.pilot.difficulty / wanted**2, way, 0.5)
         while True:
             found = self.run(way, steps, 0)
             if not faults(found, self.aim):
@@ -255,18 +261,20 @@ class _Search:
 
     def _confirm(self, way: Way, main: Annealing) -> None:
         other = self.other_way(way)
-        steps = max(FEWEST_STEPS, main.steps // 2)
-        if other is not way:
-            steps = max(FEWEST_STEPS, int(1.3 * other.pilot.difficulty))
-        steps = max(FEWEST_STEPS, min(steps, self._affordable(other, 1.0)))
+        half = 0.5 * main.steps
+        steps = self._steps(half if other is way else 1.3 * other.pilot.difficulty, other, 1.0)
         for _ in range(3):
             found = self.run(other, steps, 1)
-            usable = not faults(found, None, 1.5)
+            usable = not faults(found, None, LARGEST_SD_OF_SECOND)
             longer = min(int(1.3 * found.difficulty) if np.isfinite(found.difficulty) else 0, 8 * steps)
             longer = min(longer, self._affordable(other, 1.0))
             if usable or longer < 1.3 * steps:
                 return
             steps = longer
+
+    def _steps(self, wanted: float, way: Way, share: float) -> int:
+        """As many steps as wanted (possibly infinitely many) where they fit into a share of the time left."""
+        return max(FEWEST_STEPS, int(min(wanted, self._affordable(way, share))))
 
     def _affordable(self, way: Way, share: float) -> int:
         """Steps that fit into a share of the time that is left."""
@@ -288,17 +296,32 @@ class _Search:
             ),
         )
 
+    def _second(self, main: Annealing) -> Annealing | None:
+        """The last set that was run to confirm, or the best of the others where none was."""
+        others = [s for s in self.sets if s is not main]
+        confirming = [s for s in others if any(s is c for c in self._confirming)]
+        if confirming:
+            return confirming[-1]
+        others.sort(key=lambda s: (len(faults(s, None, LARGEST_SD_OF_SECOND)), s.sd_log_weights))
+        return others[0] if others else None
+
+    def _contradiction(self, main: Annealing) -> str:
+        """A usable set of any start and length that disagrees with the main one; empty if there is none."""
+        for s in self.sets:
+            usable = s is not main and not faults(s, None, LARGEST_SD_OF_SECOND)
+            if usable and disagreement(main, s) > AGREEMENT:
+                return (
+                    f"sets of runs disagree: {s.steps} temperatures from {s.start} gave {s.log_evidence:.2f} +/- "
+                    f"{s.standard_error:.2g}"
+                )
+        return ""
+
     def result(self) -> AISResult:
         """The best set with its confirmation."""
         main = self._main_candidates()[0]
         several = self.problem.several_modes
-        others = [s for s in self.sets if s is not main]
-        # the confirming set is the best one that was not run in the same way
-        others.sort(
-            key=lambda s: (several and s.start == main.start, len(faults(s, None, 1.5)), s.sd_log_weights)
-        )
-        second = others[0] if others else None
-        why = verdict(main, second, several, self.target)
+        second = self._second(main)
+        why = verdict(main, second, several, self.target) or self._contradiction(main)
         if self.interrupted and why:
             why = "interrupted: " + why
         elapsed = time.perf_counter() - self._began
