@@ -27,12 +27,14 @@ __all__ = [
 _MODULES: dict[str, str] = {
     "boston": "boston",
     "friedman": "robust_synthetic",
+    "ionosphere": "evidence_grids",
     "sinc": "robust_synthetic",
     "kl-directions": "kl_directions",
     "mean-functions": "regression_basics",
     "sample-paths": "regression_basics",
     "sinc-evidence": "regression_basics",
     "step-misspecification": "step_misspecification",
+    "usps": "evidence_grids",
 }
 """Study -> module of this package, which has it in its table `STUDIES`."""
 
