@@ -16,7 +16,7 @@ The step from C to C q takes x for Gaussian: exact without angles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.control.mean_only import MeanCache
 from cavity.control.moments import GaussianMoments, MomentCache
 from cavity.control.result import OutputMoments, checked_gaussian
+from cavity.control.rollouts import Rollout, at_point, controller, joint, root
 from cavity.control.transitions import Transitions
 from cavity.control.trigonometric import TrigonometricCache, angle_map
 from cavity.gp import Posterior
@@ -48,34 +49,6 @@ TARGETS = ("difference", "next")
 LARGEST_SIGNAL, LEAST_NOISE = 30.0, 1e-3
 """Bounds of signal and noise sd, in units of what the mean function leaves of the targets. On data without noise the
 evidence has no maximum in their ratio, and covariances of predictions would drown in rounding errors."""
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """Distributions of the state over time, Gaussian by moment matching or of particles.
-
-    Attributes
-    ----------
-    means : array (T + 1, D)
-    covariances : array (T + 1, D, D)
-    crosses : array (T, D, D)
-        Cov(s_t, s_{t+1}).
-    actions : array (T, F)
-        Mean actions.
-    particles : array (T + 1, R, D) or None
-        The states themselves, of Monte Carlo roll-outs.
-    """
-
-    means: Array
-    covariances: Array
-    crosses: Array
-    actions: Array
-    particles: Array | None = None
-
-    @property
-    def sds(self) -> Array:
-        """Standard deviations, shape (T + 1, D)."""
-        return np.sqrt(np.maximum(np.diagonal(self.covariances, axis1=1, axis2=2), 0.0))
 
 
 @dataclass(frozen=True)
@@ -393,15 +366,15 @@ class Dynamics:
             Leave out all variances: roll out the means.
         """
         mean, cov = self._distribution(state)
-        steps, action_at = _controller(control, horizon, self.action_size)
+        steps, action_at = controller(control, horizon, self.action_size)
         D = self.state_size
         means, covs, crosses, actions = [mean], [cov], [], []
         for t in range(steps):
             if mean_only:
-                a = np.asarray(_at_point(control, action_at(t), mean), dtype=float).reshape(self.action_size)
+                a = np.asarray(at_point(control, action_at(t), mean), dtype=float).reshape(self.action_size)
                 mean, cov, cross = self.step(mean, a), np.zeros((D, D)), np.zeros((D, D))
             else:
-                m, S = _joint(mean, cov, control, action_at(t))
+                m, S = joint(mean, cov, control, action_at(t))
                 a = m[D:]
                 result, _ = self.forward(m, S, check=False)
                 mean, cov, cross = result.mean, result.covariance, result.cross[:D]
@@ -447,15 +420,14 @@ class Dynamics:
 
         rng = np.random.default_rng(rng)
         mean, cov = self._distribution(state)
-        steps, action_at = _controller(control, horizon, self.action_size)
-        root = _root(cov)
-        s = mean + rng.standard_normal((size, len(mean))) @ root.T
+        steps, action_at = controller(control, horizon, self.action_size)
+        s = mean + rng.standard_normal((size, len(mean))) @ root(cov).T
         draws = [FunctionDraws(p.process, size, steps if consistent else 0) for p in self.posteriors]
         noise_sd = np.sqrt(self.moments.noise) if self.noise else np.zeros(self.state_size)
         states, actions = [s], []
         with Progress("roll-outs", steps) as progress:
             for t in range(steps):
-                a = np.broadcast_to(_at_point(control, action_at(t), s), (size, self.action_size))
+                a = np.broadcast_to(at_point(control, action_at(t), s), (size, self.action_size))
                 x = _inputs(s, a, self.angles)
                 f = np.column_stack([draw.at(x, rng) for draw in draws])
                 s = self.difference * s + f + noise_sd * rng.standard_normal(s.shape)
@@ -588,53 +560,3 @@ def _left_over(X: Array, y: Array, mean: Any) -> float:
     # targets that a line fits but for rounding, or constants: any small unit will do
     smallest = 1e-8 * (float(np.abs(y).max(initial=0.0)) or 1.0)
     return max(float(np.sqrt(np.mean(rest**2))), smallest)
-
-
-def _controller(control: Any, horizon: int | None, F: int) -> tuple[int, Callable[[int], Array | None]]:
-    """Number of steps, and the given action of each step (None for a policy)."""
-    if callable(control) or hasattr(control, "forward"):
-        if horizon is None:
-            raise ValueError("horizon must be given with a policy: the number of steps")
-        return int(horizon), lambda t: None
-    actions: Array = np.asarray(control, dtype=float)
-    if actions.ndim != 2 or actions.shape[1] != F or not np.isfinite(actions).all():
-        raise ValueError(f"actions must be finite and of shape (steps, {F}), got {actions.shape}")
-    if horizon is not None and horizon > len(actions):
-        raise ValueError(f"horizon must be at most the number of actions, {len(actions)}, got {horizon}")
-    return len(actions) if horizon is None else int(horizon), lambda t: actions[t]
-
-
-def _at_point(control: Any, given: Array | None, s: Array) -> Array:
-    """The action at states (..., D): that given, or the policy's."""
-    if given is not None:
-        return given
-    if callable(control):
-        return np.asarray(control(s), dtype=float)
-    flat = s.reshape(-1, s.shape[-1])
-    zero = np.zeros((s.shape[-1],) * 2)
-    values = np.array([control.forward(row, zero)[0].mean for row in flat])
-    return values.reshape(s.shape[:-1] + (-1,))
-
-
-def _joint(mean: Array, cov: Array, control: Any, given: Array | None) -> tuple[Array, Array]:
-    """Mean and covariance of (s, a) for s ~ N(mean, cov)."""
-    if given is not None:
-        cross, u, V = np.zeros((len(mean), len(given))), given, np.zeros((len(given),) * 2)
-    elif hasattr(control, "forward"):
-        action, _ = control.forward(mean, cov)
-        u, V, cross = action.mean, action.covariance, cov @ action.gain
-    else:
-        D = len(mean)
-        spread = np.sqrt(D) * _root(cov).T
-        offsets = np.concatenate([spread, -spread])
-        values = np.asarray(control(mean + offsets), dtype=float).reshape(2 * D, -1)
-        u = values.mean(axis=0)
-        V, cross = (values - u).T @ (values - u) / (2 * D), offsets.T @ (values - u) / (2 * D)
-    m = np.concatenate([mean, u])
-    return m, np.block([[cov, cross], [cross.T, V]])
-
-
-def _root(cov: Array) -> Array:
-    """A with A A' = cov, also where that is singular."""
-    values, vectors = np.linalg.eigh(cov)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

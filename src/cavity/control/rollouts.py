@@ -1,0 +1,95 @@
+"""Distributions of states over time, and what a controller does at a distribution of states.
+
+A controller is a sequence of actions, or a policy. With s ~ N(m, S), the joint distribution of s and the action u(s) is
+needed: from the policy's own moments, where it has a method `forward`, or by third-degree spherical cubature: the
+2 D points m +- sqrt(D) A_i, A_i the columns of a root of S, all with the same weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Distributions of the state over time, Gaussian by moment matching or of particles.
+
+    Attributes
+    ----------
+    means : array (T + 1, D)
+    covariances : array (T + 1, D, D)
+    crosses : array (T, D, D)
+        Cov(s_t, s_{t+1}).
+    actions : array (T, F)
+        Mean actions.
+    particles : array (T + 1, R, D) or None
+        The states themselves, of Monte Carlo roll-outs.
+    """
+
+    means: Array
+    covariances: Array
+    crosses: Array
+    actions: Array
+    particles: Array | None = None
+
+    @property
+    def sds(self) -> Array:
+        """Standard deviations, shape (T + 1, D)."""
+        return np.sqrt(np.maximum(np.diagonal(self.covariances, axis1=1, axis2=2), 0.0))
+
+
+def controller(control: Any, horizon: int | None, F: int) -> tuple[int, Callable[[int], Array | None]]:
+    """Number of steps, and the given action of each step (None for a policy)."""
+    if callable(control) or hasattr(control, "forward"):
+        if horizon is None:
+            raise ValueError("horizon must be given with a policy: the number of steps")
+        return int(horizon), lambda t: None
+    actions: Array = np.asarray(control, dtype=float)
+    if actions.ndim != 2 or actions.shape[1] != F or not np.isfinite(actions).all():
+        raise ValueError(f"actions must be finite and of shape (steps, {F}), got {actions.shape}")
+    if horizon is not None and horizon > len(actions):
+        raise ValueError(f"horizon must be at most the number of actions, {len(actions)}, got {horizon}")
+    return len(actions) if horizon is None else int(horizon), lambda t: actions[t]
+
+
+def at_point(control: Any, given: Array | None, s: Array) -> Array:
+    """The action at states (..., D): that given, or the policy's."""
+    if given is not None:
+        return given
+    if callable(control):
+        return np.asarray(control(s), dtype=float)
+    flat = s.reshape(-1, s.shape[-1])
+    zero = np.zeros((s.shape[-1],) * 2)
+    values = np.array([control.forward(row, zero)[0].mean for row in flat])
+    return values.reshape(s.shape[:-1] + (-1,))
+
+
+def joint(mean: Array, cov: Array, control: Any, given: Array | None) -> tuple[Array, Array]:
+    """Mean and covariance of (s, a) for s ~ N(mean, cov)."""
+    if given is not None:
+        cross, u, V = np.zeros((len(mean), len(given))), given, np.zeros((len(given),) * 2)
+    elif hasattr(control, "forward"):
+        action, _ = control.forward(mean, cov)
+        u, V, cross = action.mean, action.covariance, cov @ action.gain
+    else:
+        D = len(mean)
+        spread = np.sqrt(D) * root(cov).T
+        offsets = np.concatenate([spread, -spread])
+        values = np.asarray(control(mean + offsets), dtype=float).reshape(2 * D, -1)
+        u = values.mean(axis=0)
+        V, cross = (values - u).T @ (values - u) / (2 * D), offsets.T @ (values - u) / (2 * D)
+    m = np.concatenate([mean, u])
+    return m, np.block([[cov, cross], [cross.T, V]])
+
+
+def root(cov: Array) -> Array:
+    """A with A A' = cov, also where that is singular."""
+    values, vectors = np.linalg.eigh(cov)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
