@@ -30,7 +30,7 @@ LAYERS = {
     "model": ["gp", "learning", "starts", "assessment", "io"],
     "front": ["estimators"],
     "applications": ["control", "em", "design", "bayes"],
-    "outside": ["plots", "demo", "datasets", "studies", "report", "tables", "cli"],
+    "outside": ["plots", "plots_traces", "demo", "datasets", "studies", "report", "tables", "cli"],
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
 

@@ -1,0 +1,138 @@
+"""Pictures of Markov chains: what they drew, and how long they remember. Matplotlib is imported when one is drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cavity.plots import TRUTH
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = NDArray[np.float64]
+
+CHAINS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
+"""One color per chain, used in turn."""
+
+
+def _draws(source: Any, name: str | None) -> tuple[Array, str]:
+    """Draws (C, T) of one quantity and its name, from an array, a `Trace` or a `SamplePosterior`."""
+    if hasattr(source, "natural") and hasattr(source, "trace"):  # a SamplePosterior: natural units
+        names = [*source.draws.model.names, "log_density"]
+        label = names[0] if name is None else name
+        if label not in names:
+            raise ValueError(f"name must be one of {', '.join(names)}, got {name!r}")
+        at = names.index(label)
+        return (source.trace.log_density if label == "log_density" else source.natural[:, :, at]), label
+    if hasattr(source, "positions"):
+        names = [*source.names, "log_density"]
+        label = names[0] if name is None else name
+        return (source.log_density if label == "log_density" else source[label]), label
+    x: Array = np.array(source, dtype=float, ndmin=2)
+    if x.ndim != 2:
+        raise ValueError(f"draws must have shape (chains, draws), got {x.shape}")
+    return x, name or "value"
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    from cavity.plots import new_figure
+
+    return new_figure(1, 6.4, 3.2)[1][0]
+
+
+def plot_trace(source: Any | ArrayLike, name: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """Draws of one quantity against their number, a line per chain, with the mean of all.
+
+    Parameters
+    ----------
+    source : SamplePosterior, Trace or array (C, T)
+    name : str, optional
+        Which quantity, for instance "se.lengthscale" or "log_density"; the first by default.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+    """
+    x, label = _draws(source, name)
+    ax = _axes(ax)
+    for c, chain in enumerate(x):
+        ax.plot(
+            np.arange(1, x.shape[1] + 1),
+            chain,
+            color=CHAINS[c % len(CHAINS)],
+            linewidth=0.7,
+            alpha=0.8,
+            label=f"chain {c + 1}",
+        )
+    ax.axhline(float(x.mean()), color=TRUTH, linewidth=1.0, linestyle="--", zorder=0)
+    ax.set_xlim(1, max(x.shape[1], 2))
+    ax.set_xlabel("draw")
+    ax.set_ylabel(label)
+    _legend(ax, len(x))
+    return ax
+
+
+def plot_autocorrelation(
+    source: Any | ArrayLike, name: str | None = None, *, lags: int = 50, ax: Axes | None = None
+) -> Axes:
+    """Autocorrelation of one quantity, a line per chain; the band is what independent draws would stay within.
+
+    Parameters
+    ----------
+    source : SamplePosterior, Trace or array (C, T)
+    name : str, optional
+        Which quantity; the first by default.
+    lags : int
+        Largest distance of draws.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+    """
+    from cavity.inference.mcmc.diagnostics import ess_bulk
+
+    x, label = _draws(source, name)
+    ax = _axes(ax)
+    lags = min(lags, x.shape[1] - 1)
+    bound = 1.96 / np.sqrt(x.shape[1])
+    ax.axhspan(-bound, bound, color=TRUTH, alpha=0.2, linewidth=0)
+    ax.axhline(0.0, color=TRUTH, linewidth=0.8)
+    for c, chain in enumerate(x):
+        rho = _autocorrelation(chain, lags)
+        ax.plot(
+            np.arange(lags + 1), rho, color=CHAINS[c % len(CHAINS)], linewidth=1.2, label=f"chain {c + 1}"
+        )
+    ax.set_xlim(0, max(lags, 1))
+    ax.set_ylim(min(-0.2, ax.get_ylim()[0]), 1.02)
+    ax.set_xlabel("lag")
+    ax.set_ylabel(f"autocorrelation of {label}")
+    if x.shape[1] >= 4:
+        ax.set_title(f"effective sample size {float(ess_bulk(x)):.0f} of {x.size}", fontsize=9)
+    _legend(ax, len(x))
+    return ax
+
+
+def _autocorrelation(chain: Array, lags: int) -> Array:
+    """Of one chain (T,) at lags 0..lags; zero beyond lag 0 for a chain that does not move."""
+    z = chain - chain.mean()
+    size = 2 ** int(np.ceil(np.log2(2 * len(z))))
+    spectrum = np.abs(np.fft.rfft(z, size)) ** 2
+    covariance = np.fft.irfft(spectrum, size)[: lags + 1]
+    if not covariance[0] > 0:
+        return np.asarray(np.eye(1, lags + 1)[0], dtype=float)
+    rho: Array = covariance / covariance[0]
+    return rho
+
+
+def _legend(ax: Axes, chains: int) -> None:
+    if 1 < chains <= len(CHAINS):
+        ax.legend(fontsize=7, ncols=chains, loc="upper right", frameon=False)
