@@ -52,6 +52,12 @@ def problem_of(problem, gp) -> Problem:
     return Problem(gp.prior(problem.X), gp.likelihood, problem.y)
 
 
+def nothing_found(monkeypatch):
+    """EP without its searches for a fixed point."""
+    monkeypatch.setattr(EP, "_solve", lambda self, problem, lasting=True: None)
+    monkeypatch.setattr(EP, "_from_variational", lambda self, problem, start: None)
+
+
 @pytest.fixture(scope="module")
 def branches():
     """The two-branch problem with a landmark on each branch: plain EP's, and that of continuation."""
@@ -187,20 +193,20 @@ def test_a_long_step_is_walked_in_parts(monkeypatch):
     posed = Problem(there.prior(X), there.likelihood, y)
     real, at, calls = points.newton_from_sites, [np.log(0.3)], []
 
-    def short_sighted(problem, sites):
+    def short_sighted(problem, sites, enough=1e-14):
         place = np.log(problem.likelihood.scale)
         calls.append(place)
         if abs(place - at[0]) > 0.2:
             return None
         at[0] = place
-        return real(problem, sites)
+        return real(problem, sites, enough)
 
     monkeypatch.setattr(points, "newton_from_sites", short_sighted)
     sites = walk(Landmark.of(here, start.sites, start.log_evidence), posed)
     assert len(calls) > 6
     cold, _ = there.evidence(X, y)
     assert certify(posed, sites, 1e-8).log_evidence == pytest.approx(cold, abs=1e-8)
-    monkeypatch.setattr(points, "newton_from_sites", lambda problem, sites: None)
+    monkeypatch.setattr(points, "newton_from_sites", lambda problem, sites, enough: None)
     assert walk(Landmark.of(here, start.sites, start.log_evidence), posed) is None
 
 
@@ -232,7 +238,7 @@ def test_a_workspace_of_another_model_is_not_used():
 
 
 def test_no_fixed_point_at_the_start_of_an_optimization_is_an_error(monkeypatch):
-    monkeypatch.setattr(EP, "_solve", lambda self, problem: None)
+    nothing_found(monkeypatch)
     X, y = inputs(9), targets("real", 9)
     with pytest.raises(InferenceFailedError, match="no fixed point at these"):
         GP(1.5 * SE(1.0), StudentT(0.3, 3.0), inference="ep").evidence(X, y)
@@ -241,6 +247,17 @@ def test_no_fixed_point_at_the_start_of_an_optimization_is_an_error(monkeypatch)
 
 
 # --- what is done instead -----------------------------------------------------------------------------------
+
+
+def test_newton_s_method_from_the_variational_solution_is_tried_next(monkeypatch):
+    monkeypatch.setattr(EP, "_solve", lambda self, problem, lasting=True: None)
+    X, y = inputs(9), targets("real", 9)
+    found = GP(1.5 * SE(1.0), StudentT(0.3, 3.0), inference="ep").condition(X, y)
+    assert found.status.converged
+    assert found.status.stage == "ep from the variational solution"
+    monkeypatch.undo()
+    usual = GP(1.5 * SE(1.0), StudentT(0.3, 3.0), inference="ep").condition(X, y)
+    assert found.log_evidence == pytest.approx(usual.log_evidence, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +273,7 @@ def test_no_fixed_point_at_the_start_of_an_optimization_is_an_error(monkeypatch)
     ],
 )
 def test_power_ep_is_the_largest_power_found_and_is_labeled(monkeypatch, likelihood, log_p):
-    monkeypatch.setattr(EP, "_solve", lambda self, problem: None)
+    nothing_found(monkeypatch)
     X, y = inputs(9), targets("real", 9)
     found = GP(1.5 * SE(1.0), likelihood, inference=EP(time_limit=60.0)).condition(X, y)
     assert found.status.stage == "power ep"
@@ -270,7 +287,7 @@ def test_power_ep_is_the_largest_power_found_and_is_labeled(monkeypatch, likelih
 
 
 def test_the_variational_solution_is_the_last_resort_and_is_labeled(monkeypatch):
-    monkeypatch.setattr(EP, "_solve", lambda self, problem: None)
+    nothing_found(monkeypatch)
     monkeypatch.setattr(EP, "_lower_power", lambda self, problem, start: None)
     X, y = inputs(9), targets("real", 9)
     found = GP(1.5 * SE(1.0), StudentT(0.3, 3.0), inference="ep").condition(X, y)
@@ -282,7 +299,7 @@ def test_the_variational_solution_is_the_last_resort_and_is_labeled(monkeypatch)
 
 
 def test_out_of_time_means_no_power_but_still_an_answer(monkeypatch):
-    monkeypatch.setattr(EP, "_solve", lambda self, problem: None)
+    nothing_found(monkeypatch)
     X, y = inputs(9), targets("real", 9)
     found = GP(1.5 * SE(1.0), StudentT(0.3, 3.0), inference=EP(time_limit=0.0)).condition(X, y)
     assert found.status.stage == "variational"

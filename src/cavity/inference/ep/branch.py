@@ -21,6 +21,9 @@ from cavity.sites import Sites
 FIRST_PART, SHORTEST_PART = 0.25, 1.0 / 128
 """Parts of the way that are tried at once."""
 
+ENOUGH = 1e-10
+"""Mismatch at which Newton's method ends: its next step would only confirm it."""
+
 LONGEST_WALK = 40
 """Newton solutions after which a walk is given up."""
 
@@ -75,7 +78,7 @@ def walk(landmark: Landmark, problem: Problem) -> Sites | None:
     sites, done, part = landmark.sites, 0.0, 1.0
     for _ in range(LONGEST_WALK):
         goal = min(1.0, done + part)
-        found = newton_from_sites(problem if goal == 1.0 else landmark.towards(problem, goal), sites)
+        found = newton_from_sites(problem if goal == 1.0 else landmark.towards(problem, goal), sites, ENOUGH)
         if found is not None:
             if goal == 1.0:
                 return found

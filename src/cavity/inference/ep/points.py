@@ -142,10 +142,10 @@ class Point:
         return row
 
 
-def newton(point: Point, steps: int = 20) -> Point | None:
+def newton(point: Point, steps: int = 20, enough: float = 1e-14) -> Point | None:
     """Newton's method with step halving, down to rounding: a flat cavity is a small difference of large numbers."""
     for _ in range(steps):
-        if point.residual < 1e-14:
+        if point.residual < enough:
             break
         try:
             d = -np.linalg.solve(point.jacobian(), point.equations)
@@ -165,15 +165,15 @@ def newton(point: Point, steps: int = 20) -> Point | None:
     return point if point.residual < TOLERANCE else None
 
 
-def newton_from_sites(problem: Problem, sites: Sites) -> Sites | None:
-    """A fixed point near the given sites, by Newton's method."""
+def newton_from_sites(problem: Problem, sites: Sites, enough: float = 1e-14) -> Sites | None:
+    """A fixed point near the given sites, by Newton's method; it stops where the mismatch is small enough."""
     if problem.prior.n > LARGEST_PROBLEM:
         return None
     state = state_or_none(problem, sites)
     if state is None:
         return None
     try:
-        found = newton(Point.of_state(state))
+        found = newton(Point.of_state(state), enough=enough)
     except ERRORS:
         return None
     return None if found is None else found.sites

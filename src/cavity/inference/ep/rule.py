@@ -2,10 +2,12 @@
 
 Stages, in order; the status names the one that found the point, because accuracy differs by stage:
 
-1. "ep": parallel updates, from a warm start or from zero sites;
+1. "ep": parallel updates, from a warm start or from zero sites; "ep by newton" where only Newton's method from the
+   best of their iterates converged;
 2. "ep by continuation": for likelihoods that are not log-concave, a path of fixed points from an easy problem;
-3. "power ep": the largest power below 1 that converges, with its own evidence;
-4. "variational": the Gaussian of largest variational bound; the bound is the evidence reported.
+3. "ep from the variational solution": Newton's method from the sites of the Gaussian of largest variational bound;
+4. "power ep": the largest power below 1 that converges, with its own evidence;
+5. "variational": that Gaussian itself; its bound is the evidence reported.
 
 Converged means that everything was recomputed from the sites and that tilted and marginal moments agree to
 `TOLERANCE` posterior standard deviations, with a proper posterior and a finite evidence. Cavities may be improper
@@ -157,7 +159,14 @@ class EP:
                 state = _with_conditioned(state)
             if state is not None and state.residual <= self.tolerance:
                 return Solution(state, "ep", sweeps)
-        found, _, sweeps = damped(problem, start, self.tolerance)
+        found, best, sweeps = damped(problem, start, self.tolerance)
+        if found is None and best is not None and problem.prior.n <= NEWTON_FIRST:
+            found = self._corrected(problem, best.sites)
+            if (
+                found is not None and found.proper
+            ):  # otherwise a path from an easy problem may find a proper one
+                return Solution(found, "ep by newton", sweeps)
+            found = None
         return None if found is None else Solution(found, "ep", sweeps)
 
     def _solve(self, problem: Problem, lasting: bool = True) -> Solution | None:
@@ -177,8 +186,13 @@ class EP:
         state = certify(problem, sites, self.tolerance)
         return None if state is None else Solution(state, "ep by continuation", steps)
 
+    def _from_variational(self, problem: Problem, start: Sites) -> Solution | None:
+        """Stage 3."""
+        state = self._corrected(problem, start)
+        return None if state is None else Solution(state, "ep from the variational solution", 0)
+
     def _lower_power(self, problem: Problem, start: Sites) -> Solution | None:
-        """Stage 3: up from the variational solution, the limit of small powers; the largest power is kept."""
+        """Stage 4: up from the variational solution, the limit of small powers; the largest power is kept."""
         deadline = time.monotonic() + (1.0 - SEARCH_SHARE) * self.time_limit
         best, sweeps = None, 0
         for power in POWERS:
@@ -205,7 +219,8 @@ class EP:
         if solution is None:
             variational = self._variational(prior, likelihood, y, sample_weight)
             assert variational.sites is not None
-            solution = self._lower_power(problem, variational.sites)
+            start = variational.sites
+            solution = self._from_variational(problem, start) or self._lower_power(problem, start)
             if solution is None:
                 return variational
         state = solution.state
