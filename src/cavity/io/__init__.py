@@ -21,7 +21,7 @@ from cavity.io.errors import ModelFileError
 from cavity.io.registry import HOMES, codec_of, register
 from cavity.io.trees import Reader, Writer, describe
 
-__all__ = ["FORMAT", "VERSION", "ModelFileError", "dumps", "load", "loads", "register", "save"]
+__all__ = ["FORMAT", "VERSION", "ModelFileError", "dumps", "header", "load", "loads", "register", "save"]
 
 FORMAT = "cavity model"
 VERSION = 1
@@ -96,19 +96,19 @@ def dumps(model: Any) -> bytes:
     return pack(document, writer.arrays)
 
 
+def header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file says about itself: `version` of the format, and `written_by`, versions of packages."""
+    document, _ = unpack(Path(path).read_bytes())
+    _check_version(document)
+    by = document.get("written_by")
+    texts = {str(k): str(v) for k, v in by.items()} if isinstance(by, dict) else {}
+    return {"version": document["version"], "written_by": texts}
+
+
 def loads(data: bytes) -> Any:
     """The model in the bytes of a file."""
     document, arrays = unpack(data)
-    if document.get("format") != FORMAT:
-        raise ModelFileError("it is not a model file of cavity (the format is missing)")
-    version = document.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise ModelFileError(f"its version is not a number: {str(version)[:40]!r}")
-    if version > VERSION:
-        raise ModelFileError(
-            f"it was written by a later version of cavity (format {version}, this one reads up to {VERSION}): "
-            "install a newer cavity"
-        )
+    _check_version(document)
     root = document.get("model")
     name = root.get("part") if isinstance(root, dict) else None
     if not isinstance(name, str) or name not in HOMES:
@@ -119,3 +119,16 @@ def loads(data: bytes) -> Any:
         raise ModelFileError("it is nested too deeply") from None
     except ModelFileError as error:
         raise ModelFileError(describe(error)) from error.__cause__
+
+
+def _check_version(document: dict[str, Any]) -> None:
+    if document.get("format") != FORMAT:
+        raise ModelFileError("it is not a model file of cavity (the format is missing)")
+    version = document.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise ModelFileError(f"its version is not a number: {str(version)[:40]!r}")
+    if version > VERSION:
+        raise ModelFileError(
+            f"it was written by a later version of cavity (format {version}, this one reads up to {VERSION}): "
+            "install a newer cavity"
+        )

@@ -109,9 +109,11 @@ class Preparation:
             )
         values = frame[self.target]
         _require_complete_target(values, rows)
-        if self.task == "regression" or self.numeric_labels:
-            return as_numbers(values, rows)
-        return as_text(values)
+        if self.task == "classification" and not self.numeric_labels:
+            return as_text(values)
+        numbers = as_numbers(values, rows)
+        whole = self.numeric_labels and bool((numbers == np.round(numbers)).all())
+        return numbers.astype(np.int64) if whole else numbers
 
     def unknown(self, frame: pd.DataFrame) -> list[str]:
         """Columns of a table that the data of the fit did not have."""

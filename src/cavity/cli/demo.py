@@ -1,4 +1,4 @@
-"""The command line."""
+"""`cavity demo`: the demonstration."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Gaussian processes with robust noise models and approximate inference that can be checked.",
-)
+from cavity.cli.shared import Debug, one_sentence
 
 
-@app.callback()
-def _main() -> None:
-    """Gaussian processes with robust noise models and approximate inference that can be checked."""
+def add(app: typer.Typer) -> None:
+    """Make it a command."""
+    app.command()(demo)
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("cavity-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the data.")] = 3,
+    debug: Debug = False,
 ) -> None:
     """Fit data with gross errors, once with Gaussian and once with robust noise, and compare.
 
     Example: cavity demo --out cavity-demo
     """
+    with one_sentence(debug):
+        _demo(out, seed)
+
+
+def _demo(out: Path, seed: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -44,8 +45,3 @@ def demo(
     console.print(table)
     console.print("Log loss and RMSE are on clean test data: lower is better.")
     console.print(f"Picture: {result['picture'].resolve()}")
-
-
-def main() -> None:
-    """Entry point."""
-    app()

@@ -1,0 +1,111 @@
+"""`cavity fit`: learn a model of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cavity.cli.shared import Debug, one_sentence, say
+
+
+def add(app: typer.Typer) -> None:
+    """Make it a command."""
+    app.command()(fit)
+
+
+def fit(
+    data: Annotated[
+        Path, typer.Argument(help="Table: .csv, .tsv (also .gz) or .parquet.", show_default=False)
+    ],
+    target: Annotated[str, typer.Option(help="Column to predict.", show_default=False)],
+    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="Covariance function, such as '1.0*SE(ard) + Linear()'.")
+    ] = None,
+    likelihood: Annotated[
+        str,
+        typer.Option(
+            help="auto, gaussian, student-t, laplace, mixture, epsilon-insensitive, poisson, negative-binomial, "
+            "probit, logit, lapse-probit."
+        ),
+    ] = "auto",
+    inference: Annotated[str, typer.Option(help="auto, exact, laplace, ep, variational.")] = "auto",
+    mean: Annotated[str | None, typer.Option(help="Prior mean: zero, constant or linear.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="regression or classification; read off the target.")
+    ] = None,
+    impute: Annotated[str | None, typer.Option(help="Fill in missing values: median.")] = None,
+    categories: Annotated[str, typer.Option(help="Text columns: one-hot or kernel.")] = "one-hot",
+    test_size: Annotated[float, typer.Option(help="Share of rows held out for scores; 0 for none.")] = 0.2,
+    restarts: Annotated[int | None, typer.Option(help="Further runs of the optimizer.")] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Learn from a random subset of so many rows.")] = None,
+    max_time: Annotated[float | None, typer.Option(help="Seconds after which learning stops.")] = None,
+    seed: Annotated[int, typer.Option(help="For held-out rows and starts.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Model file [default: <data>.cavity].")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Learn a model of a table and store it in a file.
+
+    Example: cavity fit houses.csv --target price --drop id --out houses.cavity
+
+    Example: cavity fit flowers.csv --target species --kernel "1.0*SE(ard)"
+    """
+    with one_sentence(debug):
+        from cavity.cli.summary import show
+        from cavity.tables import prepare, read_table
+        from cavity.tables.fitting import Options, fit_table
+
+        file = _out_file(data, out)
+        _check_kernel(kernel)
+        table = read_table(data, max_rows, seed)
+        part = f", a random subset of {table.total}" if table.total > len(table.frame) else ""
+        say(f"Read {len(table.frame)} rows{part} and {table.frame.shape[1]} columns from {data}.")
+        _check_memory(len(table.frame))
+        preparation, X, y = prepare(
+            table, target, drop=drop or (), task=task, impute=impute, categories=categories
+        )
+        options = Options(kernel, likelihood, inference, mean, test_size, restarts, seed, max_time)
+        model = fit_table(preparation, X, y, table, options, lambda text: say(text, stderr=True))
+        model.save(file)
+        show(model)
+        if "choice" in model.report:
+            say(model.report["choice"])
+        say(f"Model: {file}")
+
+
+def _out_file(data: Path, out: Path | None) -> Path:
+    """Where the model goes; refused before any work if that is no place for a file."""
+    file = data.with_name(data.name.split(".")[0] + ".cavity") if out is None else out
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder; give --out the name of a file, such as model.cavity")
+    if not file.parent.is_dir():
+        raise ValueError(f"there is no folder {file.parent} for the model file")
+    return file
+
+
+def _check_kernel(kernel: str | None) -> None:
+    """Read the kernel before the data: a misspelled name is noticed at once."""
+    if kernel is not None:
+        from cavity.kernels import parse
+
+        parse(kernel)
+
+
+def _check_memory(rows: int) -> None:
+    """Say how much memory an exact fit takes, where that is a lot, and refuse what cannot fit."""
+    from cavity.tables.fitting import memory_estimate
+
+    needed, free = memory_estimate(rows)
+    gib = f"{needed / 2**30:.1f} GiB"
+    if needed > free:
+        fits = max(int((free / needed) ** 0.5 * rows / 2), 1)
+        raise ValueError(
+            f"an exact fit of {rows} rows needs about {gib}, but {free / 2**30:.1f} GiB are free; "
+            f"use --max-rows {fits} for a random subset"
+        )
+    if needed > 2**30:
+        say(f"An exact fit of {rows} rows needs about {gib} of memory ({free / 2**30:.1f} GiB are free).")

@@ -1,0 +1,93 @@
+"""`cavity predict`: predictions for the rows of a table, from a model file alone."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from cavity.cli.shared import Debug, load_table_model, one_sentence, say
+
+
+def add(app: typer.Typer) -> None:
+    """Make it a command."""
+    app.command()(predict)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],
+    data: Annotated[
+        Path, typer.Argument(help="Table: .csv, .tsv (also .gz) or .parquet.", show_default=False)
+    ],
+    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.9,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Table to write, .csv or .tsv (also .gz) [default: screen]."),
+    ] = None,
+    block_rows: Annotated[int, typer.Option(help="Rows held in memory at a time.", min=1)] = 20_000,
+    debug: Debug = False,
+) -> None:
+    """Predict the rows of a table: mean, sd and interval, or probabilities of classes.
+
+    Columns are matched by name, in any order. Files may be larger than memory.
+
+    Example: cavity predict houses.cavity new.csv --interval 0.9 -o predicted.csv
+    """
+    with one_sentence(debug):
+        from cavity.progress import Progress
+
+        separator = _separator(out)
+        fitted = load_table_model(model)
+        rows = 0
+        with _opened(out) as file, Progress("predicting", 0) as progress:
+            blocks = fitted.predict_file(data, interval, block_rows, lambda text: say(text, stderr=True))
+            for block in blocks:
+                block.to_csv(file, sep=separator, index=False, header=rows == 0)
+                rows += len(block)
+                progress.refresh(f"{rows} rows")
+        if out is not None:
+            say(f"Predictions of {rows} rows: {out}")
+
+
+def _separator(out: Path | None) -> str:
+    names = {".csv": ",", ".tsv": "\t"}
+    if out is None:
+        return ","
+    suffixes = [s.lower() for s in out.suffixes]
+    kind = suffixes[-2:-1] if suffixes[-1:] == [".gz"] else suffixes[-1:]
+    if not kind or kind[0] not in names:
+        raise ValueError(
+            f"the name of the table to write must end in .csv, .tsv, .csv.gz or .tsv.gz, got {out}"
+        )
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent} for the predictions")
+    return names[kind[0]]
+
+
+@contextlib.contextmanager
+def _opened(out: Path | None) -> Iterator[IO[Any]]:
+    """The screen, or a file that appears only once it is complete."""
+    if out is None:
+        yield sys.stdout
+        return
+    handle, temporary = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)
+    os.close(handle)
+    try:
+        opened: Any = gzip.open if out.suffix.lower() == ".gz" else open
+        with opened(temporary, "wt", encoding="utf-8", newline="") as file:
+            yield file
+        current = os.umask(0)
+        os.umask(current)
+        os.chmod(temporary, 0o666 & ~current)
+        os.replace(temporary, out)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

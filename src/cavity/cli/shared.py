@@ -1,0 +1,98 @@
+"""What commands share.
+
+Exit codes: 0 done, 1 the input or the model is at fault (one sentence says how), 2 the command was not understood,
+3 something unexpected, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cavity.tables import TableModel
+
+AT_FAULT, UNEXPECTED, INTERRUPTED = 1, 3, 130
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error happened.")]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to print; texts from files are never read as markup."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def say(text: str, *, stderr: bool = False, style: str = "") -> None:
+    """A line of text, not broken in lines of its own making."""
+    console(stderr=stderr).print(text, soft_wrap=True, style=style or None)
+
+
+@contextmanager
+def one_sentence(debug: bool) -> Iterator[None]:
+    """Errors as one sentence and an exit code, unless `debug` asks for the traceback."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except KeyboardInterrupt:
+        say("Interrupted; nothing was written.", stderr=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise typer.Exit(AT_FAULT) from None
+    except (ValueError, OSError, MemoryError, np.linalg.LinAlgError) as error:
+        if debug:
+            raise
+        say(f"Error: {_sentence(error)}", stderr=True, style="red")
+        raise typer.Exit(AT_FAULT) from None
+    except Exception as error:
+        if debug:
+            raise
+        say(
+            f"Error: something unexpected happened ({type(error).__name__}: {_sentence(error)}); "
+            "run it again with --debug to see where",
+            stderr=True,
+            style="red",
+        )
+        raise typer.Exit(UNEXPECTED) from None
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    text = str(error) or type(error).__name__
+    return text.replace("set max_rows=", "use --max-rows ")
+
+
+def load_table_model(path: Path) -> TableModel:
+    """The model of a table in a file."""
+    from cavity.tables import TableModel
+
+    model = load_model(path)
+    if not isinstance(model, TableModel):
+        raise ValueError(
+            f"{path} holds a {type(model).__name__} that was saved from Python and does not know how a table becomes "
+            "its inputs; load it with cavity.load, or fit from a table with cavity fit"
+        )
+    return model
+
+
+def load_model(path: Path) -> Any:
+    """Whatever a model file holds."""
+    import cavity
+
+    if not path.exists():
+        raise ValueError(f"there is no file {path}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not a model file")
+    return cavity.load(path)

@@ -1,0 +1,204 @@
+"""What a model of a table is and how good it is, as tables for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cavity.tables import TableModel
+
+SHOWN = 12
+"""Rows of a table after which the rest is counted."""
+
+MOST = 1.5
+"""Relevance of a bar of full length; shuffling the only input that matters gives the square root of two."""
+
+NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?:e[-+]?\d+)?")
+"""Numbers in the text of a kernel."""
+
+
+def show(model: TableModel) -> None:
+    """Print everything that is known about a model."""
+    from cavity.cli.shared import console, say
+
+    out = console()
+    for note in model.preparation.notes:
+        say(note, style="yellow" if note.startswith("Warning") else "")
+    for title, table in _tables(model):
+        out.print()
+        say(title, style="bold")
+        if table is not None:
+            out.print(table)
+    for warning in model.report.get("warnings", []):
+        say(f"Warning: {warning}", style="yellow")
+
+
+def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
+    """Titles and tables."""
+    found: list[tuple[str, Table | None]] = [
+        ("The model", overview(model)),
+        ("Hyperparameters, in the units of the table", hyperparameter_table(model)),
+    ]
+    if model.report.get("relevance"):
+        title = "Relevance of inputs: how much predictions change, against their spread, when a column is shuffled"
+        found.append((title, relevance_table(model)))
+    outliers = model.report.get("outliers")
+    if outliers is not None:
+        title = "Outliers found (row 1 is the first after the header)" if outliers else "Outliers found: none"
+        found.append((title, outlier_table(model) if outliers else None))
+    return found
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    numeric = [
+        bool(rows) and all(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))
+    ]
+    table = Table(pad_edge=False, show_header=any(columns))
+    for name, right in zip(columns, numeric):
+        table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
+    for row in rows[:SHOWN]:
+        table.add_row(*(Text(number(value)) for value in row))
+    if len(rows) > SHOWN:
+        table.caption = Text(f"and {len(rows) - SHOWN} more")
+    return table
+
+
+def number(value: Any) -> str:
+    """A value as text: numbers with four digits."""
+    if isinstance(value, bool) or not isinstance(value, float):
+        return str(value)
+    return f"{value:.4g}"
+
+
+def overview(model: TableModel) -> Table:
+    """What was fitted, how it ended, and scores."""
+    estimator, report, preparation = model.estimator, model.report, model.preparation
+    posteriors = estimator.posterior_ if isinstance(estimator.posterior_, tuple) else (estimator.posterior_,)
+    statuses = [p.status for p in posteriors]
+    rows: list[tuple[str, str]] = [
+        ("task", f"{preparation.task} of {preparation.target}"),
+        ("rows", _rows_text(report)),
+        (
+            "kernel",
+            _short(estimator.kernel_[0] if isinstance(estimator.kernel_, tuple) else estimator.kernel_),
+        ),
+        ("noise model", _noise(estimator)),
+        ("inference", ", ".join(dict.fromkeys(s.stage for s in statuses))),
+        ("log evidence", number(float(estimator.log_evidence_))),
+        ("convergence", _convergence(estimator, statuses)),
+        ("jitter", number(max(float(s.jitter) for s in statuses))),
+    ]
+    rows += _score_rows(report.get("scores"))
+    if "seconds" in report:
+        rows.append(("seconds", f"{report['seconds']:.1f}"))
+    return _table(("", ""), rows)
+
+
+def _rows_text(report: Any) -> str:
+    if "rows" not in report:
+        return "unknown"
+    text = str(report["rows"])
+    if report.get("rows_in_file", report["rows"]) > report["rows"]:
+        text += f" of {report['rows_in_file']} in the file, a random subset"
+    if report.get("held_out_rows"):
+        text += f"; {report['held_out_rows']} held out for the scores, then learned from too"
+    return text
+
+
+def _noise(estimator: Any) -> str:
+    likelihood = estimator.likelihood_
+    if isinstance(likelihood, tuple):
+        return f"{_short(likelihood[0])}, {len(likelihood)} models ({estimator.multi_class_})"
+    return _short(likelihood)
+
+
+def _short(part: Any) -> str:
+    """A part as text, with numbers of four digits."""
+    return NUMBER.sub(lambda found: f"{float(found.group()):.4g}", repr(part))
+
+
+def _convergence(estimator: Any, statuses: Sequence[Any]) -> str:
+    starts = estimator.starts_
+    groups = starts if starts and isinstance(starts[0], tuple) else (starts,)
+    done = sum(1 for runs in groups if any(run.converged for run in runs))
+    optimizer = (
+        "optimizer converged" if done == len(groups) else f"optimizer converged in {done} of {len(groups)}"
+    )
+    if not any(groups):
+        optimizer = "hyperparameters as given"
+    good = sum(1 for status in statuses if status.converged)
+    inference = (
+        "inference converged"
+        if good == len(statuses)
+        else f"inference converged in {good} of {len(statuses)}"
+    )
+    messages = list(dict.fromkeys(s.message for s in statuses if s.message))
+    return "; ".join([optimizer, inference, *messages])
+
+
+def _score_rows(scores: Any) -> list[tuple[str, str]]:
+    if not scores:
+        return []
+    if "rmse" in scores:
+        coverage = ", ".join(
+            f"{float(level):.0%}: {share:.0%}" for level, share in scores["coverage"].items()
+        )
+        return [
+            (
+                "held-out RMSE",
+                f"{number(scores['rmse'])} (guessing the mean: {number(scores['guess_rmse'])})",
+            ),
+            ("held-out NLP", f"{number(scores['nlp'])} nats (guessing: {number(scores['guess_nlp'])})"),
+            ("calibration", f"targets inside intervals of {coverage}"),
+        ]
+    return [
+        (
+            "held-out error",
+            f"{scores['error']:.1%} (naming the most frequent class: {scores['guess_error']:.1%})",
+        ),
+        ("held-out NLP", f"{number(scores['nlp'])} nats (guessing: {number(scores['guess_nlp'])})"),
+        ("held-out information", f"{scores['information']:.3f} bits per row"),
+        ("calibration", f"stated and observed certainty differ by {scores['calibration']:.3f} on average"),
+    ]
+
+
+def hyperparameter_table(model: TableModel) -> Table | None:
+    """Values in the user's units."""
+    from cavity.tables.fitting import hyperparameters
+
+    found = hyperparameters(model)
+    several = any(row["problem"] for row in found)
+    rows = [
+        (
+            *([row["problem"]] if several else []),
+            row["name"] + (" (fixed)" if row["fixed"] else ""),
+            row["value"],
+            row["meaning"],
+        )
+        for row in found
+    ]
+    columns = (*(["model"] if several else []), "name", "value", "meaning")
+    return _table(columns, rows) if rows else None
+
+
+def relevance_table(model: TableModel) -> Table:
+    """How much predictions depend on each column."""
+    found = model.report["relevance"]
+    rows = [
+        (one["column"], one["relevance"], "#" * round(20 * min(one["relevance"] / MOST, 1.0)))
+        for one in found
+    ]
+    return _table(("column", "relevance", ""), rows)
+
+
+def outlier_table(model: TableModel) -> Table:
+    """Rows that are probably outliers."""
+    rows = [(one["row"], one["value"], f"{one['probability']:.3f}") for one in model.report["outliers"]]
+    return _table(("row", model.preparation.target, "probability"), rows)

@@ -1,0 +1,277 @@
+"""From a table to a `TableModel`: hold rows out, learn, score, look for outliers, and learn from all rows.
+
+Scores are on rows that the model has not seen. The model that is returned is then learned from all rows, starting
+from the values found. `report` is made of plain numbers and texts, so that it can be stored with the model.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.estimators import GPClassifier, GPRegressor
+from cavity.estimators.memory import MATRICES, available_memory
+from cavity.estimators.robust import is_robust
+from cavity.hyper import Array
+from cavity.tables.model import TableModel
+from cavity.tables.preparation import Preparation
+from cavity.tables.reading import Table, TableError
+from cavity.tables.scores import classification_scores, regression_scores
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SURPRISING = 4.0
+"""Standard deviations of a leave-one-out residual beyond which noise is not Gaussian: one in 16000 rows."""
+
+LIKELY, UNEXPECTED = 0.5, 0.999
+"""Outlier probability from which a row is listed: under robust noise, and under other noise, where the number is
+that of the tails."""
+
+RELEVANCE_ROWS = 400
+"""Rows by which relevance is measured."""
+
+LISTED_OUTLIERS = 50
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may ask of a fit."""
+
+    kernel: str | None = None
+    likelihood: str = "auto"
+    inference: str = "auto"
+    mean: str | None = None
+    test_size: float = 0.2
+    n_restarts: int | None = None
+    seed: int = 0
+    max_time: float | None = None
+
+    def check(self, rows: int) -> None:
+        """Refuse what would fail later."""
+        if not 0.0 <= self.test_size < 1.0:
+            raise TableError(f"--test-size must be at least 0 and below 1, got {self.test_size!r}")
+        if self.inference == "mcmc":
+            raise TableError(
+                "a posterior made of samples cannot be stored in a model file: fit with another --inference, and "
+                "check it against samples with cavity assess"
+            )
+        if rows < 3:
+            raise TableError(f"the table has {rows} rows; a model needs at least 3")
+
+
+def memory_estimate(rows: int) -> tuple[float, float]:
+    """Bytes that an exact fit of so many rows takes, and bytes that are free."""
+    return 8.0 * MATRICES["evidence"] * rows**2, available_memory()
+
+
+def fit_table(
+    preparation: Preparation,
+    X: pd.DataFrame,
+    y: NDArray[Any],
+    table: Table,
+    options: Options,
+    say: Callable[[str], None] = lambda _: None,
+) -> TableModel:
+    """Learn a model of a table.
+
+    Parameters
+    ----------
+    preparation, X, y : as `cavity.tables.prepare` gives them
+    table : Table
+        For row numbers.
+    options : Options
+    say : callable
+        Told, in sentences, what is being done.
+    """
+    options.check(len(X))
+    started = time.monotonic()
+    rng = np.random.default_rng(options.seed)
+    train, test = _split(y, options.test_size, preparation.task, rng)
+    report: dict[str, Any] = {"rows": len(X), "rows_in_file": table.total, "held_out_rows": len(test)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        say(f"Learning from {len(train)} rows of {X.shape[1]} columns ...")
+        model, choice = _learn(preparation, X.iloc[train], y[train], options)
+        if choice:
+            report["choice"] = choice
+        if len(test):
+            score = regression_scores if preparation.task == "regression" else classification_scores
+            report["scores"] = score(model, X.iloc[test], y[test], y[train])
+            say("Learning from all rows ...")
+            model = _again(model, X, y)
+    report["warnings"] = list(dict.fromkeys(str(w.message) for w in caught))
+    report["seconds"] = time.monotonic() - started
+    report["relevance"] = relevance(model, preparation, X, rng)
+    if preparation.task == "regression":
+        report["outliers"] = outliers(model, y, table.rows)
+    return TableModel(preparation, model, report)
+
+
+def _split(
+    y: NDArray[Any], share: float, task: str, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows to learn from and rows to hold out; the same share of each class, which keeps one row at least."""
+    n = len(y)
+    if share == 0.0:
+        return np.arange(n), np.arange(0)
+    groups = [np.arange(n)] if task == "regression" else [np.flatnonzero(y == c) for c in np.unique(y)]
+    held: list[int] = []
+    for rows in groups:
+        count = min(round(share * len(rows)), len(rows) - 1)
+        held.extend(rng.choice(rows, count, replace=False).tolist())
+    if not held:
+        raise TableError(f"--test-size {share:g} of {n} rows is less than one row; use a larger share, or 0")
+    test = np.sort(np.array(held, dtype=np.intp))
+    return np.setdiff1d(np.arange(n), test), test
+
+
+# --- learning -----------------------------------------------------------------------------------------------
+
+
+def _learn(preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: Options) -> tuple[Any, str]:
+    """A fitted estimator, and why its noise model was chosen where that was left open."""
+    if preparation.task == "classification":
+        likelihood = "probit" if options.likelihood == "auto" else options.likelihood
+        inference = "ep" if options.inference == "auto" else options.inference
+        chosen = _options(preparation, options, 1) | {"likelihood": likelihood, "inference": inference}
+        return GPClassifier(**chosen).fit(X, y), ""
+    shared = _options(preparation, options, 3) | {"inference": options.inference}
+    fewer = _options(preparation, options, 1) | {
+        "inference": options.inference
+    }  # its runs cost ten times as much
+    if options.likelihood != "auto":
+        runs = shared if options.likelihood in ("gaussian", "noiseless") else fewer
+        return GPRegressor(likelihood=options.likelihood, **runs).fit(X, y), ""
+    if options.inference not in ("auto", "exact"):
+        robust = GPRegressor(likelihood="student-t", **fewer).fit(X, y)
+        return robust, f"Student-t noise, because Gaussian noise needs no --inference {options.inference}."
+    plain = GPRegressor(likelihood="gaussian", **shared).fit(X, y)
+    loo = plain.leave_one_out()
+    residuals = np.abs(plain.rows_.y[plain.rows_.index] - loo.mean) / np.sqrt(loo.variance)
+    count = int(np.sum(residuals > SURPRISING))
+    if not count or options.inference == "exact":
+        return plain, "Gaussian noise: no row is far from what the others predict." if not count else ""
+    robust = GPRegressor(likelihood="student-t", **fewer).fit(X, y)
+    gain = robust.log_evidence_ - plain.log_evidence_
+    rows = "1 row is" if count == 1 else f"{count} rows are"
+    better, name = (robust, "Student-t noise") if gain > 0 else (plain, "Gaussian noise")
+    return better, (
+        f"{name}: {rows} more than {SURPRISING:g} sd from what the others predict, and the log evidence of Student-t "
+        f"noise is {'higher' if gain > 0 else 'lower'} by {abs(gain):.1f}."
+    )
+
+
+def _options(preparation: Preparation, options: Options, restarts: int) -> dict[str, Any]:
+    chosen: dict[str, Any] = {
+        "kernel": options.kernel if options.kernel is not None else preparation.kernel,
+        "random_state": options.seed,
+        "n_restarts": restarts if options.n_restarts is None else options.n_restarts,
+        "max_time": options.max_time,
+    }
+    if options.mean is not None:
+        chosen["mean"] = options.mean
+    return chosen
+
+
+def _again(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Any:
+    """The same estimator learned from all rows, starting from the values it has."""
+    before = model.n_restarts
+    model.set_params(warm_start=True, n_restarts=0).fit(X, y)
+    return model.set_params(warm_start=False, n_restarts=before)
+
+
+# --- what the model says about the data ---------------------------------------------------------------------
+
+
+def relevance(
+    model: Any, preparation: Preparation, X: pd.DataFrame, rng: np.random.Generator
+) -> list[dict[str, Any]]:
+    """How much predictions change when a column is shuffled, relative to how much they vary; largest first."""
+    rows = (
+        X if len(X) <= RELEVANCE_ROWS else X.iloc[np.sort(rng.choice(len(X), RELEVANCE_ROWS, replace=False))]
+    )
+    before = _values(model, rows)
+    spread = float(np.sqrt(np.mean((before - before.mean(axis=0)) ** 2)))
+    found = []
+    for column in preparation.columns:
+        shuffled = rows.copy()
+        order = rng.permutation(len(rows))
+        shuffled[column.features] = rows[column.features].to_numpy()[order]
+        change = float(np.sqrt(np.mean((_values(model, shuffled) - before) ** 2)))
+        found.append({"column": column.name, "relevance": change / spread if spread > 0 else 0.0})
+    return sorted(found, key=lambda one: -one["relevance"])
+
+
+def _values(model: Any, X: pd.DataFrame) -> Array:
+    """What is predicted: means, or probabilities of classes."""
+    return np.asarray(model.predict_proba(X) if isinstance(model, GPClassifier) else model.predict(X))
+
+
+def outliers(model: GPRegressor, y: Array, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
+    """Rows that are probably outliers, the most probable first."""
+    probability = model.outlier_probability_
+    least = LIKELY if is_robust(model.likelihood_) else UNEXPECTED
+    order = np.argsort(-probability, kind="stable")
+    chosen = [int(i) for i in order if probability[i] > least][:LISTED_OUTLIERS]
+    return [{"row": int(rows[i]), "value": float(y[i]), "probability": float(probability[i])} for i in chosen]
+
+
+def hyperparameters(model: TableModel) -> list[dict[str, Any]]:
+    """Every hyperparameter with its value, the column it belongs to, and what it means in the user's units."""
+    estimator, preparation = model.estimator, model.preparation
+    models = estimator.model_ if isinstance(estimator.model_, tuple) else (estimator.model_,)
+    problems = getattr(estimator, "problems_", ("",))
+    found = []
+    for problem, one in zip(problems, models):
+        described = dict(_column_names(one.kernel, preparation.features))
+        for entry, value in zip(one.entries, one.flat):
+            found.append(
+                {
+                    "problem": problem,
+                    "name": entry.name,
+                    "value": float(value),
+                    "fixed": bool(entry.fixed),
+                    "meaning": _meaning(entry.name, float(value), preparation, described.get(entry.name)),
+                }
+            )
+    return found
+
+
+def _meaning(name: str, value: float, preparation: Preparation, feature: str | None) -> str:
+    kind = name.split(".")[-1].split("[")[0]
+    if feature is not None:
+        return f"for {feature}"
+    if kind == "variance" and preparation.task == "regression" and value >= 0:
+        return f"sd {np.sqrt(value):.4g} in units of {preparation.target}"
+    if kind in ("scale", "value") and preparation.task == "regression":
+        return f"in units of {preparation.target}"
+    return ""
+
+
+def _column_names(kernel: Any, features: Sequence[str]) -> list[tuple[str, str]]:
+    """(parameter, input column) of each value that belongs to one column."""
+    numbered = list(kernel._paths()) if hasattr(kernel, "_paths") else []
+    found: list[tuple[str, str]] = []
+    paths = iter(numbered)
+
+    def walk(node: Any, names: Sequence[str]) -> None:
+        for name, param in node._params.items():
+            path = next(paths)
+            if name in node._columnwise and np.ndim(param.value) == 1 and len(param.value) == len(names):
+                found.extend((f"{path}[{i}]", feature) for i, feature in enumerate(names))
+        dims = getattr(node, "dims", None)
+        inner = (
+            [names[d] for d in dims] if dims is not None and all(isinstance(d, int) for d in dims) else names
+        )
+        for part in node._parts:
+            walk(part, inner)
+
+    walk(kernel, features)
+    return found

@@ -1,0 +1,75 @@
+"""Scores of predictions on rows that a model has not seen, beside those of a guess that knows no inputs.
+
+RMSE          root mean squared error, in units of the target
+NLP           mean negative log predictive density (regression) or probability (classification), in nats
+information   mean of log2 p(label) above that of guessing by the frequencies of the classes, in bits: 0 for a
+              model that has learned nothing, the entropy of the classes for a perfect one
+coverage      share of targets inside central intervals
+calibration   mean difference of stated probability and frequency, over groups of similar probability
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.hyper import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEVELS = (0.5, 0.9, 0.95)
+"""Probabilities of the intervals whose coverage is counted."""
+
+GROUPS = 10
+"""Groups of predictions by their largest probability."""
+
+
+def regression_scores(model: Any, X: pd.DataFrame, y: Array, y_train: Array) -> dict[str, Any]:
+    """RMSE, NLP and coverage, and RMSE and NLP of a normal density with the mean and variance of the targets."""
+    prediction = model.predict_dist(X)
+    mean, variance = float(np.mean(y_train)), float(np.var(y_train)) or 1.0
+    coverage = {}
+    for level in LEVELS:
+        lower, upper = prediction.interval(level)
+        coverage[f"{level:g}"] = float(np.mean((y >= lower) & (y <= upper)))
+    return {
+        "rmse": float(np.sqrt(np.mean((prediction.mean - y) ** 2))),
+        "nlp": -float(np.mean(prediction.log_prob(y))),
+        "guess_rmse": float(np.sqrt(np.mean((y - mean) ** 2))),
+        "guess_nlp": float(np.mean(0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance))),
+        "coverage": coverage,
+    }
+
+
+def classification_scores(
+    model: Any, X: pd.DataFrame, y: NDArray[Any], y_train: NDArray[Any]
+) -> dict[str, Any]:
+    """Error rate, NLP, information and calibration, and the error of always naming the most frequent class."""
+    log_p = model.predict_log_proba(X)
+    classes, counts = np.unique(y_train, return_counts=True)
+    codes = np.searchsorted(classes, y)
+    rows = np.arange(len(y))
+    frequencies = counts / counts.sum()
+    choice = np.argmax(log_p, axis=1)
+    truth = log_p[rows, codes]
+    return {
+        "error": float(np.mean(choice != codes)),
+        "guess_error": float(np.mean(codes != np.argmax(counts))),
+        "nlp": -float(np.mean(truth)),
+        "guess_nlp": -float(np.mean(np.log(frequencies[codes]))),
+        "information": float(np.mean(truth - np.log(frequencies[codes]))) / float(np.log(2.0)),
+        "calibration": calibration_error(np.exp(log_p[rows, choice]), choice == codes),
+    }
+
+
+def calibration_error(certainty: Array, right: NDArray[np.bool_]) -> float:
+    """Mean absolute difference between stated certainty and share of right decisions, over groups of certainty."""
+    group = np.minimum((certainty * GROUPS).astype(int), GROUPS - 1)
+    total = 0.0
+    for g in np.unique(group):
+        at = group == g
+        total += at.sum() * abs(float(certainty[at].mean()) - float(right[at].mean()))
+    return total / len(certainty)
