@@ -347,7 +347,9 @@ def test_columns_are_matched_by_name_in_any_order():
 def test_new_tables_that_do_not_fit():
     preparation, _, _ = prepare(table(frame()), "price")
     new = frame().rename(columns={"size": "sizes", "garden": "yard"})
-    message = r"lacks 2 columns: 'size', 'garden'; unknown col.* \('sizes' may be 'size'; 'yard' may be 'garden'\)"
+    message = (
+        r"lacks 2 columns: 'size', 'garden'; unknown col.* \('sizes' may be 'size'; 'yard' may be 'garden'\)"
+    )
     with pytest.raises(TableError, match=message):
         preparation.inputs(new)
     new = frame()
