@@ -9,6 +9,10 @@ from cavity import GPClassifier, GPRegressor
     [
         GPRegressor(n_restarts=0),
         GPRegressor("1.0 * SE(1.0)", mean="zero", n_restarts=0),
+        # robust noise: inference alone, since learning takes a second a fit
+        GPRegressor(likelihood="laplace", objective=None),
+        GPRegressor(likelihood="student-t", objective=None),
+        GPRegressor(likelihood="mixture", objective=None),
         GPClassifier(n_restarts=0),
     ]
 )
