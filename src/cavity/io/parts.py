@@ -1,4 +1,4 @@
-"""The parts of this library in model files: parameters, priors, kernels, means, likelihoods, inference rules.
+"""The parts of this library in model files: parameters, priors, kernels, means, likelihoods.
 
 Most are stored as the arguments of their constructors, found by name; a few need a word of their own. Counts that a
 constructor turns into memory (degrees, orders, classes) are bounded, so that a file cannot ask for more than it
@@ -8,7 +8,6 @@ brings.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import cavity.kernels
 from cavity import basis, likelihoods, means, priors, transforms
 from cavity.gp import WeightedFeatures
 from cavity.hyper import Param
-from cavity.inference.registry import RULES
 from cavity.io.errors import ModelFileError
 from cavity.io.registry import Codec, add, constructor_arguments
 from cavity.kernels.columns import Ard
@@ -218,19 +216,6 @@ for _name in likelihoods.__all__:
         if _likelihood in FAMILIES:
             continue
         _store("likelihoods", _likelihood, without=RESTATED.get(_name, ()))
-
-
-# --- inference ----------------------------------------------------------------------------------------------
-
-for _rule_name, (_module, _class) in [
-    *RULES.items(),
-    ("sequential ep", ("cavity.inference.ep", "SequentialEP")),
-]:
-    try:
-        _rule = getattr(import_module(_module), _class)
-    except (ImportError, AttributeError):  # a rule that this installation does not have
-        continue
-    add(Codec(f"inference.{_class}", _rule, constructor_arguments, _rule))
 
 
 def _sites(shift: Any, precision: Any) -> Sites:

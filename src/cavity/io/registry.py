@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from cavity.hyper import Parametrized
+from cavity.inference.registry import RULES
 from cavity.io.errors import ModelFileError
 from cavity.kernels.columns import Ard
 
@@ -44,6 +45,9 @@ class Codec:
 _by_name: dict[str, Codec] = {}
 _by_kind: dict[type, Codec] = {}
 _functions: dict[str, Callable[..., Any]] = {}
+
+RULE = "inference."
+"""How names of inference rules begin."""
 
 HOMES = {
     "GP": "cavity.io.posterior",
@@ -111,8 +115,11 @@ def add(codec: Codec) -> None:
 def codec_of(value: Any) -> Codec | None:
     """How to write an object; None for one that is not registered."""
     _load_parts()
-    if type(value) not in _by_kind and type(value).__name__ in HOMES:
-        import_module(HOMES[type(value).__name__])
+    name = type(value).__name__
+    if type(value) not in _by_kind and name in HOMES:
+        import_module(HOMES[name])
+    if type(value) not in _by_kind:
+        _load_rule(name)
     return _by_kind.get(type(value))
 
 
@@ -121,6 +128,8 @@ def codec_named(name: str) -> Codec:
     _load_parts()
     if name not in _by_name and name in HOMES:
         import_module(HOMES[name])
+    if name not in _by_name and name.startswith(RULE):
+        _load_rule(name[len(RULE) :])
     if name not in _by_name:
         raise ModelFileError(
             f"it uses {name[:80]!r}, which is not known here: register it with cavity.io.register before loading, "
@@ -147,6 +156,14 @@ def function_named(name: str) -> Callable[..., Any]:
 def _load_parts() -> None:
     """The parts of this library are registered on first use."""
     import_module("cavity.io.parts")
+
+
+def _load_rule(name: str) -> None:
+    """Register the inference rule of that class name, if there is one; rules are many, and some load slowly."""
+    for module, kind in [*RULES.values(), ("cavity.inference.ep", "SequentialEP")]:
+        if kind == name and RULE + name not in _by_name:
+            rule = getattr(import_module(module), kind)
+            add(Codec(RULE + name, rule, constructor_arguments, rule))
 
 
 def constructor_arguments(part: Any) -> dict[str, Any]:
