@@ -10,7 +10,7 @@ from importlib import import_module
 
 import typer
 
-COMMANDS = ("demo", "fit", "predict", "info")
+COMMANDS = ("demo", "fit", "predict", "compare", "assess", "report", "info", "reproduce")
 """Modules of this package, in the order of `cavity --help`."""
 
 app = typer.Typer(

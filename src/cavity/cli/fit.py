@@ -46,6 +46,7 @@ def fit(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Model file [default: <data>.cavity].")
     ] = None,
+    report: Annotated[Path | None, typer.Option(help="Also write an HTML report to this file.")] = None,
     debug: Debug = False,
 ) -> None:
     """Learn a model of a table and store it in a file.
@@ -75,6 +76,11 @@ def fit(
         if "choice" in model.report:
             say(model.report["choice"])
         say(f"Model: {file}")
+        if report is not None:
+            from cavity.report import model_page
+
+            command = f"cavity fit {data} --target {target} --out {file}"
+            say(f"Report: {model_page(model, table, command=command).write(report)}")
 
 
 def _out_file(data: Path, out: Path | None) -> Path:

@@ -1,0 +1,43 @@
+"""`cavity report`: everything about a model in one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cavity.cli.shared import Debug, load_table_model, one_sentence, say
+
+
+def add(app: typer.Typer) -> None:
+    """Make it a command."""
+    app.command()(report)
+
+
+def report(
+    model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],
+    data: Annotated[Path, typer.Argument(help="Table to show it on.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
+    assess: Annotated[
+        str | None, typer.Option(help="Also check the approximation, with this budget: 1min.")
+    ] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Show a random subset of so many rows.")] = None,
+    seed: Annotated[int, typer.Option(help="For the subset and the check.")] = 0,
+    debug: Debug = False,
+) -> None:
+    """Write a self-contained HTML report: data, model, predictions, calibration, relevance, outliers.
+
+    Example: cavity report houses.cavity houses.csv -o houses.html
+    """
+    with one_sentence(debug):
+        from cavity.cli.assess import assess_table
+        from cavity.report import model_page
+        from cavity.tables import read_table
+
+        loaded = load_table_model(model)
+        table = read_table(data, max_rows, seed)
+        found = assess_table(loaded, data, assess, None, 0.2, max_rows, seed) if assess is not None else None
+        command = f"cavity report {model} {data} -o {out}"
+        page = model_page(loaded, table, assessment=found, command=command)
+        say(f"Report: {page.write(out)}")

@@ -1,0 +1,411 @@
+"""What a report says: from a model of a table (and its data) to sections of a page."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.estimators import GPRegressor
+from cavity.report import drawings
+from cavity.report.figures import as_svg
+from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
+from cavity.tables.fitting import hyperparameters
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cavity.assessment import Assessment
+    from cavity.tables import Table, TableModel
+    from cavity.tables.comparing import Comparison
+    from cavity.tables.preparation import Preparation
+
+LIKELY = 0.5
+GRID = 300
+
+REMEDIES = (
+    ("jitter", "duplicate rows or a length scale far too long: drop duplicates or let the model have noise"),
+    ("converge", "more restarts (--restarts), another inference rule, or more time (--max-time)"),
+    ("bound", "a value sits at the edge of what is allowed: look at that column's scale and units"),
+    ("flat", "the data do not determine this value: give it a prior, or a simpler kernel"),
+)
+"""A word of a warning, and what helps."""
+
+
+def model_page(
+    model: TableModel,
+    table: Table | None = None,
+    *,
+    comparison: Comparison | None = None,
+    assessment: Assessment | None = None,
+    command: str = "",
+) -> Page:
+    """The report of a model of a table.
+
+    Parameters
+    ----------
+    model : TableModel
+    table : Table, optional
+        Rows to show: data at a glance, predictions and calibration.
+    comparison, assessment : optional
+        What `cavity compare` and `cavity assess` found.
+    command : str
+        How to repeat it.
+    """
+    preparation, report = model.preparation, model.report
+    page = Page(
+        f"Gaussian process model of {preparation.target}",
+        f"{preparation.task} with {len(preparation.columns)} input columns and {report.get('rows', 'unknown')} rows",
+    )
+    page.add("What was asked", *_asked(model, command))
+    if table is not None:
+        page.add("The data at a glance", glance(table.frame, preparation), *_notes(preparation))
+    page.add("The model", *_model(model))
+    if table is not None:
+        X, y = (
+            preparation.inputs(table.frame, table.rows),
+            preparation.targets(table.frame, table.rows),
+        )
+        page.add("Predictions", *_predictions(model, X, y))
+        page.add("Calibration", *_calibration(model, X, y))
+    page.add("Relevance of inputs", *_relevance(model))
+    page.add("Outliers", *_outliers(model, table))
+    page.add("Comparison of models", *(() if comparison is None else _comparison(comparison)))
+    page.add("Check of the approximation", *(() if assessment is None else _assessment(assessment)))
+    page.add("Warnings and remedies", *_warnings(model))
+    page.add("How to repeat it", *_versions(command))
+    return page
+
+
+def comparison_page(preparation: Preparation, comparison: Comparison, command: str) -> Page:
+    """The report of a comparison alone."""
+    page = Page(
+        f"Models of {preparation.target}", f"{len(comparison.entries)} models, {comparison.rows} rows"
+    )
+    page.add("Comparison of models", *_comparison(comparison))
+    page.add("What was decided about the columns", *_notes(preparation))
+    page.add("How to repeat it", *_versions(command))
+    return page
+
+
+# --- sections -----------------------------------------------------------------------------------------------
+
+
+def _asked(model: TableModel, command: str) -> list[Block]:
+    p, report = model.preparation, model.report
+    pairs: list[tuple[str, Any]] = [("target", p.target), ("task", p.task)]
+    pairs.append(("inputs", ", ".join(c.name for c in p.columns)))
+    if p.ignored:
+        pairs.append(("not used", ", ".join(p.ignored)))
+    if "choice" in report:
+        pairs.append(("noise model chosen", report["choice"]))
+    if command:
+        pairs.append(("command", command))
+    return [Facts(pairs)]
+
+
+def glance(frame: pd.DataFrame, preparation: Preparation) -> DataTable:
+    """One line per column: kind, missing values, range or most frequent levels."""
+    import pandas as pd
+
+    rows = []
+    for name in [preparation.target, *(c.name for c in preparation.columns)]:
+        if name not in frame:
+            continue
+        values = frame[name]
+        numbers = pd.to_numeric(values, errors="coerce")
+        role = "target" if name == preparation.target else "input"
+        missing = int(values.isna().sum())
+        if numbers.notna().sum() == values.notna().sum() and numbers.notna().any():
+            middle = [float(numbers.min()), float(numbers.median()), float(numbers.max())]
+            rows.append([name, role, "number", missing, *middle, ""])
+        else:
+            counts = values.astype(str).value_counts()
+            common = ", ".join(f"{level} ({count})" for level, count in counts.head(3).items())
+            rows.append([name, role, f"text, {len(counts)} values", missing, *[float("nan")] * 3, common])
+    head = ("column", "role", "kind", "missing", "smallest", "median", "largest", "most frequent")
+    return DataTable(head, rows, f"{len(frame)} rows")
+
+
+def _notes(preparation: Preparation) -> list[Block]:
+    return [Text(note, "warning" if note.startswith("Warning") else "") for note in preparation.notes]
+
+
+def _model(model: TableModel) -> list[Block]:
+    estimator = model.estimator
+    kernel = estimator.kernel_[0] if isinstance(estimator.kernel_, tuple) else estimator.kernel_
+    noise = estimator.likelihood_[0] if isinstance(estimator.likelihood_, tuple) else estimator.likelihood_
+    found = hyperparameters(model)
+    several = any(row["problem"] for row in found)
+    columns = [*(["model"] if several else []), "name", "value", "fixed", "meaning"]
+    rows = [
+        [*([r["problem"]] if several else []), r["name"], r["value"], r["fixed"], r["meaning"]] for r in found
+    ]
+    return [
+        Text(_in_words(model)),
+        Text(f"f ~ GP(mean, k)\nk(x, x') = {brief(kernel)}\ny given f: {brief(noise)}", "formula"),
+        Facts(_how_it_ended(model)),
+        DataTable(columns, rows, "Hyperparameters, in the units of the data"),
+    ]
+
+
+def _how_it_ended(model: TableModel) -> list[tuple[str, Any]]:
+    estimator = model.estimator
+    posteriors = estimator.posterior_ if isinstance(estimator.posterior_, tuple) else (estimator.posterior_,)
+    statuses = [p.status for p in posteriors]
+    pairs: list[tuple[str, Any]] = [
+        ("log evidence", float(estimator.log_evidence_)),
+        ("inference", ", ".join(dict.fromkeys(s.stage for s in statuses))),
+        ("inference converged", all(s.converged for s in statuses)),
+        ("jitter", max(float(s.jitter) for s in statuses)),
+    ]
+    if "seconds" in model.report:
+        pairs.append(("seconds to learn", float(model.report["seconds"])))
+    return pairs
+
+
+def _in_words(model: TableModel) -> str:
+    p = model.preparation
+    what = (
+        f"the value of {p.target} is an unknown smooth function of the inputs plus noise"
+        if p.task == "regression"
+        else f"the class {p.target} depends on an unknown smooth function of the inputs"
+    )
+    return (
+        f"The model: {what}. The covariance function below says how similar the function is at two inputs; a short "
+        "length scale means that a column matters at small differences, a long one that it hardly matters."
+    )
+
+
+def _predictions(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Block]:
+    scores = model.report.get("scores")
+    blocks: list[Block] = []
+    if scores:
+        blocks.append(Facts(_score_words(scores)))
+    if model.preparation.task == "classification":
+        return [*blocks, _confusion(model, X, y)]
+    estimator: GPRegressor = model.estimator
+    if X.shape[1] == 1:
+        x = X.to_numpy(dtype=float)[:, 0]
+        grid = np.linspace(x.min(), x.max(), GRID)
+        prediction = estimator.predict_dist(_like(X, grid[:, None]))
+        names = (X.columns[0], model.preparation.target)
+        svg = as_svg(lambda ax: drawings.fit_of_one_input(ax, grid, prediction, x, y, names), "fit")
+        return [*blocks, Picture(svg, "Predictive mean and intervals with the data.")]
+    prediction, suspicious, how = _unseen(model, X, y)
+    svg = as_svg(
+        lambda ax: drawings.predicted_against_observed(ax, y, prediction, suspicious), "observed", height=4.4
+    )
+    return [*blocks, Picture(svg, f"Predicted against observed values, {how}, with 90 % intervals.")]
+
+
+SCORES = {
+    "rmse": "RMSE, held out",
+    "guess_rmse": "RMSE of guessing the mean",
+    "nlp": "negative log density per row, held out, nats",
+    "guess_nlp": "the same of guessing",
+    "error": "error rate, held out",
+    "guess_error": "error rate of naming the most frequent class",
+    "information": "information, held out, bits per row",
+    "calibration": "difference of stated and observed certainty",
+}
+
+
+def _score_words(scores: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    pairs = [(SCORES[name], scores[name]) for name in SCORES if name in scores]
+    for level, share in (scores.get("coverage") or {}).items():
+        pairs.append((f"targets in {float(level):.0%} intervals", f"{share:.0%}"))
+    return pairs
+
+
+def brief(part: Any) -> str:
+    """A kernel or a likelihood as text, numbers with four digits."""
+    return re.sub(r"\d+\.\d+(e[+-]?\d+)?", lambda found: f"{float(found.group()):.4g}", repr(part))
+
+
+def _value(value: Any) -> Any:
+    """Entries of a table that are numbers as numbers, so that they sort as such."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _like(X: pd.DataFrame, values: NDArray[Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(values, columns=X.columns)
+
+
+def _unseen(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> tuple[Any, NDArray[np.bool_], str]:
+    """Leave-one-out predictions where the table is what the model was learned from, else plain predictions."""
+    estimator = model.estimator
+    if _is_training(model, y):
+        probability = np.asarray(estimator.outlier_probability_)
+        return estimator.leave_one_out(), probability > LIKELY, "each row from the others"
+    return estimator.predict_dist(X), np.zeros(len(y), dtype=bool), "rows of this file"
+
+
+def _is_training(model: TableModel, y: NDArray[Any]) -> bool:
+    rows = getattr(model.estimator, "rows_", None)
+    if rows is None or len(rows.index) != len(y):
+        return False
+    return bool(np.array_equal(rows.y[rows.index], np.asarray(y, dtype=float)))
+
+
+def _confusion(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> DataTable:
+    classes = model.estimator.classes_
+    chosen = model.estimator.predict(X)
+    rows = [[str(c), *(int(np.sum((y == c) & (chosen == d))) for d in classes)] for c in classes]
+    return DataTable(
+        ("true class", *(f"predicted {d}" for d in classes)),
+        rows,
+        "Rows by true and predicted class (rows learned from are included)",
+    )
+
+
+def _calibration(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Block]:
+    if model.preparation.task == "classification":
+        log_p = model.estimator.predict_log_proba(X)
+        choice = np.argmax(log_p, axis=1)
+        certainty = np.exp(log_p[np.arange(len(y)), choice])
+        right = model.estimator.classes_[choice] == y
+        svg = as_svg(
+            lambda ax: drawings.reliability(ax, certainty, right), "calibration", width=5.0, height=4.0
+        )
+        return [
+            Picture(
+                svg,
+                "Stated probability against share of right answers; rows learned from are included, which flatters. "
+                "The bars hold 95 % of what a calibrated model would show.",
+            )
+        ]
+    prediction, _, how = _unseen(model, X, y)
+    levels = np.asarray(prediction.cdf(y))
+    svg = as_svg(lambda ax: drawings.pit_histogram(ax, levels), "calibration", height=3.2)
+    return [Picture(svg, f"Calibration, {how}: bars within the band are what a calibrated model shows.")]
+
+
+def _relevance(model: TableModel) -> list[Block]:
+    found = model.report.get("relevance") or []
+    if not found:
+        return []
+    names, values = [r["column"] for r in found], [float(r["relevance"]) for r in found]
+    height = 1.0 + 0.28 * min(len(names), 20)
+    svg = as_svg(
+        lambda ax: drawings.bars(ax, names[:20], values[:20], "change of predictions when shuffled"),
+        "relevance",
+        height=height,
+    )
+    caption = "How much predictions change, relative to their spread, when a column is shuffled."
+    table = DataTable(("column", "relevance"), [list(pair) for pair in zip(names, values)])
+    return [Picture(svg, caption), *([table] if len(names) > 20 else [])]
+
+
+def _outliers(model: TableModel, table: Table | None) -> list[Block]:
+    found = model.report.get("outliers")
+    if found is None:
+        return []
+    if not found:
+        return [Text("No row is probably an outlier under this noise model.", "good")]
+    inputs = [c.name for c in model.preparation.columns][:6]
+    columns = ["row", model.preparation.target, "probability"]
+    rows = [[one["row"], one["value"], one["probability"]] for one in found]
+    if table is not None:
+        place = {int(number): k for k, number in enumerate(table.rows)}
+        for row in rows:
+            k = place.get(int(row[0]))
+            row.extend("" if k is None else _value(table.frame[name].iloc[k]) for name in inputs)
+        columns += inputs
+    return [
+        Text("Rows that the other rows make improbable; row 1 is the first after the header."),
+        DataTable(columns, rows, "Probable outliers", filterable=True),
+    ]
+
+
+def _comparison(found: Comparison) -> list[Block]:
+    columns = (
+        "noise",
+        "inference",
+        "kernel",
+        "log evidence",
+        "leave-one-out",
+        "k-fold",
+        "behind",
+        "se",
+        "seconds",
+        "note",
+    )
+    rows = [
+        [
+            e.candidate.likelihood,
+            e.candidate.inference,
+            e.candidate.kernel,
+            e.log_evidence,
+            e.loo,
+            e.held_out,
+            e.difference,
+            e.standard_error,
+            e.seconds,
+            e.failure or ("" if e.converged else "did not converge"),
+        ]
+        for e in found.entries
+    ]
+    caption = f"Best first by {found.yardstick}; densities are means per row, in nats"
+    return [Text(found.recommendation, "good"), DataTable(columns, rows, caption, filterable=True)]
+
+
+def _assessment(found: Assessment) -> list[Block]:
+    from cavity.assessment.verdict import gold_words
+
+    frame = found.frame
+    shown = (
+        "log_evidence",
+        "evidence_error",
+        "mean_error",
+        "sd_error",
+        "total_variation",
+        "log_loss",
+        "k_hat",
+        "seconds",
+    )
+    present = [c for c in shown if c in frame]
+    rows = [[str(name), *(float(row[c]) for c in present)] for name, row in frame.iterrows()]
+    blocks: list[Block] = [Text(gold_words(found.gold), "good" if found.certified else "warning")]
+    blocks += [Text(sentence) for sentence in found.verdicts.values()]
+    columns = ["method", *(c.replace("_", " ") for c in present)]
+    blocks.append(DataTable(columns, rows, "Errors against annealed importance sampling and Markov chains"))
+    return blocks
+
+
+def _warnings(model: TableModel) -> list[Block]:
+    found = model.report.get("warnings") or []
+    if not found:
+        return [Text("None.", "good")]
+    return [Text(text + _remedy(text), "warning") for text in found]
+
+
+def _remedy(text: str) -> str:
+    for word, help_ in REMEDIES:
+        if word in text.lower():
+            return f" What helps: {help_}."
+    return ""
+
+
+def _versions(command: str) -> list[Block]:
+    import scipy
+
+    import cavity
+
+    pairs: list[tuple[str, Any]] = [("command", command)] if command else []
+    pairs += [
+        ("cavity", cavity.__version__),
+        ("numpy", np.__version__),
+        ("scipy", scipy.__version__),
+        ("python", platform.python_version()),
+    ]
+    return [Facts(pairs)]

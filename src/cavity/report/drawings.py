@@ -1,0 +1,93 @@
+"""The pictures of a report, each drawn into given axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from cavity.prediction import Prediction
+
+Array = NDArray[np.float64]
+
+BLUE, ORANGE, GREEN, GREY = "#2b8cc4", "#e07b28", "#1b9e77", "#7d858d"
+BINS = 10
+
+
+def fit_of_one_input(
+    axis: Any, grid: Array, prediction: Prediction, x: Array, y: Array, names: Sequence[str]
+) -> None:
+    """Mean and 50 % and 90 % intervals of y over one input, with the data."""
+    for level, alpha in ((0.9, 0.18), (0.5, 0.28)):
+        low, high = prediction.interval(level)
+        axis.fill_between(grid, low, high, color=BLUE, alpha=alpha, linewidth=0, label=f"{level:.0%} of y")
+    axis.plot(grid, prediction.mean, color=BLUE, linewidth=1.8, label="mean")
+    axis.plot(x, y, ".", color=GREY, markersize=5, label="data")
+    _label(axis, *names)
+    axis.legend(frameon=False, fontsize=8)
+
+
+def predicted_against_observed(
+    axis: Any, y: Array, prediction: Prediction, suspicious: NDArray[np.bool_]
+) -> None:
+    """Leave-one-out or held-out predictions with their central 90 % interval; probable outliers stand out."""
+    low, high = prediction.interval(0.9)
+    mean = prediction.mean
+    axis.vlines(y, low, high, color=BLUE, alpha=0.25, linewidth=1)
+    axis.plot(y[~suspicious], mean[~suspicious], "o", color=BLUE, markersize=3.5, label="rows")
+    if suspicious.any():
+        axis.plot(y[suspicious], mean[suspicious], "D", color=ORANGE, markersize=5, label="probable outliers")
+    ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
+    axis.plot(ends, ends, color=GREY, linewidth=1)
+    _label(axis, "observed", "predicted from the other rows")
+    axis.legend(frameon=False, fontsize=8)
+
+
+def pit_histogram(axis: Any, levels: Array) -> None:
+    """How often targets fall into each tenth of their predictive distribution; the band holds 95 % of fair models."""
+    counts, edges = np.histogram(levels, bins=BINS, range=(0, 1))
+    n = len(levels)
+    low, high = (float(binom.ppf(q, n, 1 / BINS)) for q in (0.025, 0.975))
+    axis.axhspan(low, high, color=GREEN, alpha=0.2, linewidth=0, label="expected of a calibrated model")
+    axis.bar(edges[:-1], counts, width=1 / BINS, align="edge", color=BLUE, edgecolor="white", linewidth=0.5)
+    _label(axis, "level of the observed value in its predictive distribution", "rows")
+    axis.legend(frameon=False, fontsize=8)
+
+
+def reliability(axis: Any, certainty: Array, right: NDArray[np.bool_]) -> None:
+    """Share of right answers against stated probability of the chosen class, with 95 % binomial intervals."""
+    edges = np.linspace(certainty.min(), 1.0 + 1e-12, 8)
+    axis.plot([edges[0], 1], [edges[0], 1], color=GREY, linewidth=1)
+    for low, high in pairwise(edges):
+        inside = (certainty >= low) & (certainty < high)
+        n, hits = int(inside.sum()), int(right[inside].sum())
+        if n:
+            share, stated = hits / n, float(certainty[inside].mean())
+            below, above = (float(binom.ppf(q, n, stated)) / n for q in (0.025, 0.975))
+            axis.vlines(stated, below, above, color=GREEN, linewidth=4, alpha=0.35)
+            axis.plot(stated, share, "o", color=BLUE, markersize=4 + min(n, 400) ** 0.4)
+    _label(axis, "stated probability of the chosen class", "share that was right")
+
+
+def bars(axis: Any, names: Sequence[str], values: Sequence[float], label: str) -> None:
+    """Horizontal bars, the first on top."""
+    places = np.arange(len(names))[::-1]
+    axis.barh(places, values, color=BLUE, height=0.65)
+    axis.set_yticks(places, [_short(name) for name in names])
+    for text in axis.get_yticklabels():
+        text.set_parse_math(False)
+    _label(axis, label, "")
+
+
+def _short(name: str, most: int = 28) -> str:
+    return name if len(name) <= most else name[: most - 3] + "..."
+
+
+def _label(axis: Any, x: str, y: str) -> None:
+    """Names of columns are text, never mathematics."""
+    axis.set_xlabel(_short(x, 60), parse_math=False)
+    axis.set_ylabel(_short(y, 40), parse_math=False)

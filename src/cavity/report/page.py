@@ -1,0 +1,181 @@
+"""One self-contained HTML file: no network, inline pictures, light and dark, readable on a phone.
+
+A page is a list of sections, a section a list of blocks. Blocks are built from plain values and escape them here, in
+one place: text from the data is shown, never run. A content security policy forbids the page to load or send anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+class Block(Protocol):
+    """Something a section can hold."""
+
+    def html(self) -> str:
+        """Markup, with all values escaped."""
+        ...
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; `kind` is "", "good", "warning" or "formula"."""
+
+    text: str
+    kind: str = ""
+
+    def html(self) -> str:
+        """A paragraph, preformatted where it is a formula."""
+        tag = "pre" if self.kind == "formula" else "p"
+        return f'<{tag} class="{escape(self.kind)}">{escape(self.text)}</{tag}>'
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, one under the other."""
+
+    pairs: Sequence[tuple[str, Any]]
+
+    def html(self) -> str:
+        """A description list."""
+        rows = "".join(f"<dt>{escape(str(k))}</dt><dd>{escape(as_text(v))}</dd>" for k, v in self.pairs)
+        return f"<dl>{rows}</dl>"
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """A table that can be sorted by its columns and filtered by text.
+
+    Parameters
+    ----------
+    columns : sequence of str
+    rows : sequence of sequences
+        Numbers are shown with four digits and sorted as numbers.
+    caption : str
+    filterable : bool
+        Whether to offer a search field.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    caption: str = ""
+    filterable: bool = False
+
+    def html(self) -> str:
+        """A table with buttons as column heads."""
+        head = "".join(
+            f'<th scope="col" aria-sort="none"><button type="button">{escape(str(c))}</button></th>'
+            for c in self.columns
+        )
+        body = "".join("<tr>" + "".join(_cell(v) for v in row) + "</tr>" for row in self.rows)
+        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        search = (
+            '<input type="search" placeholder="filter rows" aria-label="filter rows">'
+            if self.filterable
+            else ""
+        )
+        return (
+            f'<div class="table">{search}<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div></div>"
+        )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An inline SVG made by `cavity.report.figures`, with a description for those who cannot see it."""
+
+    svg: str
+    description: str
+
+    def html(self) -> str:
+        """A figure with caption."""
+        label = escape(self.description, quote=True)
+        return (
+            f'<figure role="img" aria-label="{label}">{self.svg}<figcaption>{escape(self.description)}'
+            "</figcaption></figure>"
+        )
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what is under it."""
+
+    title: str
+    blocks: Sequence[Block]
+
+    @property
+    def anchor(self) -> str:
+        """Its address within the page."""
+        return "".join(c if c.isalnum() else "-" for c in self.title.lower()).strip("-")
+
+
+@dataclass
+class Page:
+    """A whole report."""
+
+    title: str
+    subtitle: str = ""
+    sections: list[Section] = field(default_factory=list)
+
+    def add(self, title: str, *blocks: Block | None) -> None:
+        """Append a section, unless all its blocks are None."""
+        present = [b for b in blocks if b is not None]
+        if present:
+            self.sections.append(Section(title, present))
+
+    def html(self) -> str:
+        """The page as text."""
+        assets = files("cavity.report") / "assets"
+        style = (assets / "report.css").read_text(encoding="utf-8")
+        script = (assets / "report.js").read_text(encoding="utf-8")
+        links = "".join(f'<li><a href="#{s.anchor}">{escape(s.title)}</a></li>' for s in self.sections)
+        body = "".join(
+            f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>{"".join(b.html() for b in s.blocks)}</section>'
+            for s in self.sections
+        )
+        return (
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            '<meta name="color-scheme" content="light dark">'
+            f"<title>{escape(self.title)}</title><style>{style}</style></head><body>"
+            f"<header><h1>{escape(self.title)}</h1><p>{escape(self.subtitle)}</p></header>"
+            f'<nav aria-label="contents"><ul>{links}</ul></nav><main>{body}</main>'
+            f"<script>{script}</script></body></html>\n"
+        )
+
+    def write(self, path: str | Path) -> Path:
+        """Put the page in place at once, so that a crash leaves the old file."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".part")
+        partial.write_text(self.html(), encoding="utf-8")
+        os.replace(partial, path)
+        return path
+
+
+def as_text(value: Any) -> str:
+    """A value as people read it."""
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return "" if np.isnan(value) else f"{value:.4g}"
+    return str(value)
+
+
+def _cell(value: Any) -> str:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool | np.bool_)
+    if number:
+        key = "" if np.isnan(float(value)) else repr(float(value))
+        return f'<td class="number" data-value="{key}">{escape(as_text(value))}</td>'
+    return f"<td>{escape(as_text(value))}</td>"
