@@ -1,0 +1,135 @@
+"""Several small minimizations within bounds at once, in lock step.
+
+A planner descends from several starts, with few variables each, and an evaluation of one costs nearly as much as one
+of all. So each start has a quasi-Newton method of its own (projected BFGS; Bertsekas, 1982): the direction solves
+H p = -g in the variables that are not held by a bound, the trial point is clip(x + t p), and t is halved until it
+decreases the function enough. All starts, whatever they do next, share each evaluation, and the number of these is
+bounded: a decision takes a known time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.control.result import Array
+
+ENOUGH = 1e-4
+"""Share of the predicted decrease that must be reached (Armijo)."""
+
+FIRST_MOVE = 0.25
+"""The largest first step, in units of the distance between the bounds: nothing is known yet of the curvature."""
+
+DAMPED = 0.2
+"""Least curvature along a step, relative to the present approximation (Powell's damping keeps H positive definite)."""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Where it ended.
+
+    Attributes
+    ----------
+    x : array (B, d)
+    value : array (B,)
+    hessian : array (B, d, d)
+        Approximations in units of the distances between the bounds, to go on with.
+    evaluations : int
+        Of the function, each for all starts at once.
+    """
+
+    x: Array
+    value: Array
+    hessian: Array
+    evaluations: int
+
+
+def descend(
+    function: Callable[[Array], tuple[Array, Array]],
+    x: Array,
+    low: Array,
+    high: Array,
+    *,
+    evaluations: int = 40,
+    tolerance: float = 1e-6,
+    hessian: Array | None = None,
+) -> Descent:
+    """Minimize a function from B starts x (B, d) within bounds low, high (d,).
+
+    Parameters
+    ----------
+    function : callable
+        Maps (B, d) to values (B,) and gradients (B, d), row by row.
+    evaluations : int
+        At most so many.
+    tolerance : float
+        Stop when the projected gradient of each start, times the distance between the bounds, is below this share of
+        its value (plus one thousandth).
+    hessian : array (B, d, d), optional
+        From an earlier descent.
+    """
+    width = high - low
+    x = np.clip(x, low, high)
+    f, slope = function(x)
+    g: Array = slope * width
+    B, d = x.shape
+    fresh = np.full(B, hessian is None)
+    H = np.zeros((B, d, d)) if hessian is None else hessian.copy()
+    if hessian is None:
+        H += (np.abs(g).max(axis=1) / FIRST_MOVE + 1e-12)[:, None, None] * np.eye(d)
+    t, used = np.ones(B), 1
+    while used < evaluations:
+        held = ((x <= low) & (g > 0)) | ((x >= high) & (g < 0))
+        open_slope = np.where(held, 0.0, g)
+        if np.all(np.abs(open_slope).max(axis=1) <= tolerance * (np.abs(f) + 1e-3)):
+            break
+        move: Array = t[:, None] * width * _direction(H, open_slope, held)
+        trial: Array = np.clip(x + move, low, high)
+        s = (trial - x) / width
+        f_new, g_new = function(trial)
+        used, g_new = used + 1, g_new * width
+        change = np.sum(g * s, axis=1)
+        good = f_new <= f + ENOUGH * change
+        H = np.where(good[:, None, None], _updated(H, s, g_new - g, fresh), H)
+        fresh &= ~good
+        # the minimum of the parabola through f, its slope and f_new, within [t / 10, t / 2]
+        bend = np.maximum(f_new - f - change, 1e-300)
+        t = np.where(good, 1.0, t * np.clip(-0.5 * change / bend, 0.1, 0.5))
+        x, g = np.where(good[:, None], trial, x), np.where(good[:, None], g_new, g)
+        f = np.where(good, f_new, f)
+    return Descent(x, f, H, used)
+
+
+def _direction(H: Array, g: Array, held: NDArray[np.bool_]) -> Array:
+    """-H^-1 g in the variables that are free."""
+    free = ~held
+    both = free[:, :, None] & free[:, None, :]
+    masked = np.where(both, H, 0.0) + np.where(held, 1.0, 0.0)[:, :, None] * np.eye(H.shape[1])
+    return np.asarray(-np.linalg.solve(masked, g[:, :, None])[:, :, 0])
+
+
+def _updated(H: Array, s: Array, y: Array, fresh: NDArray[np.bool_]) -> Array:
+    """BFGS with Powell's damping; a fresh approximation first takes the scale of the curvature along s."""
+    ss = np.sum(s * s, axis=1)
+    moved = ss > 0
+    sy = np.sum(s * y, axis=1)
+    scale = np.where(fresh & (sy > 0), sy / np.where(moved, ss, 1.0), 0.0)
+    H = np.where((scale > 0)[:, None, None], scale[:, None, None] * np.eye(H.shape[1]), H)
+    Hs = (H @ s[:, :, None])[:, :, 0]
+    sHs = np.sum(s * Hs, axis=1)
+    safe = np.where(sHs > 0, sHs, 1.0)
+    short = sy < DAMPED * sHs
+    share = np.where(short, (1.0 - DAMPED) * sHs / np.where(short, sHs - sy, 1.0), 1.0)
+    y = share[:, None] * y + (1.0 - share)[:, None] * Hs
+    sy = np.sum(s * y, axis=1)
+    ok = moved & (sHs > 0) & (sy > 0)
+    sy = np.where(ok, sy, 1.0)
+    new = (
+        H
+        - Hs[:, :, None] * Hs[:, None, :] / safe[:, None, None]
+        + y[:, :, None] * y[:, None, :] / sy[:, None, None]
+    )
+    return np.where(ok[:, None, None], new, H)
