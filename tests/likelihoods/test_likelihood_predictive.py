@@ -153,6 +153,22 @@ def test_count_predictions_by_summation(likelihood):
     assert np.isinf(p.quantile(1.0)).all()
 
 
+def test_large_counts_keep_their_probability():
+    """Counts far above what f = 0 would allow: all of them together have probability one."""
+    counts = np.arange(400.0)
+    f, v = np.full(400, 1.5), np.full(400, 0.2)
+    for likelihood in (lk.Poisson(), lk.NegativeBinomial(3.0)):
+        log_p = likelihood.predictive(f, v).log_prob(counts)
+        assert np.isfinite(log_p[:80]).all()
+        np.testing.assert_allclose(np.exp(log_p).sum(), 1.0, atol=1e-8)
+    x, w = np.polynomial.hermite_e.hermegauss(80)
+    rate = np.exp(1.5 + np.sqrt(0.2) * x)
+    expected = np.sum(w * stats.poisson.pmf(20, rate)) / w.sum()
+    np.testing.assert_allclose(
+        np.exp(lk.Poisson().predictive(f[:1], v[:1]).log_prob([20.0])), expected, rtol=1e-7
+    )
+
+
 def test_poisson_and_negative_binomial_moments_in_closed_form():
     m, v = np.array([0.3]), np.array([0.4])
     rate = np.exp(m + v / 2)

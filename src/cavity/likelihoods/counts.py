@@ -50,6 +50,11 @@ class CountLikelihood(Likelihood):
         """Where the mean equals the count, roughly."""
         return np.log(np.asarray(y, dtype=float) + 0.5)[None]
 
+    @property
+    def largest_count(self) -> Array | float:
+        """The largest count that can occur: there is none."""
+        return np.inf
+
     def conditional_cdf(self, y: Array, f: Array) -> Array:
         """P(Y <= y | f)."""
         raise NotImplementedError
@@ -247,6 +252,11 @@ class Binomial(CountLikelihood):
         """There are no parameters."""
         empty = np.zeros((0, *np.shape(f)))
         return ParameterDerivatives(empty, empty, empty)
+
+    @property
+    def largest_count(self) -> Array | float:
+        """The trials."""
+        return self.trials
 
     def conditional_cdf(self, y: Array, f: Array) -> Array:
         """Regularized incomplete beta function."""

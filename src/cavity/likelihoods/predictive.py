@@ -121,6 +121,11 @@ class Counts(Protocol):
         """Not used for counts."""
         ...
 
+    @property
+    def largest_count(self) -> Array | float:
+        """The largest count that can occur, one for all or one each; inf where there is none."""
+        ...
+
     def conditional_cdf(self, y: Array, f: Array) -> Array:
         """P(Y <= y | f)."""
         ...
@@ -191,16 +196,9 @@ class CountPrediction(Prediction):
     def log_prob(self, y: ArrayLike) -> Array:
         """Log probability; -inf for anything but a possible count."""
         y = np.broadcast_to(np.asarray(y, dtype=float), self._f.shape)
-        possible = (y >= 0) & (y == np.floor(y)) & (self._at_most_all(y - 1) < 1)
+        possible = (y >= 0) & (y == np.floor(y)) & (y <= self._likelihood.largest_count)
         safe = np.where(possible, y, 0.0)
         return np.where(possible, log_density(self._likelihood, safe, self._f, self._v), -np.inf)
-
-    def _at_most_all(self, y: Array) -> Array:
-        """1 where no larger count is possible at all (beyond the trials of a binomial), else below 1."""
-        with np.errstate(invalid="ignore"):
-            return np.where(
-                y < 0, 0.0, self._likelihood.conditional_cdf(np.maximum(y, 0.0), np.zeros_like(self._f))
-            )
 
     def cdf(self, y: ArrayLike) -> Array:
         """P(count <= y)."""
