@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cavity.control.analytic import AnalyticOutput
-from cavity.control.exponential import exp_in_place
 from cavity.control.result import Array
+from cavity.exponential import exp_in_place
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cavity.exponential import kernel_exp
 from cavity.hyper import IDENTITY, LOG, Array, Logit, Param, Transform
 from cavity.kernels.base import Rows
 from cavity.kernels.bessel import log_matern, log_matern_slope, order_derivative
@@ -71,7 +72,7 @@ class Matern(Stationary):
             return np.exp(log_matern(self.nu, t))
         if self.nu == 0.5:
             np.negative(t, out=t)
-            return np.exp(t, out=t)
+            return kernel_exp(t)
         factor = t * (1.0 / 3.0) if self.nu == 2.5 else None
         if factor is not None:
             factor += 1.0
@@ -80,7 +81,7 @@ class Matern(Stationary):
         else:
             factor = t + 1.0
         np.negative(t, out=t)
-        np.exp(t, out=t)
+        kernel_exp(t)
         t *= factor
         return t
 
@@ -209,7 +210,7 @@ class RationalQuadratic(Stationary):
         r2 *= 0.5 / self.alpha
         np.log1p(r2, out=r2)
         r2 *= -self.alpha
-        return np.exp(r2, out=r2)
+        return kernel_exp(r2)
 
     def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
         r2 *= -1.0 / self.alpha

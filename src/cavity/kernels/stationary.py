@@ -19,6 +19,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cavity.exponential import kernel_exp
 from cavity.hyper import IDENTITY, LOG, Array, Transform
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import (
@@ -167,7 +168,7 @@ class SE(Stationary):
 
     def _radial(self, r2: Array, dims: int) -> Array:
         r2 *= -0.5
-        return np.exp(r2, out=r2)
+        return kernel_exp(r2)
 
     def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
         return -0.5 * K

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.exponential import fast_exponentials
 from cavity.kernels.base import Kernel, take
 from cavity.linalg import (
     PARALLEL_FILL_FROM,
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 SAFE_INFORMATION = 1e-3
 """Below this value of precision times posterior variance, (1 - B^-1) / precision cancels; a solve is used
 instead."""
+
+FAST_EXPONENTIALS_FROM = 700
+"""Rows from which a covariance matrix is filled with compiled exponentials."""
 
 
 class ImproperPosteriorError(np.linalg.LinAlgError):
@@ -273,7 +277,8 @@ class DensePrior:
 
         def one(rows: slice, columns: slice) -> None:
             if not self._filled:
-                K[rows, columns] = self.kernel._block(take(self.rows, rows), take(self.rows, columns))
+                with fast_exponentials(self.n >= FAST_EXPONENTIALS_FROM):
+                    K[rows, columns] = self.kernel._block(take(self.rows, rows), take(self.rows, columns))
             if copy is not None:
                 copy[rows, columns] = K[rows, columns]
 
