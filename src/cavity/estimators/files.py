@@ -126,7 +126,19 @@ def _common(model: Any) -> dict[str, Any]:
     }
 
 
+def _require_stored(posteriors: list[Any]) -> None:
+    """Refuse posteriors of another kind, such as draws of a sampler."""
+    for posterior in posteriors:
+        kind = type(posterior).__name__
+        require(
+            isinstance(posterior, Posterior),
+            f"a {kind} is made of draws, which model files do not hold; pickle the estimator, or fit it with another "
+            "inference rule",
+        )
+
+
 def _regressor_fields(model: GPRegressor) -> dict[str, Any]:
+    _require_stored([model.posterior_])
     return {
         **_common(model),
         "posterior": model.posterior_,
@@ -160,6 +172,7 @@ def _check_columns(posterior: Posterior, rows: TrainingRows, model: Any) -> None
 
 
 def _classifier_fields(model: GPClassifier) -> dict[str, Any]:
+    _require_stored([member.posterior for member in model._members])
     return {
         **_common(model),
         "classes": model.classes_,
