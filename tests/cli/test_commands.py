@@ -107,8 +107,8 @@ def test_fit_says_what_it_read_decided_and_found(fitted):
         "inference converged",
         "jitter",
         "se.lengthscale[0]",
-        "for size",
-        "for color=red",
+        "in units of size",
+        "in units of color=red",
         "in units of price",
         "Relevance of inputs",
         "Outliers found (row 1 is the first after the header)",
@@ -181,7 +181,7 @@ def test_auto_chooses_robust_noise_where_rows_are_far_off(folder):
     )
     result = run("fit", folder / "plain.csv", *arguments)
     assert "Gaussian noise: no row is far from what the others predict." in result.stdout
-    assert "Outliers found: none" in result.stdout
+    assert "Rows outside the central 99.9 % of predictions: none" in result.stdout
     assert "held-out" not in result.stdout
     plain.loc[3, "price"] += 1000.0
     plain.to_csv(folder / "gross.csv", index=False)

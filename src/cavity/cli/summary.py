@@ -48,7 +48,12 @@ def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
         found.append((title, relevance_table(model)))
     outliers = model.report.get("outliers")
     if outliers is not None:
-        title = "Outliers found (row 1 is the first after the header)" if outliers else "Outliers found: none"
+        what = (
+            "Outliers found"
+            if model.report.get("robust", True)
+            else "Rows outside the central 99.9 % of predictions"
+        )
+        title = f"{what} (row 1 is the first after the header)" if outliers else f"{what}: none"
         found.append((title, outlier_table(model) if outliers else None))
     return found
 

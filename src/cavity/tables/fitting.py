@@ -111,6 +111,7 @@ def fit_table(
     report["relevance"] = relevance(model, preparation, X, rng)
     if preparation.task == "regression":
         report["outliers"] = outliers(model, y, table.rows)
+        report["robust"] = is_robust(model.likelihood_)
     return TableModel(preparation, model, report)
 
 
@@ -247,7 +248,7 @@ def hyperparameters(model: TableModel) -> list[dict[str, Any]]:
 def _meaning(name: str, value: float, preparation: Preparation, feature: str | None) -> str:
     kind = name.split(".")[-1].split("[")[0]
     if feature is not None:
-        return f"for {feature}"
+        return f"in units of {feature}" if kind in ("lengthscale", "period") else f"for {feature}"
     if kind == "variance" and preparation.task == "regression" and value >= 0:
         return f"sd {np.sqrt(value):.4g} in units of {preparation.target}"
     if kind in ("scale", "value") and preparation.task == "regression":
