@@ -25,6 +25,10 @@ __all__ = [
 ]
 
 _MODULES: dict[str, str] = {
+    "two-arcs": "two_arcs",
+    "neal": "neal",
+    "synthetic-classification": "synthetic_classification",
+    "classification-table": "classification_table",
     "boston": "boston",
     "friedman": "robust_synthetic",
     "ionosphere": "evidence_grids",
