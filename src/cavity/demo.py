@@ -83,17 +83,15 @@ def run(out: Path, seed: int = 3) -> dict[str, Any]:
             }
         )
         plot_fit(
-            ax,
-            data.X_test,
-            prediction,
-            data.X,
-            data.y,
+            model,
+            ax=ax,
+            grid=data.X_test,
+            levels=(INTERVAL,),
             truth=data.truth,
-            outlier_probability=flagged,
-            level=INTERVAL,
+            ylabel="",
             title=f"{name}\nlog evidence {model.log_evidence_:.1f}",
+            legends=False,
         )
-        ax.set_xlabel("x")
     axes[0].set_ylabel("y")
     figure.legend(
         *axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False

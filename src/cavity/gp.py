@@ -130,6 +130,12 @@ class Posterior:
 
         save(self, path)
 
+    def plot(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **options: Any) -> Any:
+        """Draw what says most about the posterior; see `cavity.plots.plot`."""
+        from cavity.plots import plot
+
+        return plot(self, X, y, **options)
+
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Posterior:
         """The posterior given these observations too, at the same hyperparameters.
 

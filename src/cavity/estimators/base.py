@@ -129,6 +129,16 @@ class GPEstimator(NestedParameters):
         check_is_fitted(self, "posterior_")
         save(self, path)
 
+    def plot(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **options: Any) -> Any:
+        """Draw what says most about the fit: one input with bands, contours of two, slices or relevance of more.
+
+        See `cavity.plots.plot`; returns the matplotlib axes.
+        """
+        from cavity.plots import plot
+
+        check_is_fitted(self, "posterior_")
+        return plot(self, X, y, **options)
+
     def _rng(self) -> np.random.Generator:
         return generator(self.random_state)
 

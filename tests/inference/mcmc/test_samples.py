@@ -16,7 +16,7 @@ from cavity.inference.mcmc.samples import Draws, SamplePosterior
 from cavity.inference.mcmc.trace import Trace
 from cavity.kernels import SE, Matern
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Poisson, Probit, Softmax, StudentT
-from cavity.plots_traces import plot_autocorrelation, plot_trace
+from cavity.plots import plot_autocorrelation, plot_trace
 from cavity.prediction import CategoricalPrediction, MixedPrediction, MixturePrediction
 
 XS = np.linspace(-0.5, 3.5, 5)[:, None]

@@ -469,6 +469,12 @@ class SamplePosterior:
         advice = REMEDY.format(draws=2 * max(t.draws, 500), warmup=2 * max(t.warmup, 250))
         return f"{stopped}the chains have not converged: {'; '.join(found)}; {advice}"
 
+    def plot(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **options: Any) -> Any:
+        """Traces of the hyperparameters, or the fit where there are none; see `cavity.plots.plot`."""
+        from cavity.plots import plot
+
+        return plot(self, X, y, **options)
+
     # --- other libraries ------------------------------------------------------------------------------------
 
     def to_arviz(self) -> Any:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.plots import TRUTH
+from cavity.plots.style import LINES, PALETTE, TRUTH, axes_or_new, label, legend, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Array = NDArray[np.float64]
 
-CHAINS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
+CHAINS = PALETTE
 """One color per chain, used in turn."""
 
 
@@ -37,14 +37,6 @@ def _draws(source: Any, name: str | None) -> tuple[Array, str]:
     return x, name or "value"
 
 
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    from cavity.plots import new_figure
-
-    return new_figure(1, 6.4, 3.2)[1][0]
-
-
 def plot_trace(source: Any | ArrayLike, name: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draws of one quantity against their number, a line per chain, with the mean of all.
 
@@ -60,8 +52,8 @@ def plot_trace(source: Any | ArrayLike, name: str | None = None, *, ax: Axes | N
     -------
     Axes
     """
-    x, label = _draws(source, name)
-    ax = _axes(ax)
+    x, called = _draws(source, name)
+    ax = axes_or_new(ax, 6.4, 3.2)
     for c, chain in enumerate(x):
         ax.plot(
             np.arange(1, x.shape[1] + 1),
@@ -73,9 +65,9 @@ def plot_trace(source: Any | ArrayLike, name: str | None = None, *, ax: Axes | N
         )
     ax.axhline(float(x.mean()), color=TRUTH, linewidth=1.0, linestyle="--", zorder=0)
     ax.set_xlim(1, max(x.shape[1], 2))
-    ax.set_xlabel("draw")
-    ax.set_ylabel(label)
+    label(ax, "draw", called)
     _legend(ax, len(x))
+    tidy(ax)
     return ax
 
 
@@ -100,8 +92,8 @@ def plot_autocorrelation(
     """
     from cavity.inference.mcmc.diagnostics import ess_bulk
 
-    x, label = _draws(source, name)
-    ax = _axes(ax)
+    x, called = _draws(source, name)
+    ax = axes_or_new(ax, 6.4, 3.2)
     lags = min(lags, x.shape[1] - 1)
     bound = 1.96 / np.sqrt(x.shape[1])
     ax.axhspan(-bound, bound, color=TRUTH, alpha=0.2, linewidth=0)
@@ -109,15 +101,19 @@ def plot_autocorrelation(
     for c, chain in enumerate(x):
         rho = _autocorrelation(chain, lags)
         ax.plot(
-            np.arange(lags + 1), rho, color=CHAINS[c % len(CHAINS)], linewidth=1.2, label=f"chain {c + 1}"
+            np.arange(lags + 1),
+            rho,
+            color=CHAINS[c % len(CHAINS)],
+            linestyle=LINES[c % len(LINES)],
+            linewidth=1.2,
+            label=f"chain {c + 1}",
         )
     ax.set_xlim(0, max(lags, 1))
     ax.set_ylim(min(-0.2, ax.get_ylim()[0]), 1.02)
-    ax.set_xlabel("lag")
-    ax.set_ylabel(f"autocorrelation of {label}")
-    if x.shape[1] >= 4:
-        ax.set_title(f"effective sample size {float(ess_bulk(x)):.0f} of {x.size}", fontsize=9)
+    size = f"effective sample size {float(ess_bulk(x)):.0f} of {x.size}" if x.shape[1] >= 4 else ""
+    label(ax, "lag", f"autocorrelation of {called}", size)
     _legend(ax, len(x))
+    tidy(ax)
     return ax
 
 
@@ -135,4 +131,4 @@ def _autocorrelation(chain: Array, lags: int) -> Array:
 
 def _legend(ax: Axes, chains: int) -> None:
     if 1 < chains <= len(CHAINS):
-        ax.legend(fontsize=7, ncols=chains, loc="upper right", frameon=False)
+        legend(ax, fontsize=7, ncols=chains, loc="upper right")

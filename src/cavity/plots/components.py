@@ -1,0 +1,85 @@
+"""The terms of a sum kernel after seeing data, one picture each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from cavity.plots.measures.components import components
+from cavity.plots.measures.grids import central_row, grid_of, slice_rows
+from cavity.plots.style import DATA, color, label, legend, line, panels_or_new, plain, tidy
+from cavity.plots.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_components(
+    model: Any,
+    X: ArrayLike | None = None,
+    *,
+    column: int | str = 0,
+    at: ArrayLike | None = None,
+    level: float = 0.95,
+    problem: int = 0,
+    ax: Axes | Iterable[Axes] | None = None,
+) -> list[Axes]:
+    """Posterior mean and band of each term of a sum kernel, along one input.
+
+    Means of all terms (and of the mean function, where there is one) add up to the posterior mean of f. Bands are of
+    each term alone: what the data do not tell apart is uncertain in both terms, even where the sum is known.
+
+    Parameters
+    ----------
+    model : GPRegressor, GPClassifier or Posterior
+    X : array (n, D), optional
+        Rows that say how far the input goes and what is central; those of the fit by default.
+    column : int or str
+        The input that varies.
+    at : array (D,), optional
+        Values of the other inputs; by default those of the row nearest to the medians.
+    level : float
+        Probability of the bands.
+    problem : int
+        Which of several models of a classifier.
+    ax : Axes or several, optional
+
+    Returns
+    -------
+    list of Axes
+        One for each term.
+    """
+    view = View(model)
+    rows, _ = view.data_or(X, None)
+    d = view.column(column)
+    center = central_row(rows) if at is None else np.asarray(at, dtype=float).ravel()
+    if center.shape != (view.n_features,):
+        raise ValueError(f"at must have one value for each of {view.n_features} inputs, got {center.shape}")
+    grid, discrete = grid_of(rows[:, d], 300)
+    found = components(view.the_posterior(problem), slice_rows(center, d, grid))
+    panels = panels_or_new(ax, len(found), 2 if len(found) in (2, 4) else 3, 3.8, 2.6)
+    z = float(ndtri(0.5 + level / 2))
+    for i, (panel, one) in enumerate(zip(panels, found)):
+        if discrete:
+            panel.errorbar(grid, one.mean, z * one.sd, fmt="o", color=color(i), capsize=3, label="mean")
+        else:
+            panel.fill_between(
+                grid,
+                one.mean - z * one.sd,
+                one.mean + z * one.sd,
+                color=color(i),
+                alpha=0.22,
+                linewidth=0,
+                label=f"{level:.0%}",
+            )
+            panel.plot(grid, one.mean, color=color(i), linestyle=line(i), linewidth=1.7, label="mean")
+        panel.axhline(0.0, color=DATA, linewidth=0.5, linestyle=":")
+        label(panel, plain(view.names[d]), f"term {i + 1}", plain(one.name, 46))
+        panel.title.set_fontsize(9)
+        tidy(panel)
+    legend(panels[0], fontsize=7)
+    return panels

@@ -1,0 +1,201 @@
+"""Learning in pictures: what every start reached, and the evidence around the values learned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.plots.measures.evidence import evidence_surface, optima
+from cavity.plots.style import (
+    TRUTH,
+    VERMILION,
+    axes_or_new,
+    color,
+    label,
+    legend,
+    marker,
+    plain,
+    tick_names,
+    tidy,
+)
+from cavity.plots.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BELOW = (50.0, 20.0, 10.0, 5.0, 2.0, 0.5)
+"""Nats below the best at which contours are drawn."""
+
+
+def plot_starts(model: Any, *, problem: int = 0, title: str = "", ax: Axes | None = None) -> Axes:
+    """How far below the best every run of the optimizer ended, so that local optima can be seen.
+
+    Runs with the same number (and marker) ended at the same hyperparameters; hollow ones had not converged. Up to
+    one nat the scale is linear, beyond it logarithmic.
+
+    Parameters
+    ----------
+    model : GPRegressor or GPClassifier
+        Fitted, with learned hyperparameters.
+    problem : int
+        Which of several models of a classifier.
+    title : str
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    runs = _runs(model, problem)
+    values = np.array([run.value for run in runs])
+    number = optima([run.theta for run in runs], values)
+    order = np.argsort(-np.where(np.isfinite(values), values, -np.inf), kind="stable")
+    finite = values[np.isfinite(values)]
+    best = float(finite.max())
+    ax = axes_or_new(ax, max(4.5, 1.5 + 0.55 * len(runs)), 3.6)
+    gap = best - values
+    seen: set[int] = set()
+    for place, r in enumerate(order):
+        if not np.isfinite(values[r]):
+            ax.text(
+                place,
+                0.02,
+                "failed",
+                rotation=90,
+                fontsize=8,
+                transform=ax.get_xaxis_transform(),
+                ha="center",
+            )
+            continue
+        k = int(number[r])
+        ax.plot(
+            place,
+            gap[r],
+            linestyle="none",
+            marker=marker(k),
+            color=color(k),
+            markersize=8,
+            fillstyle="full" if runs[r].converged else "none",
+            label=None if k in seen else f"optimum {k + 1}",
+        )
+        seen.add(k)
+    ax.axhline(0.0, color=TRUTH, linewidth=0.8, linestyle=":")
+    ax.set_yscale("symlog", linthresh=1.0)
+    worst = max(float(np.max(best - finite)), 0.9)
+    ax.set_ylim(1.6 * worst, -0.25)  # the best on top
+    tick_names(ax, "x", np.arange(len(order)).tolist(), [runs[r].kind for r in order])
+    ax.tick_params(axis="x", labelrotation=35)
+    ax.set_xlim(-0.6, len(order) - 0.4)
+    label(ax, "start", "nats below the best", title or f"best objective {best:.2f}")
+    if len(seen) <= 7:
+        legend(ax)
+    tidy(ax)
+    return ax
+
+
+def _runs(model: Any, problem: int) -> list[Any]:
+    runs = getattr(model, "starts_", None)
+    if runs is None:
+        raise ValueError(
+            f"plot_starts needs a fitted estimator, which has starts_, got {type(model).__name__}"
+        )
+    if runs and isinstance(runs[0], tuple):
+        if not 0 <= problem < len(runs):
+            raise ValueError(f"problem must be between 0 and {len(runs) - 1}, got {problem!r}")
+        runs = runs[problem]
+    if not any(np.isfinite(run.value) for run in runs):
+        raise ValueError("there are no runs of the optimizer: hyperparameters were not learned here")
+    return list(runs)
+
+
+def plot_hyperparameters(
+    model: Any,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    pair: tuple[str, str] | None = None,
+    *,
+    span: float = 10.0,
+    resolution: int = 25,
+    problem: int = 0,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Contours of the log evidence over two hyperparameters, the others as they are.
+
+    Parameters
+    ----------
+    model : GPRegressor, GPClassifier, Posterior or GP
+        Its hyperparameters are the center, marked by a star.
+    X, y : arrays, optional
+        Data; those of the fit by default (labels of a classifier with two classes as -1 and +1 for a `GP`).
+    pair : two names, optional
+        As in `model.model_.names`, for instance ("se.lengthscale", "gaussian.variance"); the first two by default.
+    span : float
+        Positive parameters go from 1/span to span times their value.
+    resolution : int
+        Places along each; the evidence is evaluated at the square of that many.
+    problem : int
+        Which of several models of a classifier.
+    title : str
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        Contours are at 0.5, 2, 5, 10, 20 and 50 nats below the highest value on the grid.
+    """
+    gp, inputs, targets, weight = _problem(model, X, y, problem)
+    if len(gp.names) < 2:
+        raise ValueError(f"plot_hyperparameters needs two free hyperparameters, got {list(gp.names)}")
+    chosen = (gp.names[0], gp.names[1]) if pair is None else (pair[0], pair[1])
+    found = evidence_surface(
+        gp, inputs, targets, chosen, span=span, resolution=resolution, sample_weight=weight
+    )
+    ax = axes_or_new(ax, 5.4, 4.4)
+    top = float(np.nanmax(np.append(found.log_evidence.ravel(), found.best)))
+    below = found.log_evidence - top
+    filled = ax.contourf(
+        found.x, found.y, below, levels=[-np.inf, *(-b for b in BELOW), 0.0], cmap="cividis", extend="neither"
+    )
+    filled.set_edgecolor("face")
+    lines = ax.contour(found.x, found.y, below, levels=[-b for b in BELOW], colors="white", linewidths=0.8)
+    ax.clabel(lines, fmt="%g", fontsize=7)
+    ax.plot(
+        *found.at,
+        "*",
+        color=VERMILION,
+        markersize=14,
+        markeredgecolor="white",
+        linestyle="none",
+        label=f"model: {found.best:.2f}",
+    )
+    for axis, logarithmic in zip("xy", found.logarithmic):
+        if logarithmic:
+            (ax.set_xscale if axis == "x" else ax.set_yscale)("log")
+    label(ax, plain(found.names[0]), plain(found.names[1]), title or "log evidence, nats below the highest")
+    legend(ax)
+    return ax
+
+
+def _problem(model: Any, X: ArrayLike | None, y: ArrayLike | None, problem: int) -> tuple[Any, Any, Any, Any]:
+    """The GP, inputs, targets and weights."""
+    if hasattr(model, "condition"):
+        if X is None or y is None:
+            raise ValueError("a GP holds no data: give X and y")
+        return model.bind(np.asarray(X).reshape(len(np.asarray(X)), -1).shape[1]), X, y, None
+    view = View(model)
+    posterior = view.the_posterior(problem)
+    if not hasattr(posterior, "approximation") or not np.isfinite(posterior.log_evidence):
+        raise ValueError("this model has no log evidence (draws have none); use plot_trace")
+    if X is None:
+        return posterior.model, posterior.process.X, posterior._y, posterior._sample_weight
+    inputs, targets = view.data_or(X, y)
+    if targets is None:
+        raise ValueError("y must be given with X")
+    if view.is_estimator and view.classes is not None:
+        if len(view.classes) != 2:
+            raise ValueError("for more than two classes leave out X and y: the data of the fit are used")
+        targets = np.where(targets == view.classes[1], 1.0, -1.0)
+    return posterior.model, inputs, targets, None

@@ -1,0 +1,1 @@
+"""The mathematics behind pictures, without matplotlib."""

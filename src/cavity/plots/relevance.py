@@ -1,0 +1,103 @@
+"""Which inputs matter: bars, the largest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.plots.measures.relevance import Relevance, inverse_lengthscales, sobol_total
+from cavity.plots.style import BAND, DATA, axes_or_new, label, tick_names, tidy
+from cavity.plots.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MEASURES = {
+    "variance": "share of the variance of predictions (total Sobol index)",
+    "lengthscale": "spread of the input / its length scale",
+}
+
+MOST_ROWS = 500
+"""Rows at which "variance" is measured, at most."""
+
+
+def relevance_of(
+    model: Any, X: ArrayLike | None = None, measure: str = "variance", shuffles: int = 8, seed: int = 0
+) -> Relevance:
+    """Relevance of each input, (D,), by one of the measures of `cavity.plots.measures.relevance`."""
+    view = View(model)
+    rows, _ = view.data_or(X, None)
+    if measure not in MEASURES:
+        raise ValueError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}")
+    if measure == "lengthscale":
+        kernels = [kernel for p in view.posteriors for kernel in _kernels(p.model.kernel)]
+        value = np.max([inverse_lengthscales(kernel, rows) for kernel in kernels], axis=0)
+        return Relevance(value, np.zeros(len(value)))
+    if len(rows) > MOST_ROWS:
+        rows = rows[np.sort(np.random.default_rng(seed).choice(len(rows), MOST_ROWS, replace=False))]
+    return sobol_total(view.latent_means, rows, shuffles, seed)
+
+
+def _kernels(kernel: Any) -> list[Any]:
+    """One, or one for each latent function."""
+    return list(kernel.parts) if type(kernel).__name__ == "PerLatent" else [kernel]
+
+
+def plot_relevance(
+    model: Any,
+    X: ArrayLike | None = None,
+    *,
+    measure: str = "variance",
+    top: int = 20,
+    shuffles: int = 8,
+    seed: int = 0,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Relevance of the inputs as bars, the largest first.
+
+    Parameters
+    ----------
+    model : GPRegressor, GPClassifier, Posterior or SamplePosterior
+    X : array (n, D), optional
+        Rows at which to measure; those of the fit by default.
+    measure : {"variance", "lengthscale"}
+        "variance": the share of the variance of the posterior mean of f that is due to the input, alone or together
+        with others: what is lost on average if its values are taken from other rows (total Sobol index; shares add up
+        to more than one where inputs interact, and are those of independent inputs). "lengthscale": standard
+        deviation of the input over its shortest length scale (automatic relevance determination).
+    top : int
+        Inputs shown, at most.
+    shuffles, seed : int
+        Of "variance": how often values are taken from other rows; lines show two standard errors.
+    title : str
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    view = View(model)
+    found = relevance_of(model, X, measure, shuffles, seed)
+    order = np.argsort(-found.value, kind="stable")[:top]
+    ax = axes_or_new(ax, 6.0, 0.9 + 0.32 * len(order))
+    places = np.arange(len(order))
+    value, error = found.value[order], found.error[order]
+    ax.barh(places, value, color=BAND, height=0.65, edgecolor=DATA, linewidth=0.5)
+    some = error > 0
+    if some.any():
+        ax.errorbar(
+            value[some], places[some], xerr=2 * error[some], fmt="none", ecolor=DATA, elinewidth=1, capsize=2
+        )
+    longest = max(float(np.max(value + 2 * error)), 1e-300)
+    for place, one, e in zip(places, value, error):
+        ax.text(float(one + 2 * e + 0.015 * longest), float(place), f"{one:.2g}", va="center", fontsize=8)
+    ax.set_xlim(0, 1.12 * longest)
+    tick_names(ax, "y", places.tolist(), [view.names[d] for d in order])
+    ax.invert_yaxis()
+    hidden = view.n_features - len(order)
+    label(ax, x=MEASURES[measure] + (f"; {hidden} more inputs are not shown" if hidden else ""), title=title)
+    tidy(ax)
+    return ax

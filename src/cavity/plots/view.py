@@ -1,0 +1,207 @@
+"""What pictures ask of a fitted model, whatever it is: an estimator, a posterior, or draws.
+
+`View` gives training data in the order in which they were given, names of columns, predictions of y and of f, and
+probabilities of classes where y is one of finitely many values.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cavity.kernels.base import as_inputs
+from cavity.likelihoods import GaussianNoise
+from cavity.prediction import CategoricalPrediction, Prediction
+
+Array = NDArray[np.float64]
+
+
+class View:
+    """One way to ask all models.
+
+    Parameters
+    ----------
+    model : GPRegressor, GPClassifier, Posterior or SamplePosterior
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.is_estimator = hasattr(model, "get_params") and hasattr(model, "predict")
+        if self.is_estimator:
+            found = getattr(model, "posterior_", None)
+            if found is None:
+                raise ValueError(f"this {type(model).__name__} is not fitted yet; call fit before plotting")
+        elif hasattr(model, "predict_y"):
+            found = model
+        else:
+            raise ValueError(
+                "model must be a fitted GPRegressor or GPClassifier, or a posterior of a GP, "
+                f"got {type(model).__name__}"
+            )
+        self.posteriors: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
+
+    @property
+    def posterior(self) -> Any:
+        """The posterior, or the first of several."""
+        return self.posteriors[0]
+
+    def the_posterior(self, problem: int = 0) -> Any:
+        """One of several models of a classifier."""
+        if not 0 <= problem < len(self.posteriors):
+            raise ValueError(f"problem must be between 0 and {len(self.posteriors) - 1}, got {problem!r}")
+        return self.posteriors[problem]
+
+    # --- data -----------------------------------------------------------------------------------------------
+
+    @property
+    def n_features(self) -> int:
+        """Number of input columns."""
+        return int(self.posterior.process.X.shape[1])
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns: those of the DataFrame of the fit, or x, or x1, x2, ..."""
+        named = getattr(self.model, "feature_names_in_", None)
+        if named is not None:
+            return [str(n) for n in named]
+        return ["x"] if self.n_features == 1 else [f"x{d + 1}" for d in range(self.n_features)]
+
+    @cached_property
+    def data(self) -> tuple[Array, NDArray[Any]]:
+        """Training inputs (n, D) and targets (n,) or (n, T), or labels; rows that were left out are not there."""
+        if hasattr(self.model, "rows_"):
+            rows = self.model.rows_
+            used = rows.index[rows.index >= 0]
+            return rows.X[used], rows.y[used]
+        if hasattr(self.model, "classes_"):
+            return _labeled_rows(self.model)
+        return np.asarray(self.posterior.process.X), np.asarray(self.posterior._y)
+
+    def data_or(self, X: ArrayLike | None, y: ArrayLike | None) -> tuple[Array, NDArray[Any] | None]:
+        """The data given, checked, or those of the fit."""
+        if X is None:
+            if y is not None:
+                raise ValueError("y was given without X; give both, or neither for the data of the fit")
+            return self.data
+        inputs = as_inputs(X)
+        if inputs.shape[1] != self.n_features:
+            raise ValueError(
+                f"X must have the {self.n_features} columns of the fit, got {inputs.shape[1]}: "
+                f"{', '.join(self.names)}"
+            )
+        if y is None:
+            return inputs, None
+        targets = np.asarray(y)
+        if len(targets) != len(inputs):
+            raise ValueError(
+                f"X and y must have as many rows as each other, got {len(inputs)} and {len(targets)}"
+            )
+        return inputs, targets
+
+    def column(self, which: int | str) -> int:
+        """Index of a column, given by index or by name."""
+        if isinstance(which, str):
+            if which not in self.names:
+                raise ValueError(f"no column is called {which!r}; there are: {', '.join(self.names)}")
+            return self.names.index(which)
+        if not 0 <= int(which) < self.n_features:
+            raise ValueError(f"a column must be between 0 and {self.n_features - 1}, got {which!r}")
+        return int(which)
+
+    @property
+    def outlier_probability(self) -> Array | None:
+        """For each row of `data`, where the noise model tells good rows from outliers; None otherwise."""
+        likelihood = self.posterior.model.likelihood
+        if not self.is_location or isinstance(likelihood, GaussianNoise):
+            return None
+        if hasattr(self.model, "outlier_probability_"):
+            found: Array = self.model.outlier_probability_
+            return np.asarray(found[self.model.rows_.index >= 0])
+        drawn: Array | None = getattr(self.posterior, "outlier_probability", None)
+        return drawn
+
+    # --- predictions ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def classes(self) -> NDArray[Any] | None:
+        """Values that y can have, where there are finitely many; None for numbers and counts."""
+        if hasattr(self.model, "classes_"):
+            return np.asarray(self.model.classes_)
+        likelihood = self.posterior.model.likelihood
+        if not likelihood.discrete:
+            return None
+        found = self.posterior.predict_y(self.posterior.process.X[:1])
+        return found.values if isinstance(found, CategoricalPrediction) else None
+
+    @property
+    def is_location(self) -> bool:
+        """Whether y is f plus noise."""
+        likelihood = self.posterior.model.likelihood
+        return likelihood.n_latent == 1 and not likelihood.discrete
+
+    def probabilities(self, X: ArrayLike) -> Array:
+        """Of the classes, shape (m, C)."""
+        if hasattr(self.model, "predict_proba"):
+            return np.asarray(self.model.predict_proba(self._for_estimator(X)))
+        return np.asarray(self.posterior.predict_y(X).probabilities)
+
+    def predict_y(self, X: ArrayLike) -> Prediction:
+        """Distribution of new observations."""
+        found: Prediction = self.posterior.predict_y(X)
+        return found
+
+    def predict_f(self, X: ArrayLike) -> Prediction:
+        """Distribution of the latent function."""
+        found: Prediction = self.posterior.predict_f(X)
+        return found
+
+    def latent_means(self, X: ArrayLike) -> Array:
+        """Posterior means of all latent functions, shape (m, L)."""
+        return np.column_stack(
+            [np.asarray(p.mean(X)).reshape(len(np.asarray(X)), -1) for p in self.posteriors]
+        )
+
+    def _for_estimator(self, X: ArrayLike) -> Any:
+        """Inputs with the column names of the fit, so that scikit-learn does not miss them."""
+        named = getattr(self.model, "feature_names_in_", None)
+        if named is None:
+            return X
+        import pandas as pd
+
+        return pd.DataFrame(np.asarray(X), columns=named)
+
+
+def _labeled_rows(classifier: Any) -> tuple[Array, NDArray[Any]]:
+    """Rows of all members with their labels; a row of several members once."""
+    from itertools import combinations
+
+    C = len(classifier.classes_)
+    pairs = list(combinations(range(C), 2))
+    found = []
+    for i, member in enumerate(classifier._members):
+        X, y = member.rows.X, member.rows.y
+        if classifier.multi_class_ == "softmax":
+            codes = y.astype(int)
+        elif classifier.multi_class_ == "binary":
+            codes = (y > 0).astype(int)
+        elif classifier.multi_class_ == "one_vs_rest":
+            X, codes = X[y > 0], np.full(int(np.sum(y > 0)), i)
+        else:
+            codes = np.where(y > 0, pairs[i][0], pairs[i][1])
+        found.append(np.column_stack([X, codes]))
+    rows = np.vstack(found)
+    if classifier.multi_class_ == "one_vs_one":
+        rows = np.unique(rows, axis=0)
+    return rows[:, :-1], classifier.classes_[rows[:, -1].astype(int)]
+
+
+def pick(values: Array, target: int) -> Array:
+    """One of several targets (or latent functions) of an array (m,) or (m, T)."""
+    if values.ndim == 1:
+        return values
+    if not 0 <= target < values.shape[1]:
+        raise ValueError(f"target must be between 0 and {values.shape[1] - 1}, got {target!r}")
+    return values[:, target]
