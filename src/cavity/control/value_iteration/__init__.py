@@ -1,0 +1,43 @@
+"""Value functions as Gaussian processes: policy iteration, Q-iteration, uncertainty of values (thesis, section 7.3).
+
+`policy_iteration` and `q_iteration` take learned `Dynamics` or a `System`, `Support` points and a reward, and give a
+policy that can be called. See docs/architecture.md for where this stands.
+"""
+
+from __future__ import annotations
+
+from .backup import Backup, DivergenceWarning, Round
+from .factors import Angle, Factor, Line
+from .next_states import ExactModel, LearnedModel
+from .policy_iteration import Evaluation, ValuePolicy, evaluate, policy_iteration, sweep
+from .q_iteration import QPolicy, q_iteration
+from .rewards import BumpReward, LossReward, Reward, factors_of, reward_of
+from .uncertainty import ValueUncertainty, value_uncertainty
+from .value_gp import Support, ValueGP
+
+__all__ = [
+    "Angle",
+    "Backup",
+    "BumpReward",
+    "DivergenceWarning",
+    "Evaluation",
+    "ExactModel",
+    "Factor",
+    "LearnedModel",
+    "Line",
+    "LossReward",
+    "QPolicy",
+    "Reward",
+    "Round",
+    "Support",
+    "ValueGP",
+    "ValuePolicy",
+    "ValueUncertainty",
+    "evaluate",
+    "factors_of",
+    "policy_iteration",
+    "q_iteration",
+    "reward_of",
+    "sweep",
+    "value_uncertainty",
+]

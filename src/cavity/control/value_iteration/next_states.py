@@ -1,0 +1,103 @@
+"""Where the system goes: p(s' | s, a) = N(m, diag(v)) at many states and actions at once, with derivatives in a.
+
+`LearnedModel` is a `Dynamics` (7.32), `ExactModel` a simulated system: its variances are zero, and everything else
+is the same. What a controller cannot do even with the latter is not the fault of what was learned.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.control.dynamics import Dynamics
+from cavity.control.problems import System
+from cavity.control.value_iteration.factors import Array
+
+
+class Model(Protocol):
+    """What the iterations need of dynamics."""
+
+    state_size: int
+    action_size: int
+
+    def predict(self, states: Array, actions: Array) -> tuple[Array, Array]:
+        """Mean and variance of s', each (B, D), for states (B, D) and actions (B, F)."""
+
+    def slopes(self, states: Array, actions: Array) -> tuple[Array, Array]:
+        """Derivatives of mean and variance in the actions, each (B, D, F)."""
+
+
+class LearnedModel:
+    """Predictions of a `Dynamics`.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    mean_only : bool
+        Leave out the predictive variances.
+    """
+
+    def __init__(self, dynamics: Dynamics, mean_only: bool = False) -> None:
+        self.dynamics, self.mean_only = dynamics, mean_only
+        self.state_size, self.action_size = dynamics.state_size, dynamics.action_size
+
+    def predict(self, states: Array, actions: Array) -> tuple[Array, Array]:
+        """Mean and variance of s', each (B, D)."""
+        if self.mean_only:
+            mean = self.dynamics.step(states, actions)
+            return mean, np.zeros(mean.shape)
+        mean, variance = self.dynamics.predict(states, actions)
+        return mean, np.maximum(variance, 0.0)  # of rounding
+
+    def slopes(self, states: Array, actions: Array) -> tuple[Array, Array]:
+        """Derivatives of mean and variance in the actions, each (B, D, F)."""
+        x = self.dynamics.inputs(states, actions)
+        D, F, angles = self.state_size, self.action_size, self.dynamics.angles
+        # columns of x: states that are no angles, actions, sines and cosines
+        own = slice(D - len(angles), D - len(angles) + F)
+        mean = np.stack([p.mean_gradient(x)[:, own] for p in self.dynamics.posteriors], axis=1)
+        if self.mean_only:
+            return mean, np.zeros(mean.shape)
+        variance = np.stack([p.variance_gradient(x)[:, own] for p in self.dynamics.posteriors], axis=1)
+        return mean, variance
+
+
+class ExactModel:
+    """A simulated system: no variance."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.state_size, self.action_size = system.state_size, system.action_size
+
+    def predict(self, states: Array, actions: Array) -> tuple[Array, Array]:
+        """s' and zeros, each (B, D)."""
+        mean = self.system.step(states, actions)
+        return mean, np.zeros(mean.shape)
+
+    def slopes(self, states: Array, actions: Array) -> tuple[Array, Array]:
+        """Derivatives of s' in the actions, and zeros, each (B, D, F)."""
+        slope = self.system.jacobian(states, actions)[1]
+        return slope, np.zeros(slope.shape)
+
+
+def as_model(given: Dynamics | System | Model) -> Model:
+    """A model from learned dynamics, a system, or a model."""
+    if isinstance(given, Dynamics):
+        return LearnedModel(given)
+    if isinstance(given, System):
+        return ExactModel(given)
+    if not all(hasattr(given, name) for name in ("predict", "slopes", "state_size", "action_size")):
+        raise ValueError(f"model must be a Dynamics, a System, or have predict and slopes; got {given!r}")
+    return given
+
+
+def checked_bounds(bounds: ArrayLike, action_size: int) -> tuple[Array, Array]:
+    """Lower and upper bounds of actions (F,) from rows (low, high)."""
+    ends = np.asarray(bounds, dtype=float)
+    if ends.shape != (action_size, 2) or not np.isfinite(ends).all() or not (ends[:, 0] < ends[:, 1]).all():
+        raise ValueError(
+            f"action_bounds must be a finite row (low, high) for each of {action_size} actions, got {bounds!r}"
+        )
+    return ends[:, 0], ends[:, 1]
