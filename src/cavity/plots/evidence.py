@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 BELOW = (50.0, 20.0, 10.0, 5.0, 2.0, 0.5)
 """Nats below the best at which contours are drawn."""
 
+LINEAR_UP_TO = 20.0
+"""Nats between the best and the worst run beyond which the scale is logarithmic above one nat."""
+
 
 def plot_starts(model: Any, *, problem: int = 0, title: str = "", ax: Axes | None = None) -> Axes:
     """How far below the best every run of the optimizer ended, so that local optima can be seen.
 
-    Runs with the same number (and marker) ended at the same hyperparameters; hollow ones had not converged. Up to
-    one nat the scale is linear, beyond it logarithmic.
+    Runs with the same number (and marker) ended at the same hyperparameters; hollow ones had not converged. Where
+    runs differ by more than 20 nats the scale is logarithmic from one nat on.
 
     Parameters
     ----------
@@ -82,9 +85,15 @@ def plot_starts(model: Any, *, problem: int = 0, title: str = "", ax: Axes | Non
         )
         seen.add(k)
     ax.axhline(0.0, color=TRUTH, linewidth=0.8, linestyle=":")
-    ax.set_yscale("symlog", linthresh=1.0)
-    worst = max(float(np.max(best - finite)), 0.9)
-    ax.set_ylim(1.6 * worst, -0.25)  # the best on top
+    worst = max(float(np.max(best - finite)), 1.0)
+    if worst > LINEAR_UP_TO:
+        from matplotlib.ticker import FormatStrFormatter
+
+        ax.set_yscale("symlog", linthresh=1.0)
+        ax.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        ax.set_ylim(1.6 * worst, -0.3)  # the best on top
+    else:
+        ax.set_ylim(1.1 * worst, -0.1 * worst)
     tick_names(ax, "x", np.arange(len(order)).tolist(), [runs[r].kind for r in order])
     ax.tick_params(axis="x", labelrotation=35)
     ax.set_xlim(-0.6, len(order) - 0.4)
@@ -156,10 +165,9 @@ def plot_hyperparameters(
     ax = axes_or_new(ax, 5.4, 4.4)
     top = float(np.nanmax(np.append(found.log_evidence.ravel(), found.best)))
     below = found.log_evidence - top
-    filled = ax.contourf(
-        found.x, found.y, below, levels=[-np.inf, *(-b for b in BELOW), 0.0], cmap="cividis", extend="neither"
-    )
-    filled.set_edgecolor("face")
+    lowest = min(float(np.nanmin(below, initial=0.0)), -BELOW[0]) - 1.0
+    levels = [lowest, *(-b for b in BELOW), 0.0]
+    ax.contourf(found.x, found.y, below, levels=levels, colors=_shades(len(levels) - 1))
     lines = ax.contour(found.x, found.y, below, levels=[-b for b in BELOW], colors="white", linewidths=0.8)
     ax.clabel(lines, fmt="%g", fontsize=7)
     ax.plot(
@@ -177,6 +185,13 @@ def plot_hyperparameters(
     label(ax, plain(found.names[0]), plain(found.names[1]), title or "log evidence, nats below the highest")
     legend(ax)
     return ax
+
+
+def _shades(count: int) -> list[Any]:
+    """From dark to light, but not so light that white lines would vanish."""
+    from matplotlib import colormaps
+
+    return [colormaps["cividis"](v) for v in np.linspace(0.0, 0.75, count)]
 
 
 def _problem(model: Any, X: ArrayLike | None, y: ArrayLike | None, problem: int) -> tuple[Any, Any, Any, Any]:

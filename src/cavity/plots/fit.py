@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-FAINTEST = 0.1
+FAINTEST = 0.25
 """Outlier probability from which a point gets a ring."""
 
 
@@ -118,7 +118,7 @@ def plot_fit(
             _draw_data(ax, view, inputs[:, 0], pick(targets, target), outlier_probability, X is None)
     label(ax, plain(xlabel or view.names[0]), _ylabel(view, ylabel), title)
     if legends:
-        legend(ax)
+        legend(ax, above=True)
     tidy(ax)
     return ax
 

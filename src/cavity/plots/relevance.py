@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MEASURES = {
-    "variance": "share of the variance of predictions (total Sobol index)",
+    "variance": "share of variance (total Sobol index)",
     "lengthscale": "spread of the input / its length scale",
 }
 
@@ -43,6 +43,10 @@ def relevance_of(
 def _kernels(kernel: Any) -> list[Any]:
     """One, or one for each latent function."""
     return list(kernel.parts) if type(kernel).__name__ == "PerLatent" else [kernel]
+
+
+def _short(value: float) -> str:
+    return f"{value:.2g}" if value >= 0.001 or value == 0 else "< 0.001"
 
 
 def plot_relevance(
@@ -93,11 +97,11 @@ def plot_relevance(
         )
     longest = max(float(np.max(value + 2 * error)), 1e-300)
     for place, one, e in zip(places, value, error):
-        ax.text(float(one + 2 * e + 0.015 * longest), float(place), f"{one:.2g}", va="center", fontsize=8)
+        ax.text(float(one + 2 * e + 0.015 * longest), float(place), _short(one), va="center", fontsize=8)
     ax.set_xlim(0, 1.12 * longest)
     tick_names(ax, "y", places.tolist(), [view.names[d] for d in order])
     ax.invert_yaxis()
     hidden = view.n_features - len(order)
-    label(ax, x=MEASURES[measure] + (f"; {hidden} more inputs are not shown" if hidden else ""), title=title)
+    label(ax, x=MEASURES[measure] + (f"; {hidden} more not shown" if hidden else ""), title=title)
     tidy(ax)
     return ax

@@ -11,7 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.plots.fit import draw_classes, draw_prediction
 from cavity.plots.measures.grids import central_row, grid_of, slice_rows
 from cavity.plots.measures.relevance import partial_dependence, sobol_total
-from cavity.plots.style import BAND, DATA, TRUTH, color, label, legend, line, panels_or_new, plain, tidy
+from cavity.plots.style import (
+    BAND,
+    DATA,
+    LONGEST_SHORT,
+    TRUTH,
+    color,
+    label,
+    legend,
+    line,
+    panels_or_new,
+    plain,
+    tidy,
+)
 from cavity.plots.view import View
 
 if TYPE_CHECKING:
@@ -226,7 +238,7 @@ def _finish(ax: Axes, values: Array, name: str) -> None:
         transform=ax.get_xaxis_transform(),
         zorder=0,
     )
-    label(ax, x=plain(name))
+    label(ax, x=plain(name, LONGEST_SHORT))
     tidy(ax)
 
 

@@ -38,8 +38,8 @@ DATA = "#222222"
 TRUTH = "#666666"
 OUTLIER = VERMILION
 
-LONGEST_NAME = 40
-"""Characters of a name that are shown."""
+LONGEST_NAME, LONGEST_SHORT = 40, 24
+"""Characters of a name that are shown along a large picture, and where there is less room."""
 
 
 def color(i: int) -> str:
@@ -140,14 +140,19 @@ def label(ax: Axes, x: str | None = None, y: str | None = None, title: str | Non
 def tick_names(ax: Axes, which: str, places: Sequence[float], names: Sequence[str]) -> None:
     """Names at ticks of the axis "x" or "y", not parsed as mathematics."""
     axis = ax.xaxis if which == "x" else ax.yaxis
-    axis.set_ticks(list(places), [plain(n) for n in names], parse_math=False)
+    axis.set_ticks(list(places), [plain(n, LONGEST_SHORT) for n in names], parse_math=False)
 
 
-def legend(ax: Axes, **options: Any) -> None:
-    """A small legend without a frame around it, if there is anything to explain."""
+def legend(ax: Axes, *, above: bool = False, **options: Any) -> None:
+    """A small legend, if there is anything to explain; `above` the axes, and below their title, it hides no data."""
     handles, labels = ax.get_legend_handles_labels()
     if not handles:
         return
+    if above:
+        columns = min(3, len(handles))
+        rows = -(-len(handles) // columns)
+        options = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns, **options}
+        ax.set_title(ax.get_title(), fontsize=10, parse_math=False, pad=8 + 14 * rows)
     shown = ax.legend(handles, labels, **{"fontsize": 8, "framealpha": 0.85, "edgecolor": "none", **options})
     for text in shown.get_texts():
         text.set_parse_math(False)

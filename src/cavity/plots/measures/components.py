@@ -53,10 +53,11 @@ def additive_terms(kernel: Kernel) -> list[Kernel]:
 
 
 def short_text(kernel: Kernel) -> str:
-    """Text of a kernel with three digits."""
+    """Text of a kernel with three digits, for people: `24.5 * SE(11.8)`."""
     if isinstance(kernel, FeatureKernel):
         return "basis functions"
-    return NUMBER.sub(lambda found: f"{float(found[0]):.3g}", repr(kernel))
+    text = NUMBER.sub(lambda found: f"{float(found[0]):.3g}", repr(kernel))
+    return text.replace("lengthscale=", "")
 
 
 def components(posterior: Any, X: ArrayLike) -> list[Component]:
