@@ -230,8 +230,15 @@ class TaylorLoss(Loss):
         return value, slope + third, d_cov
 
 
-def tip_distance(problem: Problem) -> QuadraticLoss:
+def tip_distance(problem: Problem, speed: float = 0.0) -> QuadraticLoss:
     """Squared distance of the pole's tip from its place above the goal: (7.55) for the cart-pole, and the pendulum's.
+
+    Parameters
+    ----------
+    problem : CartPole or Pendulum
+    speed : float
+        Seconds; adds (speed x')^2 for the cart's velocity, or the pendulum's angular velocity times its length. A tip
+        that only passes its goal costs as little as one that rests there; a small weight lets short plans come to rest.
 
     Examples
     --------
@@ -244,11 +251,16 @@ def tip_distance(problem: Problem) -> QuadraticLoss:
     if isinstance(problem, CartPole):
         reach = 2.0 * problem.length
         # features: x, x', theta', sin, cos
-        return QuadraticLoss([[1, 0, 0, reach, 0], [0, 0, 0, 0, reach]], [0.0, reach], angles=[2])
-    if isinstance(problem, Pendulum):
-        return QuadraticLoss(
-            [[0, problem.length, 0], [0, 0, problem.length]], [0.0, -problem.length], angles=[0]
+        rows, c = [[1.0, 0, 0, reach, 0], [0, 0, 0, 0, reach], [0, speed, 0, 0, 0]], [0.0, reach, 0.0]
+        angle = 2
+    elif isinstance(problem, Pendulum):
+        length = problem.length
+        # features: angular velocity, sin, cos
+        rows, c = [[0, length, 0], [0, 0, length], [speed * length, 0, 0]], [0.0, -length, 0.0]
+        angle = 0
+    else:
+        raise ValueError(
+            f"tip_distance knows CartPole and Pendulum, got {problem!r}; use QuadraticLoss(A, c, angles)"
         )
-    raise ValueError(
-        f"tip_distance knows CartPole and Pendulum, got {problem!r}; use QuadraticLoss(A, c, angles)"
-    )
+    used = slice(None) if speed else slice(2)
+    return QuadraticLoss(rows[used], c[used], angles=[angle])

@@ -1,0 +1,273 @@
+"""Feedback policies with bounded actions, and their moments at a Gaussian state, with all derivatives.
+
+An action is u(s) = middle + half * squash(p(x(s))): features x are the state with angles as sines and cosines, p is
+linear or a sum of Gaussian bumps, and squash (9 sin p + sin 3p) / 8 keeps actions within their bounds (Deisenroth,
+2010). Moments are matched at each of the three stages; gains multiply, so that Cov(s, u) = Cov(s) K with
+K = J_x q J_u, and nothing is divided by the covariance.
+
+Parameters are one flat vector theta, and `pull` gives derivatives in them beside those in mean and covariance.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.control.problems import Problem
+from cavity.control.result import Array, OutputMoments
+from cavity.control.trigonometric import TrigonometricMap, angle_map, squash_map
+
+
+def _t(a: Array) -> Array:
+    return np.swapaxes(a, -1, -2)
+
+
+@dataclass(frozen=True)
+class PolicyCache:
+    """What `Policy.pull` needs of a forward pass."""
+
+    features: Any
+    inner: Any
+    squashed: Any
+    J_x: Array
+    q: Array
+    J_u: Array
+
+
+class Policy(ABC):
+    """A squashed policy of F actions; subclasses have the function p.
+
+    Parameters
+    ----------
+    state_size : int
+    action_bounds : array (F, 2)
+    angles : sequence of int
+        Which states enter as sine and cosine.
+    theta : array
+        Parameters.
+    """
+
+    def __init__(
+        self, state_size: int, action_bounds: ArrayLike, angles: Sequence[int], theta: ArrayLike
+    ) -> None:
+        ends = np.asarray(action_bounds, dtype=float)
+        if (
+            ends.ndim != 2
+            or ends.shape[1] != 2
+            or not np.isfinite(ends).all()
+            or np.any(ends[:, 0] >= ends[:, 1])
+        ):
+            raise ValueError(
+                f"action_bounds must be finite rows (low, high) with low < high, got {action_bounds!r}"
+            )
+        self.bounds, self.state_size, self.angles = ends, int(state_size), tuple(int(k) for k in angles)
+        self.middle, half = ends.mean(axis=1), 0.5 * (ends[:, 1] - ends[:, 0])
+        self.F, self.P = len(ends), self.state_size + len(self.angles)
+        self.features: TrigonometricMap = angle_map(self.state_size, self.angles)
+        self.squash = squash_map(self.F, range(self.F), half)
+        self.theta = np.array(theta, dtype=float)
+
+    @abstractmethod
+    def with_parameters(self, theta: ArrayLike) -> Policy:
+        """The same policy with other parameters."""
+
+    @abstractmethod
+    def unsquashed(self, x: Array) -> Array:
+        """p at features (..., P), shape (..., F)."""
+
+    @abstractmethod
+    def _forward(self, m: Array, S: Array) -> tuple[Array, Array, Array, Any]:
+        """Mean (F,), covariance (F, F), gain (P, F) of p for x ~ N(m, S), and a cache."""
+
+    @abstractmethod
+    def _pull(self, cache: Any, d_m: Array, d_V: Array, d_q: Array) -> tuple[Array, Array, Array]:
+        """Adjoints of these pulled back to m, S and theta."""
+
+    def __call__(self, states: ArrayLike) -> Array:
+        """Actions (..., F) at states (..., D)."""
+        x = self.features(np.asarray(states, dtype=float))
+        return np.asarray(self.middle + self.squash(self.unsquashed(x)))
+
+    def forward(self, m: ArrayLike, S: ArrayLike) -> tuple[OutputMoments, PolicyCache]:
+        """Moments of the action for s ~ N(m, S)."""
+        x, c_x = self.features.forward(m, S, check=False)
+        p, V, q, c_p = self._forward(x.mean, x.covariance)
+        u, c_u = self.squash.forward(p, V, check=False)
+        K = x.gain @ q @ u.gain
+        result = OutputMoments(self.middle + u.mean, u.covariance, K, np.asarray(S) @ K)
+        return result, PolicyCache(c_x, c_p, c_u, x.gain, q, u.gain)
+
+    def pull(
+        self, cache: PolicyCache, d_mean: Array, d_cov: Array, d_gain: Array
+    ) -> tuple[Array, Array, Array]:
+        """Adjoints of mean, covariance and gain of the action pulled back to m, S and theta."""
+        J_x, q, J_u = cache.J_x, cache.q, cache.J_u
+        d_p, d_V = self.squash.pull(cache.squashed, d_mean=d_mean, d_cov=d_cov, d_gain=_t(J_x @ q) @ d_gain)
+        m_x, S_x, d_theta = self._pull(cache.inner, d_p, d_V, _t(J_x) @ d_gain @ _t(J_u))
+        d_m, d_S = self.features.pull(cache.features, d_mean=m_x, d_cov=S_x, d_gain=d_gain @ _t(q @ J_u))
+        return d_m, d_S, d_theta
+
+
+class LinearPolicy(Policy):
+    """p = W x + b.
+
+    `theta` holds b (F,), then W (F, P) row by row.
+
+    Examples
+    --------
+    >>> from cavity.control import Pendulum
+    >>> from cavity.control.policies import LinearPolicy
+    >>> policy = LinearPolicy.start(Pendulum(), rng=0)
+    >>> policy(Pendulum().start).shape
+    (1,)
+    """
+
+    @classmethod
+    def start(cls, problem: Problem, rng: np.random.Generator | int | None = None) -> LinearPolicy:
+        """Small random parameters."""
+        size = problem.action_size * (problem.state_size + len(problem.angles) + 1)
+        theta = 0.1 * np.random.default_rng(rng).standard_normal(size)
+        ends = np.column_stack([problem.action_low, problem.action_high])
+        return cls(problem.state_size, ends, problem.angles, theta)
+
+    @property
+    def offset(self) -> Array:
+        """b (F,)."""
+        return self.theta[: self.F]
+
+    @property
+    def slope(self) -> Array:
+        """W (F, P)."""
+        return self.theta[self.F :].reshape(self.F, self.P)
+
+    def with_parameters(self, theta: ArrayLike) -> LinearPolicy:
+        """The same policy with other parameters."""
+        return LinearPolicy(self.state_size, self.bounds, self.angles, theta)
+
+    def unsquashed(self, x: Array) -> Array:
+        """p at features (..., P), shape (..., F)."""
+        return np.asarray(x @ self.slope.T + self.offset)
+
+    def _forward(self, m: Array, S: Array) -> tuple[Array, Array, Array, Any]:
+        W = self.slope
+        return self.unsquashed(m), W @ S @ W.T, W.T.copy(), (m, S)
+
+    def _pull(self, cache: Any, d_m: Array, d_V: Array, d_q: Array) -> tuple[Array, Array, Array]:
+        (m, S), W = cache, self.slope
+        d_W = np.multiply.outer(d_m, m) + 2.0 * d_V @ W @ S + d_q.T
+        return d_m @ W, W.T @ d_V @ W, np.concatenate([d_m, d_W.ravel()])
+
+
+class RBFPolicy(Policy):
+    """p_f = sum_i w_fi exp(-|x - c_i|^2 / 2), lengths in units of one length scale for each feature.
+
+    `theta` holds the logarithms of the P length scales, the n centers (n, P), then the weights (F, n).
+
+    With lengths so scaled, nu_i = c_i - m, A = I + S, u_i = A^-1 nu_i, R = I + 2 S:
+
+        E b_i = |A|^-1/2 exp(-nu_i'u_i / 2),
+        E b_i b_j = |R|^-1/2 exp(-|c_i - c_j|^2 / 4 - s'R^-1 s / 4),    s = nu_i + nu_j.
+
+    Examples
+    --------
+    >>> from cavity.control import Pendulum
+    >>> from cavity.control.policies import RBFPolicy
+    >>> policy = RBFPolicy.start(Pendulum(), 20, rng=0)
+    >>> len(policy.theta)  # 3 length scales, 20 centers of 3 features, 20 weights
+    83
+    """
+
+    @classmethod
+    def start(
+        cls,
+        problem: Problem,
+        centers: int,
+        rng: np.random.Generator | int | None = None,
+        states: ArrayLike | None = None,
+        length_scales: ArrayLike | None = None,
+        size: float = 0.1,
+    ) -> RBFPolicy:
+        """Centers at random rows of `states` (by default of the region), weights of standard deviation `size`."""
+        rng = np.random.default_rng(rng)
+        known = problem.draw_states(centers, rng) if states is None else np.asarray(states, dtype=float)
+        chosen = known[rng.choice(len(known), centers, replace=len(known) < centers)]
+        x = angle_map(problem.state_size, problem.angles)(chosen)
+        if length_scales is None:
+            rest = [k for k in range(problem.state_size) if k not in problem.angles]
+            width = (problem.state_high - problem.state_low)[rest]
+            length_scales = np.concatenate([0.25 * width, np.ones(2 * len(problem.angles))])
+        x = x + 0.1 * np.asarray(length_scales) * rng.standard_normal(x.shape)
+        weights = size * rng.standard_normal((problem.action_size, centers))
+        theta = np.concatenate([np.log(np.asarray(length_scales)), x.ravel(), weights.ravel()])
+        ends = np.column_stack([problem.action_low, problem.action_high])
+        return cls(problem.state_size, ends, problem.angles, theta)
+
+    def __init__(
+        self, state_size: int, action_bounds: ArrayLike, angles: Sequence[int], theta: ArrayLike
+    ) -> None:
+        super().__init__(state_size, action_bounds, angles, theta)
+        self.n, left = divmod(len(self.theta) - self.P, self.P + self.F)
+        if left or self.n < 1:
+            raise ValueError(
+                f"theta must have P + n (P + F) numbers, P = {self.P}, F = {self.F}, got {len(self.theta)}"
+            )
+        self.scales = np.exp(self.theta[: self.P])
+        centers = self.theta[self.P : self.P * (self.n + 1)].reshape(self.n, self.P)
+        self.centers = centers / self.scales
+        self.weights = self.theta[self.P * (self.n + 1) :].reshape(self.F, self.n)
+
+    def with_parameters(self, theta: ArrayLike) -> RBFPolicy:
+        """The same policy with other parameters."""
+        return RBFPolicy(self.state_size, self.bounds, self.angles, theta)
+
+    def unsquashed(self, x: Array) -> Array:
+        """p at features (..., P), shape (..., F)."""
+        d = x[..., None, :] / self.scales - self.centers
+        return np.asarray(np.exp(-0.5 * np.sum(d * d, axis=-1)) @ self.weights.T)
+
+    def _forward(self, m: Array, S: Array) -> tuple[Array, Array, Array, Any]:
+        m, S = m / self.scales, S / np.multiply.outer(self.scales, self.scales)
+        nu, eye = self.centers - m, np.eye(self.P)
+        A, R = np.linalg.inv(eye + S), np.linalg.inv(eye + 2.0 * S)
+        u = nu @ A
+        b = np.exp(0.5 * np.linalg.slogdet(A)[1] - 0.5 * np.sum(nu * u, axis=1))
+        turned = nu @ R
+        own = np.sum(turned * nu, axis=1)
+        square = np.sum(nu * nu, axis=1)
+        # -(|nu_i - nu_j|^2 + (nu_i + nu_j)'R^-1(nu_i + nu_j)) / 4
+        exponent = 0.5 * (nu - turned) @ nu.T - 0.25 * (square + own)[:, None] - 0.25 * (square + own)
+        Q = np.exp(0.5 * np.linalg.slogdet(R)[1] + exponent)
+        w = self.weights
+        p, q = w @ b, (w * b) @ u
+        V = w @ Q @ w.T - np.multiply.outer(p, p)
+        return p, V, (q / self.scales).T, (m, S, nu, A, R, u, b, Q, p, q)
+
+    def _pull(self, cache: Any, d_m: Array, d_V: Array, d_q: Array) -> tuple[Array, Array, Array]:
+        m, S, nu, A, R, u, b, Q, p, q = cache
+        w, scales = self.weights, self.scales
+        d_V = 0.5 * (d_V + d_V.T)
+        pb, qb = d_m - 2.0 * d_V @ p, d_q.T / scales  # (F,), (F, P)
+        # single bumps
+        along = pb[:, None] + qb @ u.T  # (F, n)
+        g = b * np.sum(w * along, axis=0)
+        d_w = b * along
+        d_nu = -g[:, None] * u + b[:, None] * (w.T @ (qb @ A))
+        bent = (qb @ A).T @ q
+        d_S = 0.5 * ((u * g[:, None]).T @ u - g.sum() * A) - 0.5 * (bent + bent.T)
+        # pairs
+        G = (w.T @ d_V @ w) * Q
+        r, GN = G.sum(axis=1), G @ nu
+        rN = r[:, None] * nu
+        d_nu -= rN - GN + (rN + GN) @ R
+        d_S += R @ (rN.T @ nu + nu.T @ GN) @ R - G.sum() * R
+        d_w += 2.0 * d_V @ (w @ Q)
+        d_mean = -d_nu.sum(axis=0)
+        d_log = -(d_mean * m + np.sum(d_nu * self.centers, axis=0) + 2.0 * np.sum(d_S * S, axis=0))
+        d_log -= np.sum(qb * q, axis=0)
+        d_theta = np.concatenate([d_log, (d_nu / scales).ravel(), d_w.ravel()])
+        return d_mean / scales, d_S / np.multiply.outer(scales, scales), d_theta
