@@ -58,7 +58,7 @@ def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
     return found
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], most: int = SHOWN) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -68,10 +68,10 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     table = Table(pad_edge=False, show_header=any(columns))
     for name, right in zip(columns, numeric):
         table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
-    for row in rows[:SHOWN]:
+    for row in rows[:most]:
         table.add_row(*(Text(number(value)) for value in row))
-    if len(rows) > SHOWN:
-        table.caption = Text(f"and {len(rows) - SHOWN} more")
+    if len(rows) > most:
+        table.caption = Text(f"and {len(rows) - most} more")
     return table
 
 
@@ -103,7 +103,7 @@ def overview(model: TableModel) -> Table:
     rows += _score_rows(report.get("scores"))
     if "seconds" in report:
         rows.append(("seconds", f"{report['seconds']:.1f}"))
-    return _table(("", ""), rows)
+    return _table(("", ""), rows, len(rows))
 
 
 def _rows_text(report: Any) -> str:
