@@ -25,6 +25,10 @@ __all__ = [
 ]
 
 _MODULES: dict[str, str] = {
+    "usps-10class": "usps_10class",
+    "hmc-ais": "hmc_ais",
+    "mauna-loa": "mauna_loa",
+    "outlier-indicators": "outlier_indicators",
     "two-arcs": "two_arcs",
     "neal": "neal",
     "synthetic-classification": "synthetic_classification",

@@ -161,12 +161,19 @@ def draw(results: Results, folder: Path) -> list[Path]:
                 )
                 printed = _printed(name, method, measure)
                 if printed is not None:
-                    axis.plot([at - 0.07, at + 0.07], [printed, printed], "k-", linewidth=1.5)
+                    axis.plot([at - 0.055, at + 0.055], [printed, printed], "k-", linewidth=1.5)
         axis.set_xticks(range(len(names)), names, rotation=30, ha="right")
         axis.set(ylabel=measure, xlim=(-0.6, len(names) - 0.4))
-    axes[0].set_ylim(bottom=0)
-    axes[0].set_title("bars: standard error over folds; dashes: published")
-    axes[0].legend(frameon=False, fontsize=7)
+    axes[0].set_ylim(bottom=-0.5)
+    marks, labels = axes[0].get_legend_handles_labels()
+    figure.legend(
+        marks,
+        labels,
+        loc="outside upper center",
+        ncols=len(labels),
+        frameon=False,
+        title="bars: standard error over folds; black: published",
+    )
     return [save(figure, folder / "classification_table.png")]
 
 
