@@ -143,6 +143,7 @@ def test_classification_is_recognized_and_scored(classified):
         "differ by",
         "noise model",
         "Probit()",
+        "│seconds",
     ):
         assert text in out, text
     assert classified[1].exists()  # named after the table
