@@ -94,18 +94,21 @@ class Assessment:
         return pd.DataFrame(rows).set_index("name")
 
     def __rich__(self) -> Any:
+        from rich import box
         from rich.console import Group
         from rich.table import Table
 
         table = Table(
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
             title="approximations against the gold standard",
             caption="error: nats; means: posterior sds; sds: relative; TV: distance of marginals; s: seconds",
         )
-        table.add_column("method")
+        table.add_column("method", no_wrap=True)
         frame = self.frame
         shown = {k: v for k, v in SHOWN.items() if k in frame and frame[k].notna().any()}
         for head, _ in shown.values():
-            table.add_column(head, justify="right")
+            table.add_column(head, justify="right", no_wrap=" " not in head)
         for name, row in frame.iterrows():
             cells = ["" if np.isnan(row[k]) else form.format(row[k]) for k, (_, form) in shown.items()]
             table.add_row(label(str(name)), *cells)

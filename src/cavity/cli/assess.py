@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cavity.cli.shared import Debug, console, load_table_model, one_sentence, say
+from cavity.cli.shared import Debug, check_output, command_line, console, load_table_model, one_sentence, say
 
 if TYPE_CHECKING:
     from cavity.assessment import Assessment
-    from cavity.tables import TableModel
+    from cavity.tables import Table, TableModel
 
 
 def add(app: typer.Typer) -> None:
@@ -20,6 +20,7 @@ def add(app: typer.Typer) -> None:
 
 
 def assess(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],
     data: Annotated[Path, typer.Argument(help="The table it was learned from.", show_default=False)],
     budget: Annotated[str, typer.Option(help="Time for the gold standard: 30s, 5min, 1h.")] = "1min",
@@ -40,18 +41,19 @@ def assess(
     Example: cavity assess houses.cavity houses.csv --budget 5min
     """
     with one_sentence(debug):
+        check_output(report, "--report")
+        check_output(plot, "--plot", (".png", ".svg", ".pdf"))
         loaded = load_table_model(model)
-        found = assess_table(loaded, data, budget, method, test_size, max_rows, seed)
+        table, found = assess_table(loaded, data, budget, method, test_size, max_rows, seed)
         console().print(found)
         if plot is not None:
+            plot.parent.mkdir(parents=True, exist_ok=True)
             found.plot().savefig(plot)
             say(f"Picture: {plot}")
         if report is not None:
             from cavity.report import model_page
 
-            page = model_page(
-                loaded, assessment=found, command=f"cavity assess {model} {data} --budget {budget}"
-            )
+            page = model_page(loaded, table, assessment=found, command=command_line(context))
             say(f"Report: {page.write(report)}")
 
 
@@ -63,28 +65,35 @@ def assess_table(
     test_size: float,
     max_rows: int | None,
     seed: int,
-) -> Assessment:
-    """The rows of a file, as the model prepares them, split and assessed."""
+) -> tuple[Table, Assessment]:
+    """The rows of a file, as the model prepares them, split and assessed; wrong options are refused before all that."""
     import numpy as np
 
     import cavity
+    from cavity.assessment import seconds_of
+    from cavity.inference.registry import as_inference
     from cavity.likelihoods import GaussianNoise
     from cavity.tables import read_table
 
+    seconds_of(budget)
+    for method in methods or ():
+        as_inference(method)
+    if not 0.0 <= test_size < 1.0:
+        raise ValueError(f"--test-size must be at least 0 and below 1, got {test_size!r}")
     table = read_table(data, max_rows, seed)
     X = model.preparation.inputs(table.frame, table.rows)
     y = model.preparation.targets(table.frame, table.rows)
     order = np.random.default_rng(seed).permutation(len(X))
-    held = order[: round(test_size * len(X))]
+    held = np.sort(order[: round(test_size * len(X))])
     train = np.setdiff1d(order, held)
     options: dict[str, Any] = {}
     if len(held):
         options = {"X_test": X.iloc[held].to_numpy(), "y_test": y[held]}
-    if methods is None:
+    if not methods:
         gaussian = isinstance(getattr(model.estimator, "likelihood_", None), GaussianNoise)
         methods = ["exact"] if gaussian else ["laplace", "ep", "variational"]
     say(f"Assessing {', '.join(methods)} on {len(train)} rows; budget {budget} ...", stderr=True)
-    return cavity.assess(
+    found = cavity.assess(
         model.estimator,
         X.iloc[train].to_numpy(),
         y[train],
@@ -93,3 +102,4 @@ def assess_table(
         seed=seed,
         **options,
     )
+    return table, found

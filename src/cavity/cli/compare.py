@@ -5,9 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
-from cavity.cli.shared import Debug, console, one_sentence, say
+from cavity.cli.shared import (
+    INTERRUPTED,
+    Debug,
+    check_memory,
+    check_output,
+    command_line,
+    console,
+    one_sentence,
+    say,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,6 +31,7 @@ def add(app: typer.Typer) -> None:
 
 
 def compare(
+    context: typer.Context,
     data: Annotated[
         Path, typer.Argument(help="Table: .csv, .tsv (also .gz) or .parquet.", show_default=False)
     ],
@@ -51,13 +62,15 @@ def compare(
     Example: cavity compare houses.csv --target price --likelihood gaussian --likelihood student-t --folds 10
     """
     with one_sentence(debug):
-        from cavity.cli.fit import _check_memory
         from cavity.tables import prepare, read_table
         from cavity.tables.comparing import candidates, compare_models
 
+        check_output(report, "--report")
         table = read_table(data, max_rows, seed)
-        _check_memory(len(table.frame))
+        check_memory(len(table.frame))
         preparation, X, y = prepare(table, target, drop=drop or (), task=task, impute=impute)
+        for note in preparation.notes:
+            say(note, style="yellow" if note.startswith("Warning") else "")
         tried = candidates(preparation, likelihood or (), inference or (), kernel or ())
         found = compare_models(
             preparation,
@@ -70,47 +83,64 @@ def compare(
             say=lambda text: say(text, stderr=True),
         )
         console().print(comparison_table(found))
+        for line in remarks(found):
+            say(line)
         say(found.recommendation)
         if report is not None:
             from cavity.report import comparison_page
 
-            say(f"Report: {comparison_page(preparation, found, _repeat(data, target)).write(report)}")
-
-
-def _repeat(data: Path, target: str) -> str:
-    return f"cavity compare {data} --target {target}"
+            page = comparison_page(preparation, found, command_line(context))
+            say(f"Report: {page.write(report)}")
+        if found.interrupted:
+            say(f"Interrupted: {len(found.entries)} of {len(tried)} candidates were tried.", stderr=True)
+            raise typer.Exit(INTERRUPTED)
 
 
 def comparison_table(found: Comparison) -> Table:
-    """The ranking for a terminal."""
+    """The ranking for a terminal; what all candidates share is said once, in the title."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=Text(f"Models, best first by {found.yardstick}"), title_justify="left", pad_edge=False
-    )
-    for name in ("noise", "inference", "kernel"):
-        table.add_column(name, overflow="fold")
+    title = f"Models, best first by {found.yardstick}"
+    if found.shared:
+        title += f"; all with {', '.join(found.shared.values())}"
+    table = Table(title=Text(title), title_justify="left", pad_edge=False)
+    told = [part for part in HEADS if part not in found.shared]
+    for part in told:
+        table.add_column(HEADS[part], overflow="fold")
     for name in ("evidence", "loo", "k-fold", "behind", "se", "s"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for e in found.entries:
-        c = e.candidate
-        numbers = (
-            [f"{e.log_evidence:.1f}"]
-            + [_text(v) for v in (e.loo, e.held_out)]
-            + [f"{e.difference:.3f}", f"{e.standard_error:.3f}", f"{e.seconds:.1f}"]
-        )
-        if e.failure:
-            numbers = ["failed", *[""] * 5]
-        table.add_row(Text(c.likelihood), Text(c.inference), Text(c.kernel), *numbers)
-    table.caption = Text(
-        "loo, k-fold, behind: mean log density per row, in nats; se: of the difference, paired by row"
-    )
-    for e in found.entries:
-        if e.failure:
-            table.caption.append(f"\n{e.candidate.name}: {e.failure}")
+        numbers = ["failed", *[""] * 5]
+        if not e.failure:
+            densities = [number(v) for v in (e.loo, e.held_out, e.difference, e.standard_error)]
+            numbers = [
+                "" if np.isnan(e.log_evidence) else f"{e.log_evidence:.1f}",
+                *densities,
+                f"{e.seconds:.1f}",
+            ]
+        table.add_row(*(Text(getattr(e.candidate, part)) for part in told), *numbers)
     return table
 
 
-def _text(value: float) -> str:
-    return "" if value != value else f"{value:.3f}"
+HEADS = {"likelihood": "noise", "inference": "inference", "kernel": "kernel"}
+
+
+def remarks(found: Comparison) -> list[str]:
+    """What the columns mean, and what went wrong."""
+    rows = "mean log density per row" if found.yardstick != "log evidence" else "difference of log evidence"
+    lines = [
+        f"loo, k-fold: mean log density per row, in nats; behind: {rows}, less than the best; se: its error"
+    ]
+    for e in found.entries:
+        name = found.short_name(e.candidate)
+        if e.failure:
+            lines.append(f"{name} failed: {e.failure}")
+        elif not e.converged:
+            lines.append(f"{name}: inference did not converge")
+    return lines
+
+
+def number(value: float) -> str:
+    """Three digits after the point, two where the number is long; nothing where there is none."""
+    return "" if np.isnan(value) else f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cavity.cli.shared import Debug, one_sentence, say
+from cavity.cli.shared import Debug, check_memory, check_output, command_line, one_sentence, say
 
 
 def add(app: typer.Typer) -> None:
@@ -16,6 +16,7 @@ def add(app: typer.Typer) -> None:
 
 
 def fit(
+    context: typer.Context,
     data: Annotated[
         Path, typer.Argument(help="Table: .csv, .tsv (also .gz) or .parquet.", show_default=False)
     ],
@@ -61,11 +62,12 @@ def fit(
         from cavity.tables.fitting import Options, fit_table
 
         file = _out_file(data, out)
+        check_output(report, "--report")
         _check_kernel(kernel)
         table = read_table(data, max_rows, seed)
         part = f", a random subset of {table.total}" if table.total > len(table.frame) else ""
         say(f"Read {len(table.frame)} rows{part} and {table.frame.shape[1]} columns from {data}.")
-        _check_memory(len(table.frame))
+        check_memory(len(table.frame))
         preparation, X, y = prepare(
             table, target, drop=drop or (), task=task, impute=impute, categories=categories
         )
@@ -79,8 +81,8 @@ def fit(
         if report is not None:
             from cavity.report import model_page
 
-            command = f"cavity fit {data} --target {target} --out {file}"
-            say(f"Report: {model_page(model, table, command=command).write(report)}")
+            page = model_page(model, table, command=command_line(context))
+            say(f"Report: {page.write(report)}")
 
 
 def _out_file(data: Path, out: Path | None) -> Path:
@@ -99,19 +101,3 @@ def _check_kernel(kernel: str | None) -> None:
         from cavity.kernels import parse
 
         parse(kernel)
-
-
-def _check_memory(rows: int) -> None:
-    """Say how much memory an exact fit takes, where that is a lot, and refuse what cannot fit."""
-    from cavity.tables.fitting import memory_estimate
-
-    needed, free = memory_estimate(rows)
-    gib = f"{needed / 2**30:.1f} GiB"
-    if needed > free:
-        fits = max(int((free / needed) ** 0.5 * rows / 2), 1)
-        raise ValueError(
-            f"an exact fit of {rows} rows needs about {gib}, but {free / 2**30:.1f} GiB are free; "
-            f"use --max-rows {fits} for a random subset"
-        )
-    if needed > 2**30:
-        say(f"An exact fit of {rows} rows needs about {gib} of memory ({free / 2**30:.1f} GiB are free).")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cavity.cli.shared import Debug, load_table_model, one_sentence, say
+from cavity.cli.shared import Debug, check_output, command_line, load_table_model, one_sentence, say
 
 
 def add(app: typer.Typer) -> None:
@@ -16,6 +16,7 @@ def add(app: typer.Typer) -> None:
 
 
 def report(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],
     data: Annotated[Path, typer.Argument(help="Table to show it on.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
@@ -35,9 +36,12 @@ def report(
         from cavity.report import model_page
         from cavity.tables import read_table
 
+        check_output(out, "--out")
         loaded = load_table_model(model)
-        table = read_table(data, max_rows, seed)
-        found = assess_table(loaded, data, assess, None, 0.2, max_rows, seed) if assess is not None else None
-        command = f"cavity report {model} {data} -o {out}"
-        page = model_page(loaded, table, assessment=found, command=command)
+        found = None
+        if assess is None:
+            table = read_table(data, max_rows, seed)
+        else:
+            table, found = assess_table(loaded, data, assess, None, 0.2, max_rows, seed)
+        page = model_page(loaded, table, assessment=found, command=command_line(context))
         say(f"Report: {page.write(out)}")

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 the input or the model is at fault (one sentence says how)
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,6 +73,53 @@ def _sentence(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}"
     text = str(error) or type(error).__name__
     return text.replace("set max_rows=", "use --max-rows ")
+
+
+def check_memory(rows: int) -> None:
+    """Say how much memory an exact fit takes, where that is a lot, and refuse what cannot fit."""
+    from cavity.tables.fitting import memory_estimate
+
+    needed, free = memory_estimate(rows)
+    gib = f"{needed / 2**30:.1f} GiB"
+    if needed > free:
+        fits = max(int((free / needed) ** 0.5 * rows / 2), 1)
+        raise ValueError(
+            f"an exact fit of {rows} rows needs about {gib}, but {free / 2**30:.1f} GiB are free; "
+            f"use --max-rows {fits} for a random subset"
+        )
+    if needed > 2**30:
+        say(f"An exact fit of {rows} rows needs about {gib} of memory ({free / 2**30:.1f} GiB are free).")
+
+
+def check_output(path: Path | None, option: str, endings: tuple[str, ...] = ()) -> None:
+    """Refuse a place where no file can be written, before any work is done."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give {option} the name of a file")
+    if endings and path.suffix.lower() not in endings:
+        raise ValueError(f"the name of the file for {option} must end in {' or '.join(endings)}, got {path}")
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not parent.is_dir():
+        raise ValueError(f"{parent} is not a folder, so that {option} cannot write {path}")
+
+
+def command_line(context: typer.Context) -> str:
+    """The command that is running, as one would type it again; what was left at its default is left out."""
+    words = ["cavity", str(context.info_name)]
+    options: list[str] = []
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        if value is None or value == parameter.get_default(context) or parameter.name == "debug":
+            continue
+        if parameter.param_type_name == "argument":
+            words.append(str(value))
+        elif value is True:
+            options.append(parameter.opts[0])
+        else:
+            for one in value if isinstance(value, list | tuple) else [value]:
+                options += [parameter.opts[0], str(one)]
+    return shlex.join([*words, *options])
 
 
 def load_table_model(path: Path) -> TableModel:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor
 from cavity.report import drawings
-from cavity.report.figures import as_svg
+from cavity.report.figures import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
 from cavity.tables.fitting import hyperparameters
 
@@ -75,7 +75,7 @@ def model_page(
     page.add("Relevance of inputs", *_relevance(model))
     page.add("Outliers", *_outliers(model, table))
     page.add("Comparison of models", *(() if comparison is None else _comparison(comparison)))
-    page.add("Check of the approximation", *(() if assessment is None else _assessment(assessment)))
+    page.add("Check of the approximation", *(() if assessment is None else assessment_blocks(assessment)))
     page.add("Warnings and remedies", *_warnings(model))
     page.add("How to repeat it", *_versions(command))
     return page
@@ -359,7 +359,8 @@ def _comparison(found: Comparison) -> list[Block]:
     return [Text(found.recommendation, "good"), DataTable(columns, rows, caption, filterable=True)]
 
 
-def _assessment(found: Assessment) -> list[Block]:
+def assessment_blocks(found: Assessment) -> list[Block]:
+    """Verdicts, numbers and a picture."""
     from cavity.assessment.verdict import gold_words
 
     frame = found.frame
@@ -379,6 +380,9 @@ def _assessment(found: Assessment) -> list[Block]:
     blocks += [Text(sentence) for sentence in found.verdicts.values()]
     columns = ["method", *(c.replace("_", " ") for c in present)]
     blocks.append(DataTable(columns, rows, "Errors against annealed importance sampling and Markov chains"))
+    if any(not method.failure for method in found.methods):
+        words = "Posterior means, sds and predictive probabilities of each approximation against those of the chains."
+        blocks.append(Picture(figure_svg(found.plot, "assessment"), words))
     return blocks
 
 

@@ -40,11 +40,19 @@ def as_svg(
     """SVG text of a figure; `draw` gets the axes (a list of them where there are several panels)."""
     from matplotlib.figure import Figure
 
-    with report_style(salt):
+    def make() -> Figure:
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(1, panels, squeeze=False)[0]
         draw(axes[0] if panels == 1 else list(axes))
-        out = io.StringIO()
+        return figure
+
+    return figure_svg(make, salt)
+
+
+def figure_svg(make: Callable[[], Any], salt: str) -> str:
+    """SVG text of a whole figure that `make` returns."""
+    with report_style(salt):
+        figure, out = make(), io.StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _inline(out.getvalue(), salt)
 

@@ -1,10 +1,12 @@
 """Compare noise models, inference rules and kernels on one table: by evidence, leave-one-out and k folds.
 
 Three yardsticks, because they answer different questions. *Log evidence*: how probable the data are under the model, at
-the hyperparameters that were learned; values of EP and of Laplace's method are estimates, and labels of different rules
-should not be compared to the last nat. *Leave-one-out*: mean log density of each target given the others, from one fit.
-*K folds*: mean log density of targets that learning has not seen; differences are paired by row, so that their standard
-error is that of the difference. The ranking is by k folds where they were run, else by leave-one-out.
+the hyperparameters that were learned; values of EP and of Laplace's method are estimates, and those of different rules
+should not be compared to the last nat. *Leave-one-out*: mean log density of each target given the others, from one fit,
+so that its hyperparameters have seen the target. *K folds*: mean log density of targets that learning has not seen.
+Differences are paired by row, so that their standard error is that of the difference: of g_i = log p_best(y_i) -
+log p(y_i) it is sd(g) / sqrt(n). The ranking is by k folds where they were run, else by leave-one-out, else by
+evidence.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.estimators import GPClassifier, GPRegressor
+from cavity.gp import GP
 from cavity.hyper import Array
-from cavity.inference.base import UnsupportedPairError
+from cavity.inference.registry import as_inference
+from cavity.kernels import parse
+from cavity.likelihoods import as_likelihood
+from cavity.progress import Progress
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import TableError
 
@@ -32,8 +38,14 @@ REGRESSION = (("gaussian", "exact"), ("student-t", "ep"), ("laplace", "ep"), ("m
 CLASSIFICATION = (("probit", "ep"), ("probit", "laplace"), ("logit", "laplace"))
 KERNELS = ("1.0*SE(ard)", "1.0*Matern(ard, nu=2.5)")
 
-CLEAR = 2.0
-"""Standard errors of a difference from which it is called clear."""
+CLEAR, CLEAR_NATS = 2.0, 3.0
+"""From where a difference is called clear: standard errors of it, or nats of log evidence (a Bayes factor of 20)."""
+
+FOLDS, LOO, EVIDENCE = "k-fold log density", "leave-one-out log density", "log evidence"
+"""Yardsticks."""
+
+PARTS = ("likelihood", "inference", "kernel")
+"""Of a candidate."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +66,16 @@ class Candidate:
 class Entry:
     """What was found for one candidate; densities are per row, in nats.
 
-    `difference` and `standard_error` are those to the best candidate, paired by row; `failure` says why there is
-    nothing, or is empty.
+    `difference` and `standard_error` are those to the best candidate, paired by row; where the yardstick is the
+    evidence, the difference is of that and has no standard error. `failure` says why there is nothing, or is empty.
     """
 
     candidate: Candidate
     log_evidence: float = float("nan")
     loo: float = float("nan")
     held_out: float = float("nan")
-    difference: float = 0.0
-    standard_error: float = 0.0
+    difference: float = float("nan")
+    standard_error: float = float("nan")
     seconds: float = float("nan")
     converged: bool = False
     failure: str = ""
@@ -71,12 +83,24 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidates in order, best first, and what follows."""
+    """Candidates in order, best first, and what follows; `interrupted` if some were not tried."""
 
     entries: tuple[Entry, ...]
     yardstick: str
     folds: int
     rows: int
+    interrupted: bool = False
+
+    @property
+    def shared(self) -> dict[str, str]:
+        """The parts that all candidates have in common, where there are several candidates."""
+        parts = {part: {getattr(e.candidate, part) for e in self.entries} for part in PARTS}
+        return {part: values.pop() for part, values in parts.items() if len(values) == 1 < len(self.entries)}
+
+    def short_name(self, candidate: Candidate) -> str:
+        """What tells a candidate from the others: "student-t (ep)"."""
+        told = [str(getattr(candidate, part)) for part in PARTS if part not in self.shared]
+        return told[0] + (f" ({', '.join(told[1:])})" if told[1:] else "")
 
     @property
     def recommendation(self) -> str:
@@ -86,12 +110,23 @@ class Comparison:
             return "No candidate could be fitted."
         best = found[0].candidate
         text = f"Use {best.likelihood} noise with {best.inference} inference and {best.kernel}"
-        rivals = [e for e in found[1:] if e.difference < CLEAR * e.standard_error]
+        if len(found) == 1:
+            return f"{text}: the only candidate that could be fitted."
+        rivals = [e for e in found[1:] if not self._clear(e)]
         if not rivals:
             return f"{text}: clearly best by {self.yardstick}."
-        others = ", ".join(e.candidate.name for e in rivals[:3])
-        more = f" and {len(rivals) - 3} more" if len(rivals) > 3 else ""
-        return f"{text}; but {others}{more} cannot be told apart from it with {self.rows} rows."
+        others = [self.short_name(e.candidate) for e in rivals[:3]]
+        if len(rivals) > 3:
+            others.append(f"{len(rivals) - 3} more")
+        listed = " and ".join([*([", ".join(others[:-1])] if others[1:] else []), others[-1]])
+        return f"{text}; but {listed} cannot be told apart from it with {self.rows} rows."
+
+    def _clear(self, entry: Entry) -> bool:
+        least = CLEAR_NATS if self.yardstick == EVIDENCE else CLEAR * entry.standard_error
+        return bool(entry.difference >= least)
+
+
+# --- what to try --------------------------------------------------------------------------------------------
 
 
 def candidates(
@@ -100,20 +135,27 @@ def candidates(
     inferences: Sequence[str] = (),
     kernels: Sequence[str] = (),
 ) -> list[Candidate]:
-    """All combinations asked for, or a sensible set."""
-    if preparation.kernel is not None:
-        default_kernels: tuple[str, ...] = (preparation.kernel,)
-    else:
-        default_kernels = KERNELS
-    pairs = list(REGRESSION if preparation.task == "regression" else CLASSIFICATION)
-    if likelihoods or inferences:
-        known = dict(pairs)
-        pairs = [
-            (noise, rule)
-            for noise in (likelihoods or tuple(known))
-            for rule in (inferences or (known.get(noise, "ep"),))
-        ]
-    return [Candidate(noise, rule, k) for (noise, rule), k in product(pairs, kernels or default_kernels)]
+    """All combinations asked for, or a sensible set.
+
+    Raises
+    ------
+    ValueError
+        At a name that does not exist, before anything is fitted.
+    """
+    for name in likelihoods:
+        as_likelihood(name)
+    for name in inferences:
+        as_inference(name)
+    for text in kernels:
+        parse(text)
+    default = KERNELS if preparation.kernel is None else (preparation.kernel,)
+    usual = REGRESSION if preparation.task == "regression" else CLASSIFICATION
+    pairs: list[tuple[str, str]] = []
+    for noise in likelihoods or dict(usual):
+        rules = inferences or [rule for name, rule in usual if name == noise] or ["auto"]
+        pairs += [(noise, rule) for rule in rules]
+    tried = [Candidate(noise, rule, k) for (noise, rule), k in product(pairs, kernels or default)]
+    return list(dict.fromkeys(tried))
 
 
 def compare_models(
@@ -134,18 +176,56 @@ def compare_models(
     preparation, X, y : as `cavity.tables.prepare` gives them
     tried : sequence of Candidate
     folds : int
-        0 for none: leave-one-out then ranks.
+        0 for none: leave-one-out then ranks. Of classes, every fold has the same share.
+    restarts : int
+        Further runs of the optimizer in each fit.
+    seed : int
     say : callable
         Told what is being done.
+
+    Returns
+    -------
+    Comparison
+        An interrupt (Ctrl-C) keeps the candidates that are done.
+
+    Raises
+    ------
+    TableError
+        If no candidate could be fitted; the message is that of the first.
     """
     if folds == 1 or folds < 0 or folds > len(X):
         raise TableError(f"--folds must be 0 or between 2 and the {len(X)} rows, got {folds}")
-    fold = np.random.default_rng(seed).permutation(len(X)) % max(folds, 1)
-    found = []
+    if restarts < 0:
+        raise TableError(f"--restarts must be at least 0, got {restarts}")
+    fold = assign_folds(y, folds, preparation.task, seed)
+    found: list[tuple[Entry, Array]] = []
+    interrupted = False
     for number, candidate in enumerate(tried, start=1):
         say(f"[{number}/{len(tried)}] {candidate.name} ...")
-        found.append(_try(candidate, preparation, X, y, fold, folds, restarts, seed))
-    return _ranked(found, "k-fold log density" if folds else "leave-one-out log density", folds, len(X))
+        try:
+            found.append(_try(candidate, preparation, X, y, fold, folds, restarts, seed))
+        except KeyboardInterrupt:
+            if not any(not entry.failure for entry, _ in found):
+                raise
+            interrupted = True
+            break
+    if all(entry.failure for entry, _ in found):
+        first = found[0][0]
+        raise TableError(f"no candidate could be fitted; {first.candidate.name}: {first.failure}")
+    return replace(_ranked(found, FOLDS if folds else LOO, folds, len(X)), interrupted=interrupted)
+
+
+def assign_folds(y: NDArray[Any], folds: int, task: str, seed: int) -> NDArray[np.intp]:
+    """Number of the fold of each row; rows of a class are spread evenly."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    if task == "classification":
+        order = order[np.argsort(np.unique(y, return_inverse=True)[1][order], kind="stable")]
+    fold = np.empty(len(y), dtype=np.intp)
+    fold[order] = np.arange(len(y)) % max(folds, 1)
+    return fold
+
+
+# --- one candidate ------------------------------------------------------------------------------------------
 
 
 def _estimator(candidate: Candidate, preparation: Preparation, restarts: int, seed: int) -> Any:
@@ -173,25 +253,30 @@ def _try(
     started = time.monotonic()
     nothing = np.full(len(X), np.nan)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), Progress(candidate.name, folds + 1) as progress:
             warnings.simplefilter("ignore")
             model = _estimator(candidate, preparation, restarts, seed).fit(X, y)
-            loo = _leave_one_out(model, y)
+            loo = _leave_one_out(model, X, y)
             held = nothing.copy()
             for k in range(folds):
+                progress.advance()
                 test = fold == k
                 part = _estimator(candidate, preparation, restarts, seed).fit(X.iloc[~test], y[~test])
                 held[test] = _log_density(part, X.iloc[test], y[test])
-    except (UnsupportedPairError, ValueError, np.linalg.LinAlgError) as error:
-        return Entry(candidate, failure=str(error).splitlines()[0]), nothing
-    posterior = model.posterior_ if not isinstance(model.posterior_, tuple) else model.posterior_[0]
+    except (ValueError, np.linalg.LinAlgError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return Entry(candidate, failure=reason, seconds=time.monotonic() - started), nothing
+    several = isinstance(
+        model.posterior_, tuple
+    )  # one model per class: their evidences are of different data
+    posteriors = model.posterior_ if several else (model.posterior_,)
     entry = Entry(
         candidate,
-        float(model.log_evidence_),
+        float("nan") if several else float(model.log_evidence_),
         float(np.mean(loo)),
         float(np.mean(held)) if folds else float("nan"),
         seconds=time.monotonic() - started,
-        converged=bool(posterior.status.converged),
+        converged=all(posterior.status.converged for posterior in posteriors),
     )
     return entry, held if folds else loo
 
@@ -208,33 +293,44 @@ def _log_density(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Array:
     return np.asarray(log_p[np.arange(len(y)), np.searchsorted(model.classes_, y)])
 
 
-def _leave_one_out(model: Any, y: NDArray[Any]) -> Array:
-    """Log density of each target given the others; nan where the estimator has no such thing."""
-    loo = getattr(model, "leave_one_out", None)
-    if loo is None or not isinstance(model, GPRegressor):
+def _leave_one_out(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Array:
+    """Log density of each target given the others; nan for classes told apart by several models."""
+    if isinstance(model, GPRegressor):
+        return np.asarray(model.leave_one_out().log_prob(y))
+    if not isinstance(model.model_, GP):
         return np.full(len(y), np.nan)
-    return np.asarray(loo().log_prob(y))
+    codes = np.searchsorted(model.classes_, y).astype(float)
+    targets = codes if model.model_.likelihood.n_latent > 1 else 2.0 * codes - 1.0
+    return np.asarray(model.model_.leave_one_out(X.to_numpy(dtype=float), targets).log_prob(targets))
+
+
+# --- ranking ------------------------------------------------------------------------------------------------
 
 
 def _ranked(found: list[tuple[Entry, Array]], yardstick: str, folds: int, rows: int) -> Comparison:
-    from dataclasses import replace
-
-    good = [(e, d) for e, d in found if not e.failure]
+    """Best first; then those that the yardstick does not apply to, then those that failed."""
     bad = [e for e, _ in found if e.failure]
-    if all(np.isnan(d).all() for _, d in good):
-        yardstick = "log evidence"
-        ordered = [e for e, _ in sorted(good, key=lambda pair: -pair[0].log_evidence)]
+    good = [(e, d) for e, d in found if not e.failure]
+    measured = sorted(((e, d) for e, d in good if not np.isnan(d).any()), key=lambda pair: _rank(pair[1]))
+    if not measured:
+        ordered = sorted((e for e, _ in good), key=lambda e: -np.nan_to_num(e.log_evidence, nan=-np.inf))
         entries = [replace(e, difference=ordered[0].log_evidence - e.log_evidence) for e in ordered]
-        return Comparison((*entries, *bad), yardstick, folds, rows)
-    good.sort(key=lambda pair: -float(np.nanmean(pair[1])))
-    entries = []
-    for entry, density in good:
-        gap = good[0][1] - density
-        entries.append(
-            replace(
-                entry,
-                difference=float(np.mean(gap)),
-                standard_error=float(np.std(gap, ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else 0.0,
-            )
-        )
-    return Comparison((*entries, *bad), yardstick, folds, rows)
+        return Comparison((*entries, *bad), EVIDENCE, folds, rows)
+    best = measured[0][1]
+    entries = [_beside(entry, best, density) for entry, density in measured]
+    others = [e for e, d in good if np.isnan(d).any()]
+    return Comparison((*entries, *others, *bad), yardstick, folds, rows)
+
+
+def _rank(density: Array) -> tuple[int, float]:
+    """Fewest rows that are called impossible first, then the largest mean of the others."""
+    possible = density > -np.inf
+    return int(np.sum(~possible)), -float(np.mean(density[possible])) if possible.any() else 0.0
+
+
+def _beside(entry: Entry, best: Array, density: Array) -> Entry:
+    """The entry with its mean difference to the best, paired by row, and the standard error of that mean."""
+    with np.errstate(invalid="ignore"):
+        gap = np.where(best == density, 0.0, best - density)  # both may be minus infinity
+        error = float(np.std(gap, ddof=1) / np.sqrt(len(gap)))
+    return replace(entry, difference=float(np.mean(gap)), standard_error=error)
