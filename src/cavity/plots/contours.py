@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.estimators.decisions import check_loss, check_reject
 from cavity.plots.measures.grids import MARGIN, central_row
 from cavity.plots.style import BLACK, BLUE, VERMILION, axes_or_new, color, label, marker, plain
 from cavity.plots.view import View, pick
@@ -84,6 +83,8 @@ def plot_contours(
             raise ValueError("reject and loss are for classifiers; this model predicts numbers")
         _draw_numbers(ax, view, places, gx, gy, rows[:, [i, j]], targets, target)
     else:
+        from cavity.estimators.decisions import check_loss
+
         probabilities = view.probabilities(places).reshape(resolution, resolution, -1)
         _draw_regions(ax, gx, gy, probabilities, view.classes)
         _draw_decisions(ax, gx, gy, probabilities, check_loss(loss, len(view.classes)), reject)
@@ -151,6 +152,8 @@ def _draw_decisions(
         if margins[:, :, c].min() < 0 < margins[:, :, c].max():
             ax.contour(gx, gy, margins[:, :, c], levels=[0.0], colors=BLACK, linewidths=1.6)
     if reject is not None:
+        from cavity.estimators.decisions import check_reject
+
         excess = smallest - check_reject(reject)
         if excess.max() > 0:
             from matplotlib import rc_context

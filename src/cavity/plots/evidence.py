@@ -177,7 +177,7 @@ def plot_hyperparameters(
         markersize=14,
         markeredgecolor="white",
         linestyle="none",
-        label=f"model: {found.best:.2f}",
+        label=f"the model, log evidence {found.best:.2f}",
     )
     for axis, logarithmic in zip("xy", found.logarithmic):
         if logarithmic:
