@@ -82,6 +82,7 @@ def compare(
             seed=seed,
             say=lambda text: say(text, stderr=True),
         )
+        say(title(found), style="bold")
         console().print(comparison_table(found))
         for line in remarks(found):
             say(line)
@@ -96,15 +97,18 @@ def compare(
             raise typer.Exit(INTERRUPTED)
 
 
+def title(found: Comparison) -> str:
+    """What the order is by, and what all candidates share."""
+    shared = f"; all with {', '.join(found.shared.values())}" if found.shared else ""
+    return f"Models, best first by {found.yardstick}{shared}"
+
+
 def comparison_table(found: Comparison) -> Table:
-    """The ranking for a terminal; what all candidates share is said once, in the title."""
+    """The ranking for a terminal, without what all candidates share."""
     from rich.table import Table
     from rich.text import Text
 
-    title = f"Models, best first by {found.yardstick}"
-    if found.shared:
-        title += f"; all with {', '.join(found.shared.values())}"
-    table = Table(title=Text(title), title_justify="left", pad_edge=False)
+    table = Table(pad_edge=False)
     told = [part for part in HEADS if part not in found.shared]
     for part in told:
         table.add_column(HEADS[part], overflow="fold")

@@ -43,6 +43,7 @@ def reproduce(
             return
         report = studies.run(studies.load(name), quick=quick, jobs=jobs, out=out)
         if len(report.table):
+            say(report.study.title, style="bold")
             console().print(summary_table(report))
         for remark in report.remarks:
             say(remark)
@@ -65,7 +66,7 @@ def summary_table(report: Report) -> Table:
         c for c in ("published", "difference", "target", "fold noise") if not frame[c].astype(bool).any()
     ]
     frame = frame.drop(columns=empty + [c for c in frame if frame[c].isna().all()], errors="ignore")
-    table = Table(title=Text(report.study.title), title_justify="left", pad_edge=False)
+    table = Table(pad_edge=False)
     for column in frame:
         table.add_column(str(column), justify="left" if frame[column].dtype == object else "right")
     for row in frame.itertuples(index=False):

@@ -70,6 +70,7 @@ def model_page(
             preparation.inputs(table.frame, table.rows),
             preparation.targets(table.frame, table.rows),
         )
+        _check_classes(model, y)
         page.add("Predictions", *_predictions(model, X, y))
         page.add("Calibration", *_calibration(model, X, y))
     page.add("Relevance of inputs", *_relevance(model))
@@ -79,6 +80,19 @@ def model_page(
     page.add("Warnings and remedies", *_warnings(model))
     page.add("How to repeat it", *_versions(command))
     return page
+
+
+def _check_classes(model: TableModel, y: NDArray[Any]) -> None:
+    """Refuse labels that no prediction can be right about."""
+    known: Any = getattr(model.estimator, "classes_", None)
+    if known is None:
+        return
+    unknown = sorted({str(label) for label in y[~np.isin(y, known)]})
+    if unknown:
+        raise ValueError(
+            f"the column {model.preparation.target!r} has the class {unknown[0]!r}, which the model does not know; "
+            f"it knows {', '.join(map(str, known))}"
+        )
 
 
 def comparison_page(preparation: Preparation, comparison: Comparison, command: str) -> Page:
