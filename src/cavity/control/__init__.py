@@ -30,11 +30,13 @@ _MODULES = {
     "predict_gaussian": "cavity.control.uncertain",
     "problems": "cavity.control.problems",
     "squash_map": "cavity.control.trigonometric",
+    "value_iteration": "cavity.control.value_iteration",
 }
 
 if TYPE_CHECKING:
     from cavity.control import mdp as mdp
     from cavity.control import problems as problems
+    from cavity.control import value_iteration as value_iteration
     from cavity.control.analytic import NotAnalyticError as NotAnalyticError
     from cavity.control.dynamics import Dynamics as Dynamics
     from cavity.control.dynamics import Rollout as Rollout

@@ -39,6 +39,7 @@ _MODULES: dict[str, str] = {
     "sinc": "robust_synthetic",
     "kl-directions": "kl_directions",
     "mean-functions": "regression_basics",
+    "mountain-car": "mountain_car",
     "sample-paths": "regression_basics",
     "sinc-evidence": "regression_basics",
     "step-misspecification": "step_misspecification",

@@ -138,15 +138,19 @@ class Monitor:
         self.rounds.append(Round(largest, change, radius, value.lengths, value.signal))
         if not self.warned and (largest > (1.0 + SLACK) * self.bound or radius >= 1.0):
             self.warned = True
-            said = (
-                f" The backup has spectral radius {radius:.3f}, which must be below one."
-                if radius >= 1
-                else ""
-            )
+            if largest > (1.0 + SLACK) * self.bound:
+                said = (
+                    f"in iteration {len(self.rounds)} the largest is {largest:.3g}, and no policy can earn more than "
+                    f"r_max / (1 - gamma) = {self.bound:.3g}"
+                )
+            else:
+                said = (
+                    f"the backup of iteration {len(self.rounds)} has spectral radius {radius:.3f}, and repeated "
+                    "backups converge only below one"
+                )
             warnings.warn(
-                f"values diverge: in iteration {len(self.rounds)} the largest is {largest:.3g}, and no policy can "
-                f"earn more than r_max / (1 - gamma) = {self.bound:.3g}.{said} Use more support points, a smaller "
-                "gamma, or a larger noise of the value function; the greedy policy may still be good: try it",
+                f"values may diverge: {said}. Use more support points, a smaller gamma, or a larger noise of the "
+                "value function. Later iterations may recover, and the greedy policy may be good even so: try it",
                 DivergenceWarning,
                 stacklevel=4,
             )

@@ -5,7 +5,8 @@ then repeat
 
     q_i <- r_i + gamma max_a' E Q(s', a'),    (s', a') ~ N((m_i, a'), diag(v_i, 0))                (7.42), (7.45).
 
-The greedy policy argmax_a Q(s, a) needs no dynamics.
+The greedy policy argmax_a Q(s, a) needs no dynamics. Unlike in (7.41), the maximum is outside the expectation: one
+action for all states s' may be. By Jensen's inequality these values are too low where the next state is uncertain.
 """
 
 from __future__ import annotations
@@ -149,6 +150,7 @@ def q_iteration(
     candidates: int = 17,
     refine: int = 4,
     learn: bool = True,
+    start: ValueGP | None = None,
 ) -> QPolicy:
     """Algorithm 6: a Q-function and its greedy policy.
 
@@ -157,8 +159,8 @@ def q_iteration(
     model : Dynamics, System or Model
     support : Support
         Points (m, D + F) of states and actions together.
-    reward, action_bounds, gamma, noise, iterations, tolerance, candidates, refine, learn
-        As for `policy_iteration`.
+    reward, action_bounds, gamma, noise, iterations, tolerance, candidates, refine, learn, start
+        As for `policy_iteration`; by default it starts from the expected rewards.
 
     Examples
     --------
@@ -183,8 +185,8 @@ def q_iteration(
     mean, variance = model.predict(z[:, :D], z[:, D:])
     r = reward.expected(mean, variance)
     grid = candidate_actions(low, high, candidates)
-    q = ValueGP(support, r, noise=noise)
-    q = q.fit() if learn else q
+    q = ValueGP(support, r, noise=noise) if start is None else start
+    q = q.fit() if learn and start is None else q
     monitor = Monitor(backup.bound, tolerance)
     history = [q.values]
     stable = False

@@ -26,6 +26,9 @@ SHORTEST, LONGEST = 0.3, 10.0
 """Bounds of a length scale in units of the spacing of support points: the first values are one spike, from which the
 evidence would run to zero or infinity."""
 
+LARGEST_SCORE = 10.0
+"""Largest value in prior standard deviations: a spike among zeros must not be taken for noise."""
+
 BLOCK = 4_000_000
 """Numbers in a block of expectations, 32 MB."""
 
@@ -339,11 +342,11 @@ class ValueGP:
 
         It starts from the present ones; length scales stay within 0.3 and 10 spacings of the support points.
         """
-        rms = float(np.sqrt(np.mean(self.values**2)))
-        if rms == 0:
+        if not self.values.any():
             return self
-        low = np.append(np.log(0.03 * rms), np.log(SHORTEST * self.support.spacing))
-        high = np.append(np.log(100.0 * rms), np.log(LONGEST * self.support.spacing))
+        least = float(np.abs(self.values).max()) / LARGEST_SCORE
+        low = np.append(np.log(least), np.log(SHORTEST * self.support.spacing))
+        high = np.append(np.log(100.0 * least), np.log(LONGEST * self.support.spacing))
 
         def at(theta: Array) -> ValueGP:
             return ValueGP(self.support, self.values, np.exp(theta[1:]), float(np.exp(theta[0])), self.noise)
