@@ -25,7 +25,7 @@ SHOWN = {
     "sd_error": ("sds", "{:.2f}"),
     "total_variation": ("TV", "{:.2f}"),
     "probability_error": ("prob.", "{:.3f}"),
-    "log_loss": ("log loss", "{:.3f}"),
+    "log_loss": ("loss", "{:.3f}"),
     "k_hat": ("k-hat", "{:.1f}"),
     "seconds": ("s", "{:.2f}"),
 }
@@ -100,15 +100,18 @@ class Assessment:
 
         table = Table(
             box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
             pad_edge=False,
+            title_justify="left",
+            caption_justify="left",
             title="approximations against the gold standard",
-            caption="error: nats; means: posterior sds; sds: relative; TV: distance of marginals; s: seconds",
+            caption="error: nats; means: posterior sds; sds: relative; TV: distance of marginals; loss: of logs",
         )
         table.add_column("method", no_wrap=True)
         frame = self.frame
         shown = {k: v for k, v in SHOWN.items() if k in frame and frame[k].notna().any()}
         for head, _ in shown.values():
-            table.add_column(head, justify="right", no_wrap=" " not in head)
+            table.add_column(head, justify="right", no_wrap=True)
         for name, row in frame.iterrows():
             cells = ["" if np.isnan(row[k]) else form.format(row[k]) for k, (_, form) in shown.items()]
             table.add_row(label(str(name)), *cells)

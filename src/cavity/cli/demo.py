@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cavity.cli.shared import Debug, one_sentence
+from cavity.cli.shared import Debug, console, one_sentence, say
+from cavity.demo import BUDGET
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def add(app: typer.Typer) -> None:
@@ -16,32 +21,46 @@ def add(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("cavity-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for picture and report.")] = Path("cavity-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the data.")] = 3,
+    budget: Annotated[str, typer.Option(help="Time for the check against sampling.")] = BUDGET,
     debug: Debug = False,
 ) -> None:
-    """Fit data with gross errors, once with Gaussian and once with robust noise, and compare.
+    """Fit data with gross errors, once with Gaussian and once with robust noise; compare and check.
 
     Example: cavity demo --out cavity-demo
     """
     with one_sentence(debug):
-        _demo(out, seed)
+        from cavity.assessment import seconds_of
+        from cavity.demo import N_OUTLIERS, N_TRAIN, run, verdict
+
+        seconds_of(budget)
+        if out.exists() and not out.is_dir():
+            raise ValueError(f"{out} is not a folder; give --out another name")
+        say(f"{N_TRAIN} points of a curve, {N_OUTLIERS} of them gross errors, and two noise models.")
+        result = run(out, seed, budget, lambda text: say(text, stderr=True))
+        console().print(result.assessment)
+        say("")
+        say("The same kernel, the same data, two noise models", style="bold")
+        console().print(table(result.rows))
+        say(verdict(result.rows))
+        say(f"Picture: {result.picture.resolve()}")
+        say(f"Report: {result.report.resolve()}")
 
 
-def _demo(out: Path, seed: int) -> None:
-    from rich.console import Console
+SHORT = {"log evidence": "evidence", "outliers found": "outliers", "seconds": "s"}
+"""Names of columns, where those of the report would need more than 80 characters in a line."""
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The comparison for a terminal."""
     from rich.table import Table
 
-    from cavity.demo import N_OUTLIERS, N_TRAIN, run
-
-    console = Console()
-    console.print(f"Fitting {N_TRAIN} points, {N_OUTLIERS} of them gross errors, with two noise models ...")
-    result = run(out, seed)
-    table = Table(title="The same kernel, the same data, two noise models", pad_edge=False)
-    for column in result["rows"][0]:
-        table.add_column(column, justify="left" if column == "model" else "right")
-    for row in result["rows"]:
-        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
-    console.print(table)
-    console.print("Log loss and RMSE are on clean test data: lower is better.")
-    console.print(f"Picture: {result['picture'].resolve()}")
+    found = Table(pad_edge=False)
+    for column in rows[0]:
+        found.add_column(
+            SHORT.get(column, column), justify="left" if column == "model" else "right", no_wrap=True
+        )
+    for row in rows:
+        found.add_row(*(f"{value:.2f}" if isinstance(value, float) else str(value) for value in row.values()))
+    return found

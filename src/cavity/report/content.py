@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor
+from cavity.estimators.robust import is_robust
 from cavity.report import drawings
 from cavity.report.figures import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
-from cavity.tables.fitting import hyperparameters
+from cavity.tables.fitting import LIKELY, UNEXPECTED, hyperparameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from cavity.tables.comparing import Comparison
     from cavity.tables.preparation import Preparation
 
-LIKELY = 0.5
 GRID = 300
 
 REMEDIES = (
@@ -78,7 +78,7 @@ def model_page(
     page.add("Comparison of models", *(() if comparison is None else _comparison(comparison)))
     page.add("Check of the approximation", *(() if assessment is None else assessment_blocks(assessment)))
     page.add("Warnings and remedies", *_warnings(model))
-    page.add("How to repeat it", *_versions(command))
+    page.add("How to repeat it", *versions(command))
     return page
 
 
@@ -102,7 +102,7 @@ def comparison_page(preparation: Preparation, comparison: Comparison, command: s
     )
     page.add("Comparison of models", *_comparison(comparison))
     page.add("What was decided about the columns", *_notes(preparation))
-    page.add("How to repeat it", *_versions(command))
+    page.add("How to repeat it", *versions(command))
     return page
 
 
@@ -208,7 +208,10 @@ def _predictions(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Bl
         grid = np.linspace(x.min(), x.max(), GRID)
         prediction = estimator.predict_dist(_like(X, grid[:, None]))
         names = (X.columns[0], model.preparation.target)
-        svg = as_svg(lambda ax: drawings.fit_of_one_input(ax, grid, prediction, x, y, names), "fit")
+        suspicious = _suspicious(model, y)
+        svg = as_svg(
+            lambda ax: drawings.fit_of_one_input(ax, grid, prediction, x, y, names, suspicious), "fit"
+        )
         return [*blocks, Picture(svg, "Predictive mean and intervals with the data.")]
     prediction, suspicious, how = _unseen(model, X, y)
     svg = as_svg(
@@ -259,9 +262,16 @@ def _unseen(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> tuple[Any, N
     """Leave-one-out predictions where the table is what the model was learned from, else plain predictions."""
     estimator = model.estimator
     if _is_training(model, y):
-        probability = np.asarray(estimator.outlier_probability_)
-        return estimator.leave_one_out(), probability > LIKELY, "each row from the others"
-    return estimator.predict_dist(X), np.zeros(len(y), dtype=bool), "rows of this file"
+        return estimator.leave_one_out(), _suspicious(model, y), "each row from the others"
+    return estimator.predict_dist(X), _suspicious(model, y), "rows of this file"
+
+
+def _suspicious(model: TableModel, y: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows are probable outliers, by the list that was made when the model was learned from these rows."""
+    if not _is_training(model, y):
+        return np.zeros(len(y), dtype=bool)
+    least = LIKELY if is_robust(model.estimator.likelihood_) else UNEXPECTED
+    return np.asarray(model.estimator.outlier_probability_) > least
 
 
 def _is_training(model: TableModel, y: NDArray[Any]) -> bool:
@@ -414,7 +424,8 @@ def _remedy(text: str) -> str:
     return ""
 
 
-def _versions(command: str) -> list[Block]:
+def versions(command: str = "") -> list[Block]:
+    """The command and the versions of what ran it."""
     import scipy
 
     import cavity

@@ -19,14 +19,25 @@ BINS = 10
 
 
 def fit_of_one_input(
-    axis: Any, grid: Array, prediction: Prediction, x: Array, y: Array, names: Sequence[str]
+    axis: Any,
+    grid: Array,
+    prediction: Prediction,
+    x: Array,
+    y: Array,
+    names: Sequence[str],
+    suspicious: NDArray[np.bool_] | None = None,
 ) -> None:
-    """Mean and 50 % and 90 % intervals of y over one input, with the data."""
+    """Mean and 50 % and 90 % intervals of y over one input, with the data; probable outliers stand out."""
+    suspicious = np.zeros(len(y), dtype=bool) if suspicious is None else suspicious
     for level, alpha in ((0.9, 0.18), (0.5, 0.28)):
         low, high = prediction.interval(level)
         axis.fill_between(grid, low, high, color=BLUE, alpha=alpha, linewidth=0, label=f"{level:.0%} of y")
     axis.plot(grid, prediction.mean, color=BLUE, linewidth=1.8, label="mean")
-    axis.plot(x, y, ".", color=GREY, markersize=5, label="data")
+    axis.plot(x[~suspicious], y[~suspicious], ".", color=GREY, markersize=5, label="data")
+    if suspicious.any():
+        axis.plot(
+            x[suspicious], y[suspicious], "D", color=ORANGE, markersize=5, label="probable outliers", zorder=3
+        )
     _label(axis, *names)
     axis.legend(frameon=False, fontsize=8)
 
