@@ -186,7 +186,7 @@ def plot_residuals(
     beyond = int(np.sum(~finite))
     left, right = panels_or_new(ax, 2, 2, 4.2, 3.6)
     center = prediction.mean if view.is_location or _is_discrete(view) else prediction.median
-    left.axhspan(-1.96, 1.96, color=TRUTH, alpha=0.18, linewidth=0, label="95% of normal residuals")
+    left.axhspan(-1.96, 1.96, color=TRUTH, alpha=0.18, linewidth=0, label="95% if normal")
     left.axhline(0.0, color=TRUTH, linewidth=1.0, linestyle="--")
     left.plot(np.asarray(center)[finite], z[finite], "o", color=BAND, markersize=3.5, alpha=0.8)
     label(left, "prediction", "standardized residual", f"{len(z)} rows, {source}")
@@ -200,7 +200,7 @@ def plot_residuals(
     right.plot(middle, middle, color=TRUTH, linewidth=1.0, linestyle="--")
     right.plot(middle[shown], sorted_z[shown], "o", color=BAND, markersize=3.5)
     note = f"{beyond} residuals beyond all digits are not shown" if beyond else ""
-    label(right, "quantile of a normal distribution", "quantile of the residuals", note)
+    label(right, "normal quantile", "residual quantile", note)
     legend(right, loc="upper left")
     tidy(right)
     return [left, right]

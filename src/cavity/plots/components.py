@@ -24,14 +24,17 @@ def plot_components(
     *,
     column: int | str = 0,
     at: ArrayLike | None = None,
+    centered: bool = True,
     level: float = 0.95,
     problem: int = 0,
     ax: Axes | Iterable[Axes] | None = None,
 ) -> list[Axes]:
     """Posterior mean and band of each term of a sum kernel, along one input.
 
-    Means of all terms (and of the mean function, where there is one) add up to the posterior mean of f. Bands are of
-    each term alone: what the data do not tell apart is uncertain in both terms, even where the sum is known.
+    Bands are of each term alone: what the data do not tell apart is uncertain in both terms, even where the sum is
+    known. Data hardly ever tell how a constant is divided among the terms; so by default each term is drawn minus its
+    average over the picture. As they are (`centered=False`), the means of all terms, and of the mean function where
+    there is one, add up to the posterior mean of f.
 
     Parameters
     ----------
@@ -42,6 +45,8 @@ def plot_components(
         The input that varies.
     at : array (D,), optional
         Values of the other inputs; by default those of the row nearest to the medians.
+    centered : bool
+        Whether to subtract the average of each term over the places drawn.
     level : float
         Probability of the bands.
     problem : int
@@ -60,7 +65,7 @@ def plot_components(
     if center.shape != (view.n_features,):
         raise ValueError(f"at must have one value for each of {view.n_features} inputs, got {center.shape}")
     grid, discrete = grid_of(rows[:, d], 300)
-    found = components(view.the_posterior(problem), slice_rows(center, d, grid))
+    found = components(view.the_posterior(problem), slice_rows(center, d, grid), centered)
     panels = panels_or_new(ax, len(found), 2 if len(found) in (2, 4) else 3, 3.8, 2.6)
     z = float(ndtri(0.5 + level / 2))
     for i, (panel, one) in enumerate(zip(panels, found)):

@@ -23,6 +23,9 @@ Array = NDArray[np.float64]
 LABELED = (0.1, 0.25, 0.75, 0.9)
 """Probabilities whose contours are drawn and labeled, beside the boundary."""
 
+SHADES = (BLUE, "#9ec4dd", "#f3cfa8", "#fbe6cc")
+"""From the first of two classes to the second: two hues, and lighter all the way, so that grey tells them apart."""
+
 
 def plot_contours(
     model: Any,
@@ -111,9 +114,9 @@ def _draw_regions(ax: Axes, gx: Array, gy: Array, probabilities: Array, classes:
     if len(classes) == 2:
         from matplotlib.colors import LinearSegmentedColormap
 
-        colors = LinearSegmentedColormap.from_list("classes", [BLUE, "#ffffff", VERMILION])
+        colors = LinearSegmentedColormap.from_list("classes", list(SHADES))
         filled = ax.contourf(
-            gx, gy, probabilities[:, :, 1], levels=np.linspace(0, 1, 21), cmap=colors, alpha=0.6, zorder=0
+            gx, gy, probabilities[:, :, 1], levels=np.linspace(0, 1, 21), cmap=colors, alpha=0.75, zorder=0
         )
         bar = _figure(ax).colorbar(filled, ax=ax, ticks=[0, 0.25, 0.5, 0.75, 1], shrink=0.85)
         bar.ax.set_ylabel(f"P({plain(classes[1])})", parse_math=False)

@@ -35,7 +35,7 @@ LINEAR_UP_TO = 20.0
 def plot_starts(model: Any, *, problem: int = 0, title: str = "", ax: Axes | None = None) -> Axes:
     """How far below the best every run of the optimizer ended, so that local optima can be seen.
 
-    Runs with the same number (and marker) ended at the same hyperparameters; hollow ones had not converged. Where
+    Runs with the same number (and marker) reached the same value, to 0.01 nats; hollow ones had not converged. Where
     runs differ by more than 20 nats the scale is logarithmic from one nat on.
 
     Parameters
@@ -53,7 +53,7 @@ def plot_starts(model: Any, *, problem: int = 0, title: str = "", ax: Axes | Non
     """
     runs = _runs(model, problem)
     values = np.array([run.value for run in runs])
-    number = optima([run.theta for run in runs], values)
+    number = optima(values)
     order = np.argsort(-np.where(np.isfinite(values), values, -np.inf), kind="stable")
     finite = values[np.isfinite(values)]
     best = float(finite.max())

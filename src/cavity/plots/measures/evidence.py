@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,30 +13,28 @@ from cavity.progress import Progress
 
 Array = NDArray[np.float64]
 
-SAME_OPTIMUM = 0.05
-"""Distance in every unconstrained (mostly log) parameter, and in nats, below which two runs ended at one optimum."""
+SAME_OPTIMUM = 0.01
+"""Nats below which two runs are taken to have ended at one optimum."""
 
 
-def optima(thetas: Sequence[Array], values: ArrayLike) -> NDArray[np.intp]:
+def optima(values: ArrayLike) -> NDArray[np.intp]:
     """Number of the optimum at which each run ended, (R,): 0 the best; -1 for runs that failed.
 
-    Runs are at one optimum if both value and parameters agree. Parameters to which the objective is flat make two
-    optima of what is one plateau: values then agree and numbers differ.
+    Runs are at one optimum if their values agree. Parameters are not compared: where the objective is flat in one of
+    them (next to no noise), runs end at different values of it, and terms of a sum may have changed places.
+
+    >>> optima([-3.0, -7.0, -3.001, float("-inf")])
+    array([ 0,  1,  0, -1])
     """
     heights = np.asarray(values, dtype=float)
     number = np.full(len(heights), -1, dtype=np.intp)
-    leaders: list[int] = []
+    count, top = -1, np.inf
     for i in np.argsort(-heights, kind="stable"):
         if not np.isfinite(heights[i]):
             continue
-        for k, j in enumerate(leaders):
-            close = np.max(np.abs(thetas[i] - thetas[j]), initial=0.0) < SAME_OPTIMUM
-            if close and heights[j] - heights[i] < SAME_OPTIMUM:
-                number[i] = k
-                break
-        else:
-            number[i] = len(leaders)
-            leaders.append(int(i))
+        if top - heights[i] >= SAME_OPTIMUM:
+            count, top = count + 1, heights[i]
+        number[i] = count
     return number
 
 
