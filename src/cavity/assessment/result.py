@@ -105,7 +105,7 @@ class Assessment:
             title_justify="left",
             caption_justify="left",
             title="approximations against the gold standard",
-            caption="error: nats; means: posterior sds; sds: relative; TV: distance of marginals; loss: of logs",
+            caption="error: nats; means: posterior sds; sds: relative; TV: marginals; loss: log loss",
         )
         table.add_column("method", no_wrap=True)
         frame = self.frame

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cavity.cli.shared import Debug, console, one_sentence, say
-from cavity.demo import BUDGET
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,7 +22,9 @@ def add(app: typer.Typer) -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for picture and report.")] = Path("cavity-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the data.")] = 3,
-    budget: Annotated[str, typer.Option(help="Time for the check against sampling.")] = BUDGET,
+    budget: Annotated[
+        str | None, typer.Option(help="Time for the check against sampling [default: 20s].")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Fit data with gross errors, once with Gaussian and once with robust noise; compare and check.
@@ -32,8 +33,9 @@ def demo(
     """
     with one_sentence(debug):
         from cavity.assessment import seconds_of
-        from cavity.demo import N_OUTLIERS, N_TRAIN, run, verdict
+        from cavity.demo import BUDGET, N_OUTLIERS, N_TRAIN, run, verdict
 
+        budget = BUDGET if budget is None else budget
         seconds_of(budget)
         if out.exists() and not out.is_dir():
             raise ValueError(f"{out} is not a folder; give --out another name")
