@@ -13,13 +13,19 @@ _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "CartPole": "cavity.control.problems",
     "Dynamics": "cavity.control.dynamics",
+    "ExactModel": "cavity.control.risk",
     "GaussianMoments": "cavity.control.moments",
+    "LinearPolicy": "cavity.control.policies",
     "MountainCar": "cavity.control.problems",
     "NotAnalyticError": "cavity.control.analytic",
     "OutputMoments": "cavity.control.result",
     "Pendulum": "cavity.control.problems",
+    "Planner": "cavity.control.planning",
     "Problem": "cavity.control.problems",
+    "QuadraticLoss": "cavity.control.losses",
+    "RBFPolicy": "cavity.control.policies",
     "Rollout": "cavity.control.dynamics",
+    "SaturatingLoss": "cavity.control.losses",
     "System": "cavity.control.problems",
     "Trajectory": "cavity.control.problems",
     "Transitions": "cavity.control.transitions",
@@ -30,6 +36,7 @@ _MODULES = {
     "predict_gaussian": "cavity.control.uncertain",
     "problems": "cavity.control.problems",
     "squash_map": "cavity.control.trigonometric",
+    "tip_distance": "cavity.control.losses",
     "value_iteration": "cavity.control.value_iteration",
 }
 
@@ -40,7 +47,13 @@ if TYPE_CHECKING:
     from cavity.control.analytic import NotAnalyticError as NotAnalyticError
     from cavity.control.dynamics import Dynamics as Dynamics
     from cavity.control.dynamics import Rollout as Rollout
+    from cavity.control.losses import QuadraticLoss as QuadraticLoss
+    from cavity.control.losses import SaturatingLoss as SaturatingLoss
+    from cavity.control.losses import tip_distance as tip_distance
     from cavity.control.moments import GaussianMoments as GaussianMoments
+    from cavity.control.planning import Planner as Planner
+    from cavity.control.policies import LinearPolicy as LinearPolicy
+    from cavity.control.policies import RBFPolicy as RBFPolicy
     from cavity.control.problems import CartPole as CartPole
     from cavity.control.problems import MountainCar as MountainCar
     from cavity.control.problems import Pendulum as Pendulum
@@ -48,6 +61,7 @@ if TYPE_CHECKING:
     from cavity.control.problems import System as System
     from cavity.control.problems import Trajectory as Trajectory
     from cavity.control.result import OutputMoments as OutputMoments
+    from cavity.control.risk import ExactModel as ExactModel
     from cavity.control.transitions import Transitions as Transitions
     from cavity.control.trigonometric import TrigonometricMap as TrigonometricMap
     from cavity.control.trigonometric import angle_map as angle_map

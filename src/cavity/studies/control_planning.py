@@ -1,0 +1,450 @@
+"""Receding-horizon planning and policy search: mountain car, cart-pole and pendulum (thesis 7.4).
+
+A seed is an independent set of random transitions (or, from scratch, of everything that is random). Every method is
+also run with the exact dynamics in place of the model, once: that separates what the planner cannot do from what the
+model cannot do. Criteria of success are those of the problems: the car within 0.1 of its goal from 4.2 s to 8.1 s, the
+pole upright from 5 s to 12 s, the pendulum within 0.2 rad of upright from 3 s to 4 s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cavity.control.dynamics import Dynamics
+from cavity.control.losses import Loss, QuadraticLoss, SaturatingLoss, TaylorLoss, tip_distance
+from cavity.control.planning import (
+    CART_POLE,
+    CART_POLE_MOMENTS,
+    ControlledRun,
+    Planner,
+    Settings,
+    cart_pole_loss,
+    control,
+)
+from cavity.control.policies import Policy
+from cavity.control.policy_search import learn
+from cavity.control.problems import CartPole, MountainCar, Pendulum, System, Trajectory, animation
+from cavity.control.risk import ExactModel
+from cavity.control.transitions import Transitions
+from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
+from cavity.studies.pictures import COLORS, new_panels, save
+
+SEEDS = 20
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to plan.
+
+    Attributes
+    ----------
+    loss : str
+        "saturating", "quadratic" or "taylor" (the expansion (7.57)).
+    transitions : int
+        Zero for the exact dynamics.
+    printed : bool
+        The model as in the thesis: angles themselves, a mean of zero, for the car also next states as targets.
+    seeds : int
+    """
+
+    settings: Settings
+    loss: str = "saturating"
+    transitions: int = 200
+    printed: bool = False
+    seeds: int = SEEDS
+
+
+# --- mountain car -------------------------------------------------------------------------------------------
+
+CAR = Settings(horizon=6, candidates=150, evaluations=20)
+CAR_MOMENTS = replace(CAR, moment_matching=True, compared=3, polish=10)
+CAR_STEPS = 27
+"""Of 0.3 s: 8.1 s."""
+
+CAR_METHODS = {
+    "planning, means": Method(CAR, transitions=50),
+    "planning, moment matching": Method(CAR_MOMENTS, transitions=50),
+    "planning, means, quadratic, gamma 2": Method(
+        replace(CAR, horizon=5, discount=2.0), "quadratic", transitions=50
+    ),
+    "planning, as printed": Method(
+        replace(CAR_MOMENTS, horizon=5), "quadratic", transitions=50, printed=True, seeds=10
+    ),
+    "planning, exact dynamics": Method(replace(CAR, candidates=60), transitions=0, seeds=1),
+    "planning, as printed, exact dynamics": Method(
+        replace(CAR, horizon=5, candidates=60), "quadratic", transitions=0, seeds=1
+    ),
+}
+
+
+def drive(name: str, seed: int) -> Outcome:
+    """One method of planning for the mountain car, on one set of transitions."""
+    car, method = MountainCar(dt=0.3), CAR_METHODS[name]
+    quadratic = QuadraticLoss.around(car.goal, [1.0, 0.1])
+    loss: Loss = SaturatingLoss(quadratic, 0.3) if method.loss == "saturating" else quadratic
+    # fewer steps of integration do for the planner; the car itself is integrated as finely as ever
+    model: Any = ExactModel(MountainCar(dt=0.3, substeps=6))
+    if method.transitions:
+        seen = Transitions.draw(car, method.transitions, rng=seed)
+        printed: dict[str, Any] = {"target": "next", "mean": "zero"} if method.printed else {}
+        model = Dynamics.fit(seen, problem=car, random_state=seed, **printed)
+    run = control(car, Planner(model, loss, method.settings, problem=car, rng=seed), CAR_STEPS)
+    states = run.trajectory.states
+    measures = {
+        "success": float(car.holds_goal(states, 4.2, 8.1)),
+        "off the goal": float(np.abs(states[14:, 0] - car.goal[0]).mean()),
+        **_times(run),
+    }
+    return Outcome(measures, _arrays(run))
+
+
+def _times(run: ControlledRun) -> dict[str, float]:
+    return {
+        "decision, ms": float(np.median(run.milliseconds)),
+        "decision, CPU ms": float(np.median(run.cpu_milliseconds)),
+    }
+
+
+def _arrays(run: ControlledRun) -> dict[str, Any]:
+    return {"states": run.trajectory.states, "actions": run.trajectory.actions, "risks": run.risks}
+
+
+def planning_cells(quick: bool) -> list[Cell]:
+    """Planning for the mountain car, to go with the other methods for it."""
+    return _cells(CAR_METHODS, drive, quick, 2, tuple(CAR_METHODS)[:2])
+
+
+def draw_planning(results: Results, folder: Path) -> list[Path]:
+    """Figure 7.10 and an animation."""
+    car, out = MountainCar(dt=0.3), []
+    name = "planning, moment matching"
+    found = results.arrays(seed=0, method=name)
+    if "states" in found:
+        out.append(_figure_10(car, results, name, folder))
+        path = Trajectory(found["states"], found["actions"], car.dt)
+        out.append(animation(car, path, folder / "mountain_car_planning.gif"))
+    return out
+
+
+def _figure_10(car: MountainCar, results: Results, name: str, folder: Path) -> Path:
+    labels = ["position", "velocity", "force", "expected cumulated loss"]
+    figure, axes = new_panels(2, 2)
+    for found in _all_arrays(results, name):
+        t = car.dt * np.arange(len(found["states"]))
+        for axis, values in zip(axes, _columns(found, 2)):
+            axis.step(t[: len(values)], values, where="post", color=COLORS[0], alpha=0.35, linewidth=0.9)
+    for axis, label in zip(axes, labels):
+        axis.set(xlabel="seconds", ylabel=label)
+    axes[0].axhspan(0.5, 0.7, color=COLORS[2], alpha=0.2)
+    for end in (-4, 4):
+        axes[2].axhline(end, color="black", linestyle="--", linewidth=0.8)
+    figure.suptitle("Mountain car: planning with moment matching, one line for each data set")
+    return save(figure, folder / "figure_7_10.png")
+
+
+def _columns(found: dict[str, Any], states: int) -> list[Any]:
+    return [*found["states"].T[:states], found["actions"][:, 0], found["risks"]]
+
+
+def _all_arrays(results: Results, name: str) -> list[dict[str, Any]]:
+    seeds = [r["labels"]["seed"] for r in results.records if r["labels"].get("method") == name]
+    found = [results.arrays(seed=seed, method=name) for seed in seeds]
+    return [one for one in found if "states" in one]
+
+
+def _cells(
+    methods: dict[str, Method], function: Any, quick: bool, quick_seeds: int, quick_methods: tuple[str, ...]
+) -> list[Cell]:
+    """Seed by seed, so that a stopped run has whole seeds of all methods."""
+    work = [
+        (name, seed)
+        for seed in range(quick_seeds if quick else SEEDS)
+        for name, method in methods.items()
+        if seed < method.seeds and (not quick or name in quick_methods)
+    ]
+    return [Cell({"seed": s, "method": m}, function, {"name": m, "seed": s}) for m, s in work]
+
+
+# --- cart-pole ----------------------------------------------------------------------------------------------
+
+POLE_STEPS = 60
+"""Of 0.2 s: 12 s."""
+
+PRINTED = Settings(horizon=5, moment_matching=True)
+
+POLE_METHODS = {
+    "planning, means": Method(CART_POLE),
+    "planning, moment matching": Method(CART_POLE_MOMENTS),
+    "planning, means, 100 transitions": Method(CART_POLE, transitions=100),
+    "planning, moment matching, 100 transitions": Method(CART_POLE_MOMENTS, transitions=100),
+    "planning, as printed": Method(PRINTED, "taylor", printed=True, seeds=10),
+    "planning, exact dynamics": Method(replace(CART_POLE, candidates=100), transitions=0, seeds=1),
+}
+
+
+def swing_up(name: str, seed: int) -> Outcome:
+    """One method of planning for the cart-pole, on one set of transitions."""
+    pole, method = CartPole(), POLE_METHODS[name]
+    loss: Loss = cart_pole_loss(pole)
+    if method.loss == "taylor":
+        loss = TaylorLoss(tip_distance(pole))
+    model: Any = ExactModel(CartPole(substeps=5))
+    if method.transitions:
+        seen = Transitions.draw(pole, method.transitions, rng=seed)
+        printed: dict[str, Any] = {"angles": (), "mean": "zero"} if method.printed else {}
+        model = Dynamics.fit(seen, problem=pole, random_state=seed, **printed)
+    planner = Planner(model, loss, method.settings, problem=pole, wrap=method.printed, rng=seed)
+    run = control(pole, planner, POLE_STEPS)
+    states = run.trajectory.states
+    tip = pole.tip_distance(states)
+    measures = {
+        "success": float(pole.holds_goal(states)),
+        "success from 7 s": float(pole.holds_goal(states, 7.0)),
+        "up since, s": min(pole.up_since(states), 99.0),
+        "tip at the end, cm": 100.0 * float(tip[-1]),
+        "tip within 1 cm": float(tip[-1] < 0.01),
+        "tip from 8 s, cm": 100.0 * float(tip[40:].mean()),
+        **_times(run),
+    }
+    return Outcome(measures, _arrays(run))
+
+
+def cart_pole_cells(quick: bool) -> list[Cell]:
+    """Planning with 200 and 100 transitions, then policy search."""
+    out = _cells(POLE_METHODS, swing_up, quick, 1, tuple(POLE_METHODS)[:2])
+    return out if quick else out + _search_cells("cart-pole", 10)
+
+
+def draw_cart_pole(results: Results, folder: Path) -> list[Path]:
+    """Figure 7.11, learning curves and animations."""
+    pole, out = CartPole(), []
+    name = "planning, moment matching"
+    found = results.arrays(seed=0, method=name)
+    if "states" in found:
+        out.append(_figure_11(pole, results, name, folder))
+        path = Trajectory(found["states"], found["actions"], pole.dt)
+        out.append(animation(pole, path, folder / "cart_pole_planning.gif"))
+    return out + _draw_search(results, folder, "cart-pole")
+
+
+def _figure_11(pole: CartPole, results: Results, name: str, folder: Path) -> Path:
+    labels = [*pole.state_names, "force", "expected cumulated loss"]
+    figure, axes = new_panels(2, 3)
+    for found in _all_arrays(results, name):
+        t = pole.dt * np.arange(len(found["states"]))
+        for axis, values in zip(axes, _columns(found, 4)):
+            axis.step(t[: len(values)], values, where="post", color=COLORS[0], alpha=0.35, linewidth=0.9)
+    for k, (axis, label) in enumerate(zip(axes, labels)):
+        axis.set(xlabel="seconds", ylabel=label)
+        ends = (pole.state_low[k], pole.state_high[k]) if k < 4 else ((-4.0, 4.0) if k == 4 else ())
+        for end in ends:
+            axis.axhline(end, color="black", linestyle="--", linewidth=0.8)
+    figure.suptitle("Cart-pole: planning with moment matching, one line for each data set")
+    return save(figure, folder / "figure_7_11.png")
+
+
+# --- policy search ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Search:
+    """Learning from scratch: the system, the loss and the effort."""
+
+    system: System
+    loss: Loss
+    steps: int
+    episodes: int
+    centers: int
+    iterations: int
+    start_sd: float
+
+
+def _search(problem: str, quick: bool) -> Search:
+    if problem == "pendulum":
+        pendulum = Pendulum()
+        loss = SaturatingLoss(tip_distance(pendulum), 0.5)
+        return Search(pendulum, loss, 40, 3 if quick else 8, 20, 25 if quick else 60, 0.05)
+    pole = CartPole(dt=0.1, force=10.0)
+    return Search(pole, SaturatingLoss(tip_distance(pole), 0.25), 30, 12, 40, 60, 0.01)
+
+
+def _holds(problem: str, system: Any, policy: Policy, sd: float) -> float:
+    """Share of ten starts from which a policy succeeds; none of them is learned from."""
+    rng = np.random.default_rng(777)
+    starts = system.start + sd * rng.standard_normal((10, system.state_size))
+    if problem == "pendulum":
+        paths = system.simulate(policy, 40, starts).states
+        return float(np.mean([system.holds_goal(paths[:, k]) for k in range(10)]))
+    paths = system.simulate(policy, 40, starts).states
+    return float(np.mean([system.holds_goal(paths[:, k], 2.5, 4.0) for k in range(10)]))
+
+
+def learn_from_scratch(problem: str, seed: int, quick: bool) -> Outcome:
+    """A policy from nothing: one random episode, then policy episodes until all test starts succeed."""
+    task = _search(problem, quick)
+    found = learn(
+        task.system,
+        task.loss,
+        steps=task.steps,
+        episodes=task.episodes,
+        centers=task.centers,
+        iterations=task.iterations,
+        start_sd=task.start_sd,
+        test=lambda policy: _holds(problem, task.system, policy, task.start_sd),
+        stop=1.0,
+        rng=seed,
+    )
+    shares = np.array([e.successes for e in found.episodes[1:]])
+    solved = np.flatnonzero(shares >= 1.0)
+    episodes = int(solved[0]) + 2 if len(solved) else np.nan
+    measures = {
+        "success": float(len(solved) > 0),
+        "episodes": float(episodes),
+        "seconds of experience": float(episodes * task.steps * task.system.dt),
+    }
+    lived = task.system.simulate(found.policy, task.steps + 10)
+    arrays = {
+        "shares": shares,
+        "losses": np.array([e.loss for e in found.episodes]),
+        "predicted": np.array([e.predicted for e in found.episodes]),
+        "theta": found.policy.theta,
+        "states": lived.states,
+        "actions": lived.actions,
+    }
+    return Outcome(measures, arrays)
+
+
+def _search_cells(problem: str, seeds: int, quick: bool = False) -> list[Cell]:
+    return [
+        Cell(
+            {"seed": s, "method": "policy search"},
+            learn_from_scratch,
+            {"problem": problem, "seed": s, "quick": quick},
+        )
+        for s in range(seeds)
+    ]
+
+
+def _draw_search(results: Results, folder: Path, problem: str) -> list[Path]:
+    curves = _all_arrays(results, "policy search")
+    if not curves:
+        return []
+    figure, axes = new_panels(1, 2)
+    for k, found in enumerate(curves):
+        color = COLORS[k % len(COLORS)]
+        axes[0].plot(np.arange(1, len(found["losses"]) + 1), found["losses"], "o-", color=color, ms=3)
+        axes[1].plot(np.arange(2, len(found["shares"]) + 2), found["shares"], "o-", color=color, ms=3)
+    axes[0].set(xlabel="episode (the first is random)", ylabel="mean loss of the episode", ylim=(0, 1.02))
+    axes[1].set(xlabel="episode", ylabel="share of ten test starts solved", ylim=(-0.02, 1.02))
+    for axis in axes:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    figure.suptitle(f"Learning the {problem} from scratch, one line for each seed")
+    out = [save(figure, folder / "learning_curves.png")]
+    system = _search(problem, False).system
+    path = Trajectory(curves[0]["states"], curves[0]["actions"], system.dt)
+    return [*out, animation(system, path, folder / f"{problem}_policy.gif")]
+
+
+# --- pendulum -----------------------------------------------------------------------------------------------
+
+
+PENDULUM = Settings(horizon=12, correction=0.1)
+
+
+def lift(name: str, seed: int) -> Outcome:
+    """Planning for the pendulum with means, from 50 random transitions."""
+    pendulum = Pendulum()
+    model = Dynamics.fit(Transitions.draw(pendulum, 50, rng=seed), problem=pendulum, random_state=seed)
+    loss = SaturatingLoss(tip_distance(pendulum, speed=0.1), 0.5)
+    run = control(pendulum, Planner(model, loss, PENDULUM, rng=seed), 40)
+    states = run.trajectory.states
+    measures = {
+        "success": float(pendulum.holds_goal(states)),
+        "off upright at the end": float(pendulum.off_upright(states)[-1]),
+        **_times(run),
+    }
+    return Outcome(measures, _arrays(run))
+
+
+def pendulum_cells(quick: bool) -> list[Cell]:
+    """Planning from random transitions, and policy search from scratch."""
+    name = "planning, means, 50 transitions"
+    work = range(1 if quick else SEEDS)
+    out = [Cell({"seed": s, "method": name}, lift, {"name": name, "seed": s}) for s in work]
+    return out + _search_cells("pendulum", 1 if quick else 10, quick)
+
+
+def draw_pendulum(results: Results, folder: Path) -> list[Path]:
+    """Learning curves and an animation."""
+    return _draw_search(results, folder, "pendulum")
+
+
+# --- what the results tell ------------------------------------------------------------------------------------
+
+
+def remarks(results: Results) -> list[str]:
+    """Successes of each method and the seeds that failed."""
+    out = []
+    for name, group in results.frame.groupby("method", sort=False):
+        failed = group.loc[group["success"] == 0, "seed"].astype(int).tolist()
+        line = f"{name}: {int(group['success'].sum())} of {len(group)}"
+        out.append(line + (f", not with seeds {', '.join(map(str, failed))}" if failed else ""))
+    return out
+
+
+STUDIES = {
+    "cart-pole": Study(
+        "cart-pole",
+        "Cart-pole swing-up: planning with learned dynamics, and a policy learned from scratch",
+        "thesis 7.4.2, figure 7.11; Deisenroth and Rasmussen (2011) for policy search",
+        cart_pole_cells,
+        measures=(
+            "success",
+            "success from 7 s",
+            "up since, s",
+            "tip at the end, cm",
+            "tip within 1 cm",
+            "decision, ms",
+            "decision, CPU ms",
+            "episodes",
+            "seconds of experience",
+        ),
+        published=(
+            Published({"method": "planning, as printed"}, "up since, s", 4.0, "figure 7.11"),
+            Published({"method": "policy search"}, "episodes", 11.0, "Deisenroth and Rasmussen (2011)"),
+            Published({"method": "policy search"}, "seconds of experience", 22.0),
+        ),
+        targets=(
+            Target({"method": "planning, means"}, "success", ">=", 0.95),
+            Target({"method": "planning, moment matching"}, "success", ">=", 0.95),
+            Target({"method": "planning, means, 100 transitions"}, "success", ">=", 0.9),
+            Target({"method": "planning, moment matching, 100 transitions"}, "success", ">=", 0.9),
+            Target({"method": "planning, means"}, "decision, ms", "<=", 50.0),
+            Target({"method": "planning, moment matching"}, "decision, ms", "<=", 200.0),
+        ),
+        draw=draw_cart_pole,
+        remarks=remarks,
+        quick_note="It plans for one set of transitions and learns nothing from scratch.",
+    ),
+    "pendulum": Study(
+        "pendulum",
+        "Pendulum-v1: planning with learned dynamics, and a policy learned from scratch",
+        "Gymnasium's Pendulum-v1; Deisenroth and Rasmussen (2011) for policy search",
+        pendulum_cells,
+        measures=(
+            "success",
+            "off upright at the end",
+            "decision, CPU ms",
+            "episodes",
+            "seconds of experience",
+        ),
+        targets=(Target({"method": "policy search"}, "success", ">=", 0.9),),
+        draw=draw_pendulum,
+        remarks=remarks,
+        quick_note="It has one seed and three policy episodes, too few for most seeds.",
+    ),
+}
