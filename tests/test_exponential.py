@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from cavity import exponential
 from cavity.exponential import exp_in_place, fast_exponentials, kernel_exp
 from cavity.kernels import SE, Matern, RationalQuadratic
 from cavity.latent import dense
@@ -37,8 +38,6 @@ def test_any_shape_in_its_own_memory() -> None:
 
 
 def test_kernels_choose_by_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cavity import exponential
-
     calls = []
     monkeypatch.setattr(exponential, "exp_in_place", lambda v: calls.append(v.size) or np.exp(v, out=v))
     kernel_exp(np.zeros(3))
@@ -62,3 +61,20 @@ def test_large_matrices_agree_with_small_ones(kernel: object, monkeypatch: pytes
     monkeypatch.setattr(dense, "FAST_EXPONENTIALS_FROM", 61)
     plain = dense.DensePrior(kernel, X).covariance  # type: ignore[arg-type]
     np.testing.assert_allclose(fast, plain, rtol=1e-14)
+
+
+def test_the_loop_itself_is_what_is_compiled() -> None:
+    x = np.linspace(-5, 5, 11)
+    found = x.copy()
+    exponential._exp_flat(found)
+    np.testing.assert_allclose(found, np.exp(x), rtol=1e-15)
+
+
+def test_without_numba_it_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exponential, "find_spec", lambda name: None)
+    exponential.exponential.cache_clear()
+    try:
+        x = np.linspace(-5, 5, 11)
+        np.testing.assert_array_equal(exponential.exp_in_place(x.copy()), np.exp(x))
+    finally:
+        exponential.exponential.cache_clear()

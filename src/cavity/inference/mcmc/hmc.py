@@ -46,6 +46,9 @@ DIVERGENCE = 1000.0
 QUARTER_PERIOD = float(np.pi / 2)
 """Length of a trajectory after which a Gaussian of unit scales has forgotten where it started."""
 
+EARLY_STEPS = 8
+"""Steps of a trajectory, at most, before the first scales are learned: long ones along wrong scales are wasted."""
+
 MOST_STEPS = 1000
 """Leapfrog steps of a trajectory, at most."""
 
@@ -287,6 +290,8 @@ def hamiltonian(
             before, ahead = state.position, size
             if reference is None:
                 count = int(np.clip(np.floor(wanted + rng.random()), 1, MOST_STEPS))
+                if warming and adapt_scale and ends and t < ends[0]:
+                    count = min(count, EARLY_STEPS)
                 move = transition(target, state, size * scales.scale, count, rng)
             else:  # whole steps that add up to the wanted angle: the jitter is in their size
                 count = int(np.clip(np.ceil(wanted), 1, MOST_STEPS))

@@ -77,8 +77,8 @@ class MCMC:
 
     def __init__(
         self,
-        draws: int = 1000,
-        warmup: int = 500,
+        draws: int = 500,
+        warmup: int = 300,
         chains: int = 4,
         seed: np.random.Generator | int | None = None,
         method: str = "auto",
