@@ -24,7 +24,7 @@ _MODULES = {
     "Problem": "cavity.control.problems",
     "QuadraticLoss": "cavity.control.losses",
     "RBFPolicy": "cavity.control.policies",
-    "Rollout": "cavity.control.dynamics",
+    "Rollout": "cavity.control.rollouts",
     "SaturatingLoss": "cavity.control.losses",
     "System": "cavity.control.problems",
     "Trajectory": "cavity.control.problems",
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from cavity.control import value_iteration as value_iteration
     from cavity.control.analytic import NotAnalyticError as NotAnalyticError
     from cavity.control.dynamics import Dynamics as Dynamics
-    from cavity.control.dynamics import Rollout as Rollout
     from cavity.control.losses import QuadraticLoss as QuadraticLoss
     from cavity.control.losses import SaturatingLoss as SaturatingLoss
     from cavity.control.losses import tip_distance as tip_distance
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from cavity.control.problems import Trajectory as Trajectory
     from cavity.control.result import OutputMoments as OutputMoments
     from cavity.control.risk import ExactModel as ExactModel
+    from cavity.control.rollouts import Rollout as Rollout
     from cavity.control.transitions import Transitions as Transitions
     from cavity.control.trigonometric import TrigonometricMap as TrigonometricMap
     from cavity.control.trigonometric import angle_map as angle_map
