@@ -22,6 +22,10 @@ $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,arviz,control,data]"
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs,control]"
+	@touch $@
+
 demo: $(VENV)/.run
 	$(BIN)/cavity demo
 
@@ -43,9 +47,9 @@ test: lint types
 bench: $(VENV)/.dev .venv-peers/.run
 	$(BIN)/python -m benchmarks all
 
-docs: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
-	$(BIN)/python -m sphinx -W -b html docs docs/_build/html
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) .venv-peers docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-peers docs/_build docs/api docs/gallery .mypy_cache .ruff_cache .pytest_cache

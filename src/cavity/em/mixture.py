@@ -471,15 +471,15 @@ class GaussianMixture(_MixtureBase):
         Prior of means and covariances (MAP).
     weights_init, means_init, covariances_init : arrays or None
         Starting values; what is not given follows from the data.
-    criterion, weight_concentration, init, n_init, max_iter, tol, accelerate, ordering, allow_nan, n_jobs,
-    random_state, progress : as for `Mixture`.
+    criterion, weight_concentration, init, n_init, max_iter, tol, accelerate, ordering, allow_nan : as for `Mixture`
+    n_jobs, random_state, progress : as for `Mixture`
 
     Attributes
     ----------
     weights_ : (K,)
     means_ : (K, D)
     covariances_ : (K, D, D) for full and factor, (D, D) tied, (K, D) diag, (K,) spherical
-    and those of `Mixture`.
+        Further attributes are those of `Mixture`.
 
     Examples
     --------

@@ -1,0 +1,59 @@
+"""The reference is written from what packages call public, so that no name is forgotten and none is stale."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+
+SECTIONS = (
+    ("cavity", "Models", ("GPRegressor", "GPClassifier", "GP", "assess", "load", "Param", "fixed")),
+    ("cavity.gp", "What conditioning gives", ("Posterior",)),
+    ("cavity.prediction", "Predictions", ("Prediction", "GaussianPrediction")),
+    ("cavity.kernels", "Kernels", None),
+    ("cavity.likelihoods", "Likelihoods", None),
+    ("cavity.means", "Mean and basis functions", None),
+    ("cavity.priors", "Priors", None),
+    ("cavity.inference.mcmc.rule", "Sampling", ("MCMC",)),
+    (
+        "cavity.inference.mcmc.ais",
+        "Annealed importance sampling",
+        ("annealed_importance_sampling", "AISResult"),
+    ),
+    ("cavity.assessment", "Assessment", ("Assessment", "MethodResult", "GoldStandard")),
+    ("cavity.em", "Mixtures and hidden Markov models", None),
+    ("cavity.control", "Uncertain inputs and control", None),
+    ("cavity.control.mdp", "Finite decision processes", None),
+    ("cavity.io", "Model files", None),
+    ("cavity.datasets", "Data", None),
+    ("cavity.studies", "Studies", ("names", "load", "run", "Study")),
+)
+"""Module, title, and names; None takes all that the module calls public."""
+
+HEAD = """Reference
+=========
+
+Every public name, from its docstring. Arrays are written with their shapes: n observations, D inputs, m new inputs.
+
+"""
+
+
+def public(module: str) -> list[str]:
+    """Public classes and functions of a module."""
+    package = import_module(module)
+    names = getattr(package, "__all__", None) or list(package._MODULES)
+    values = ((name, getattr(package, name)) for name in sorted(names, key=str.lower))
+    return [name for name, value in values if inspect.isclass(value) or inspect.isroutine(value)]
+
+
+def write(folder: Path) -> None:
+    """The page `index.rst`; written only where it changed, so that a second build has nothing to do."""
+    text = HEAD
+    for module, title, names in SECTIONS:
+        text += f"{title}\n{'-' * len(title)}\n\n.. currentmodule:: {module}\n\n"
+        text += ".. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n"
+        text += "".join(f"   {name}\n" for name in names or public(module)) + "\n"
+    folder.mkdir(exist_ok=True)
+    page = folder / "index.rst"
+    if not page.exists() or page.read_text(encoding="utf-8") != text:
+        page.write_text(text, encoding="utf-8")
