@@ -137,6 +137,10 @@ def remarks(results: Results) -> list[str]:
             f"{method}: seasonal cycle {np.ptp(s['season'][first]):.1f} ppm peak to peak in the first year and "
             f"{np.ptp(s['season'][last]):.1f} in the last (book: 5.5 and 7)."
         )
+    out.append(
+        "Components are known less well than their sum: a constant moved from the season to the trend changes nothing, "
+        "and the bands (two sds) of both include it."
+    )
     if LEARNED in frame.index and not results.quick:
         learned = frame.loc[LEARNED, list(BOOK)].to_dict()
         ratio = {name: float(learned[name]) / value for name, value in BOOK.items()}
@@ -184,8 +188,7 @@ def _components_picture(s: dict[str, NDArray[Any]], path: Path) -> Path:
             mean = mean + s["level"][0]
         axis.fill_between(s["grid"], mean - 2 * sd, mean + 2 * sd, color=COLORS[0], alpha=0.25, linewidth=0)
         axis.plot(s["grid"], mean, color=COLORS[0], linewidth=0.8)
-        title = "season (its level may be exchanged with the trend's)" if name == "season" else name
-        axis.set(title=title, xlabel="year", ylabel="ppm")
+        axis.set(title=name, xlabel="year", ylabel="ppm")
     axes[4].plot(s["x"], s["residual"], ".", color="0.3", markersize=2)
     axes[4].set(title="what is left: independent noise", xlabel="year", ylabel="ppm")
     for place, line in zip((0.0, 0.5, 1.0), (":", "--", "-")):

@@ -155,8 +155,17 @@ def remarks(results: Results) -> list[str]:
         )
     mass = frame.groupby("method", sort=False)["P(f < 0) at -6"].median()
     out.append(
-        "median posterior probability of f(-6) < 0: " + ", ".join(f"{m} {v:.2g}" for m, v in mass.items())
+        "median posterior probability of f(-6) < 0: "
+        + ", ".join(f"{m} {v:.2g}" for m, v in mass.items())
+        + " (0 is: in no draw)"
     )
+    if {"EP", "MCMC"} <= set(low.columns):
+        sd = frame.pivot(index="set", columns="method", values="sd at -6")
+        ratio = (sd["EP"] / sd["MCMC"]).median()
+        out.append(
+            f"The posterior of f(-6) is skewed towards large values: EP has its mean, but {ratio:.2f} of its standard "
+            "deviation (median)."
+        )
     out += _agreement(results, frame)
     return out
 

@@ -29,6 +29,9 @@ LEARNED, AT_THE_BOOK, LINEAR, NEAREST = (
     "linear logistic",
     "1-NN",
 )
+PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
+"""Inverse penalties that the linear model tries."""
+
 METHODS = (LEARNED, AT_THE_BOOK, LINEAR, NEAREST)
 BOOK = {
     "Laplace": "error 3.1 %, information 2.67 bits, log evidence -1018",
@@ -96,13 +99,16 @@ def _process(method: str, X: Array, y: NDArray[Any], X_test: Array, seed: int) -
 
 
 def _linear(X: Array, y: NDArray[Any], X_test: Array) -> tuple[NDArray[Any], Array]:
-    """Multiple linear logistic regression, penalty by 5-fold cross-validated log loss."""
+    """Multiple linear logistic regression, penalty by the log probability of held-out labels in 5 folds."""
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GridSearchCV
+    from sklearn.model_selection import cross_val_predict
 
-    grid = {"C": [1e-3, 1e-2, 1e-1, 1.0]}
-    search = GridSearchCV(LogisticRegression(max_iter=2000), grid, scoring="neg_log_loss", cv=5).fit(X, y)
-    return search.classes_, np.asarray(search.predict_log_proba(X_test))
+    classes, code = np.unique(y, return_inverse=True)
+    models = [LogisticRegression(C=C, max_iter=2000) for C in PENALTIES]
+    held_out = [cross_val_predict(m, X, y, cv=5, method="predict_log_proba") for m in models]
+    scores = [np.mean(log_p[np.arange(len(y)), code]) for log_p in held_out]
+    best = models[int(np.argmax(scores))].fit(X, y)
+    return classes, np.asarray(best.predict_log_proba(X_test))
 
 
 def _nearest(X: Array, y: NDArray[Any], X_test: Array) -> NDArray[Any]:
