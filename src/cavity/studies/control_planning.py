@@ -96,7 +96,7 @@ def drive(name: str, seed: int) -> Outcome:
     states = run.trajectory.states
     measures = {
         "success": float(car.holds_goal(states, 4.2, 8.1)),
-        "off the goal": float(np.abs(states[14:, 0] - car.goal[0]).mean()),
+        "off the goal": float(np.abs(states[-14:, 0] - car.goal[0]).mean()),
         **_times(run),
     }
     return Outcome(measures, _arrays(run))
@@ -207,7 +207,7 @@ def swing_up(name: str, seed: int) -> Outcome:
         "up since, s": min(pole.up_since(states), 99.0),
         "tip at the end, cm": 100.0 * float(tip[-1]),
         "tip within 1 cm": float(tip[-1] < 0.01),
-        "tip from 8 s, cm": 100.0 * float(tip[40:].mean()),
+        "tip from 8 s, cm": 100.0 * float(tip[-21:].mean()),
         **_times(run),
     }
     return Outcome(measures, _arrays(run))
