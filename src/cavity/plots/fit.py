@@ -26,6 +26,7 @@ from cavity.plots.style import (
 )
 from cavity.plots.view import View, pick
 from cavity.prediction import Prediction
+from cavity.progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +89,8 @@ def plot_fit(
     >>> from cavity import GPRegressor
     >>> from cavity.plots import plot_fit
     >>> x = np.linspace(0, 6, 30)[:, None]
-    >>> ax = plot_fit(GPRegressor(random_state=0).fit(x, np.sin(x[:, 0])))
+    >>> y = np.sin(x[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(30)
+    >>> ax = plot_fit(GPRegressor(random_state=0).fit(x, y))
     >>> ax.get_xlabel()
     'x'
     """
@@ -101,7 +103,7 @@ def plot_fit(
         raise ValueError(f"of must be 'y', 'f' or 'both', got {of!r}")
     inputs, targets = view.data_or(X, y)
     if grid is None:
-        places, _ = grid_of(inputs[:, 0], 300)
+        places, _ = grid_of(inputs[:, 0], 100 if view.is_sample else 300)
     else:
         places = np.asarray(grid, dtype=float).ravel()
     ax = axes_or_new(ax)
@@ -143,14 +145,15 @@ def draw_prediction(
     discrete: bool = False,
 ) -> None:
     """Mean and bands at the rows of X, against x; bars instead of bands where x has a few values only."""
-    prediction = view.predict_f(X) if of == "f" else view.predict_y(X)
+    posterior = view.for_bands
+    prediction = posterior.predict_f(X) if of == "f" else posterior.predict_y(X)
     what = "f" if of == "f" else "y"
     if discrete:
         _bars(ax, prediction, x, levels, what, target)
         return
     bands(ax, x, prediction, levels, what, target)
     if of == "both":
-        low, high = (pick(b, target) for b in view.predict_f(X).interval(max(levels)))
+        low, high = (pick(b, target) for b in posterior.predict_f(X).interval(max(levels)))
         for edge, name in ((low, f"{max(levels):.0%} of f"), (high, None)):
             ax.plot(x, edge, color=GREEN, linewidth=1.1, linestyle=":", label=name)
     ax.plot(x, _center(view, X, prediction, of, target), color=BAND, linewidth=1.8, label="mean")
@@ -158,19 +161,22 @@ def draw_prediction(
 
 def _center(view: View, X: Array, prediction: Prediction, of: str, target: int) -> Array:
     """The mean; that of f where y is f plus noise, since noise may have no mean."""
-    return pick(
-        np.asarray(view.posterior.mean(X) if view.is_location and of != "f" else prediction.mean), target
-    )
+    whole = view.posterior.mean(X) if view.is_location or of == "f" else prediction.mean
+    return pick(np.asarray(whole), target)
 
 
 def bands(
     ax: Axes, x: Array, prediction: Prediction, levels: Sequence[float], what: str, target: int = 0
 ) -> None:
     """Central bands, the wider the lighter."""
-    for i, level in enumerate(sorted(levels, reverse=True)):
-        low, high = (pick(np.asarray(b), target) for b in prediction.interval(level))
-        dense = min(0.2 + 0.2 * i, 0.8)
-        ax.fill_between(x, low, high, color=BAND, alpha=dense, linewidth=0, label=f"{level:.0%} of {what}")
+    with Progress("bands", len(levels)) as progress:  # quantiles of averages over draws take a while
+        for i, level in enumerate(sorted(levels, reverse=True)):
+            low, high = (pick(np.asarray(b), target) for b in prediction.interval(level))
+            dense = min(0.2 + 0.2 * i, 0.8)
+            ax.fill_between(
+                x, low, high, color=BAND, alpha=dense, linewidth=0, label=f"{level:.0%} of {what}"
+            )
+            progress.advance()
 
 
 def _bars(

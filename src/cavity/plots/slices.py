@@ -79,7 +79,7 @@ def plot_slices(
         raise ValueError(f"at must have one value for each of {view.n_features} inputs, got {center.shape}")
     panels = panels_or_new(ax, len(chosen))
     for panel, d in zip(panels, chosen):
-        grid, discrete = grid_of(rows[:, d], 120)
+        grid, discrete = grid_of(rows[:, d], 40 if view.is_sample else 120)
         along = slice_rows(center, d, grid)
         if view.classes is not None:
             draw_classes(panel, view, along, grid, discrete)

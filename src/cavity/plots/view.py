@@ -18,6 +18,9 @@ from cavity.prediction import CategoricalPrediction, Prediction
 
 Array = NDArray[np.float64]
 
+BAND_DRAWS = 64
+"""Draws of a `SamplePosterior` that bands are made from; means are of all that predictions use."""
+
 
 class View:
     """One way to ask all models.
@@ -147,6 +150,18 @@ class View:
         if hasattr(self.model, "predict_proba"):
             return np.asarray(self.model.predict_proba(self._for_estimator(X)))
         return np.asarray(self.posterior.predict_y(X).probabilities)
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether predictions are averages over draws, whose quantiles are costly."""
+        return hasattr(self.posterior, "draws")
+
+    @cached_property
+    def for_bands(self) -> Any:
+        """The posterior, of draws with fewer of them: bands need quantiles at many places, to the eye's precision."""
+        if not self.is_sample or self.posterior.max_draws <= BAND_DRAWS:
+            return self.posterior
+        return type(self.posterior)(self.posterior.draws, max_draws=BAND_DRAWS, warn=False)
 
     def predict_y(self, X: ArrayLike) -> Prediction:
         """Distribution of new observations."""

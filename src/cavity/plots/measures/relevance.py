@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from cavity.kernels.additive import Additive
 from cavity.kernels.algebra import On
 from cavity.kernels.base import Kernel
+from cavity.progress import Progress
 
 Array = NDArray[np.float64]
 
@@ -59,18 +60,19 @@ def sobol_total(
         return Relevance(np.zeros(D), np.zeros(D))
     rng = np.random.default_rng(rng)
     value, error = np.zeros(D), np.zeros(D)
-    for d in range(D):
-        order = rng.permutation(n)
-        shifts = rng.permutation(np.arange(1, n))[:shuffles]
-        found = []
-        for shift in shifts:
-            changed = X.copy()
-            changed[order, d] = X[np.roll(order, shift), d]
-            gap = np.asarray(mean(changed)).reshape(n, -1) - before
-            found.append(0.5 * float(np.sum(np.mean(gap**2, axis=0))) / total)
-        value[d] = np.mean(found)
-        if 1 < len(found) < n - 1:
-            error[d] = np.std(found, ddof=1) / np.sqrt(len(found))
+    with Progress("relevance of inputs", D) as progress:
+        for d in range(D):
+            order = rng.permutation(n)
+            found = []
+            for shift in rng.permutation(np.arange(1, n))[:shuffles]:
+                changed = X.copy()
+                changed[order, d] = X[np.roll(order, shift), d]
+                gap = np.asarray(mean(changed)).reshape(n, -1) - before
+                found.append(0.5 * float(np.sum(np.mean(gap**2, axis=0))) / total)
+            value[d] = np.mean(found)
+            if 1 < len(found) < n - 1:
+                error[d] = np.std(found, ddof=1) / np.sqrt(len(found))
+            progress.advance()
     return Relevance(value, error)
 
 
@@ -117,9 +119,13 @@ class PartialDependence:
 def partial_dependence(process: Any, X: Array, column: int, grid: Array) -> PartialDependence:
     """Of one latent function; `process` has `mean` and `covariance`."""
     sd, rows = np.empty(len(grid)), np.empty((len(X), len(grid)))
-    for j, value in enumerate(grid):
-        moved = X.copy()
-        moved[:, column] = value
-        rows[:, j] = process.mean(moved)
-        sd[j] = np.sqrt(max(float(np.mean(process.covariance(moved))), 0.0))  # below zero by rounding only
+    with Progress("partial dependence", len(grid)) as progress:
+        for j, value in enumerate(grid):
+            moved = X.copy()
+            moved[:, column] = value
+            rows[:, j] = process.mean(moved)
+            sd[j] = np.sqrt(
+                max(float(np.mean(process.covariance(moved))), 0.0)
+            )  # below zero by rounding only
+            progress.advance()
     return PartialDependence(grid, rows.mean(axis=0), sd, rows)
