@@ -37,7 +37,19 @@ VAGUE_SD = 100.0
 
 
 class Posterior:
-    """A Gaussian process after seeing data: predictions of the function f and of new observations y."""
+    """A Gaussian process after seeing data: predictions of the function f and of new observations y.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Gaussian
+    >>> posterior = GP(1.0 * SE(1.0), Gaussian(0.1)).condition([[0.0], [1.0]], [0.5, -0.5])
+    >>> posterior.predict_y([[0.0], [5.0]]).variance.round(3)
+    array([0.187, 1.1  ])
+    >>> posterior.status.converged
+    True
+    """
 
     def __init__(
         self, model: GP, approximation: Approximation, y: Array, sample_weight: Array | None
@@ -179,6 +191,21 @@ class GP(Parametrized):
         Prior mean function; zero by default. Several latent functions take one each.
     inference : object or {"auto", "exact", "laplace", "ep", "variational", "mcmc"}, optional
         Inference rule; by default ("auto") exact for Gaussian noise, EP or Laplace's method otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Gaussian
+    >>> X, y = np.array([[0.0], [1.0]]), np.array([0.5, -0.5])
+    >>> model = GP(1.0 * SE(1.0), Gaussian(0.1))
+    >>> posterior = model.condition(X, y)
+    >>> posterior.mean([[0.0]]).round(3), round(posterior.log_evidence, 3)
+    (array([0.399]), -2.259)
+    >>> value, gradient = model.evidence(X, y)
+    >>> gradient.shape
+    (3,)
     """
 
     def __init__(

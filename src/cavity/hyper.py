@@ -72,6 +72,15 @@ class Param:
         fixes all.
     transform : Transform, optional
         Map to the real line; a part supplies its own default (log for positive quantities).
+
+    Examples
+    --------
+    >>> from cavity import Param
+    >>> from cavity.kernels import SE
+    >>> SE(Param(1.5, fixed=True))
+    SE(lengthscale=Param(1.5, fixed=True))
+    >>> SE(Param(1.0, bounds=(0.1, 10.0))).names
+    ('se.lengthscale',)
     """
 
     value: Any
@@ -118,7 +127,15 @@ class Param:
 
 
 def fixed(value: ArrayLike) -> Param:
-    """A parameter that learning leaves alone: short for `Param(value, fixed=True)`."""
+    """A parameter that learning leaves alone: short for `Param(value, fixed=True)`.
+
+    Examples
+    --------
+    >>> from cavity import fixed
+    >>> from cavity.kernels import SE
+    >>> (fixed(1.0) * SE(2.0)).names
+    ('se.lengthscale',)
+    """
     return Param(value, fixed=True)
 
 

@@ -139,7 +139,14 @@ def _add(left: Any, right: Any) -> Mean:
 
 
 class Zero(Mean):
-    """m(x) = 0."""
+    """m(x) = 0.
+
+    Examples
+    --------
+    >>> from cavity.means import Zero
+    >>> Zero()([[1.0], [2.0]])
+    array([0., 0.])
+    """
 
     def __init__(self) -> None:
         self._set_up({})
@@ -155,7 +162,14 @@ class Zero(Mean):
 
 
 class Constant(Mean):
-    """m(x) = value."""
+    """m(x) = value.
+
+    Examples
+    --------
+    >>> from cavity.means import Constant
+    >>> Constant(3.0)([[1.0], [2.0]])
+    array([3., 3.])
+    """
 
     _transforms: ClassVar[dict[str, Transform]] = {"value": IDENTITY}
 
@@ -183,6 +197,12 @@ class Linear(Mean):
     slopes : float, array (D,) or Param
         One slope per input column. A number is the same start for all, made a vector when the mean meets
         data.
+
+    Examples
+    --------
+    >>> from cavity.means import Linear
+    >>> Linear(1.0, [2.0])([[1.0], [2.0]])
+    array([3., 5.])
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"intercept": IDENTITY, "slopes": IDENTITY}
@@ -300,6 +320,13 @@ class FunctionMean(Mean):
     jacobian : callable, optional
         Maps inputs (n, D) to derivatives (n, D). Without it, derivatives in the inputs are central
         differences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.means import FunctionMean
+    >>> FunctionMean(lambda X: np.sin(X[:, 0]))([[0.0], [1.0]]).round(3)
+    array([0.   , 0.841])
     """
 
     def __init__(
@@ -619,6 +646,12 @@ def as_mean(spec: Any) -> Mean:
     spec : Mean, str, number, Param, callable or None
         "zero" (or None), "constant", "linear" with parameters that are learned; a number or `Param` is a
         constant that starts there; a callable from inputs (n, D) to values (n,) is taken as it is.
+
+    Examples
+    --------
+    >>> from cavity.means import as_mean
+    >>> as_mean("constant")
+    Constant(value=0.0)
     """
     if isinstance(spec, Mean):
         return spec

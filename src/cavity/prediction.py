@@ -91,6 +91,16 @@ class GaussianPrediction(Prediction):
     variance : array (n,) or (n, T)
     covariance : array (n, n), optional
         Joint covariance of the cases (shared by all targets); `sample` then draws jointly.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Gaussian
+    >>> posterior = GP(1.0 * SE(1.0), Gaussian(0.1)).condition([[0.0], [1.0]], [0.5, -0.5])
+    >>> prediction = posterior.predict_f([[0.0], [5.0]])
+    >>> prediction.sd.round(2), prediction.interval(0.9)[1].round(2)
+    (array([0.29, 1.  ]), array([0.88, 1.64]))
     """
 
     def __init__(self, mean: ArrayLike, variance: ArrayLike, covariance: ArrayLike | None = None) -> None:

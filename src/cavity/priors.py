@@ -116,7 +116,14 @@ def _check_interval(low: float, high: float, name: str, above: float = -np.inf) 
 
 @dataclass(frozen=True)
 class Normal(Density):
-    """p(x) = exp(-(x - mean)^2 / (2 sd^2)) / (sqrt(2 pi) sd)."""
+    """p(x) = exp(-(x - mean)^2 / (2 sd^2)) / (sqrt(2 pi) sd).
+
+    Examples
+    --------
+    >>> from cavity.priors import Normal
+    >>> round(float(Normal(0.0, 2.0).log_density(1.0)), 3)
+    -1.737
+    """
 
     mean: float = 0.0
     sd: float = 1.0
@@ -143,7 +150,14 @@ class Normal(Density):
 
 @dataclass(frozen=True)
 class Uniform(Density):
-    """p(x) = 1 / (high - low) for low < x < high."""
+    """p(x) = 1 / (high - low) for low < x < high.
+
+    Examples
+    --------
+    >>> from cavity.priors import Uniform
+    >>> float(Uniform(0.0, 1.0).log_density(2.0))
+    -inf
+    """
 
     low: float = 0.0
     high: float = 1.0
@@ -174,6 +188,12 @@ class SmoothedBox(Density):
     """Flat between two values, with Gaussian tails outside instead of hard edges.
 
     p(x) = exp(-d(x)^2 / (2 sd^2)) / (high - low + sqrt(2 pi) sd), where d(x) is the distance to [low, high].
+
+    Examples
+    --------
+    >>> from cavity.priors import SmoothedBox
+    >>> SmoothedBox(0.0, 1.0, 0.1).log_density([0.2, 0.8, 1.5]).round(2)
+    array([ -0.22,  -0.22, -12.72])
     """
 
     low: float = 0.0
@@ -211,7 +231,15 @@ class SmoothedBox(Density):
 
 @dataclass(frozen=True)
 class LogNormal(Density):
-    """log x ~ N(mu, sigma^2): p(x) = exp(-(log x - mu)^2 / (2 sigma^2)) / (sqrt(2 pi) sigma x)."""
+    """log x ~ N(mu, sigma^2): p(x) = exp(-(log x - mu)^2 / (2 sigma^2)) / (sqrt(2 pi) sigma x).
+
+    Examples
+    --------
+    >>> from cavity.priors import LogNormal
+    >>> prior = LogNormal.between(0.1, 10.0)  # 90 % of the mass in there
+    >>> prior.log_density([0.1, 1.0]).round(2)
+    array([-0.31, -1.26])
+    """
 
     mu: float = 0.0
     sigma: float = 1.0
@@ -239,7 +267,14 @@ class LogNormal(Density):
 
 @dataclass(frozen=True)
 class Gamma(Density):
-    """p(x) = rate^shape x^(shape - 1) exp(-rate x) / Gamma(shape): mean shape / rate."""
+    """p(x) = rate^shape x^(shape - 1) exp(-rate x) / Gamma(shape): mean shape / rate.
+
+    Examples
+    --------
+    >>> from cavity.priors import Gamma
+    >>> Gamma(2.0, 1.0).log_density([0.5, 1.0, 5.0]).round(2)
+    array([-1.19, -1.  , -3.39])
+    """
 
     shape: float = 1.0
     rate: float = 1.0
@@ -270,6 +305,12 @@ class InverseGamma(Density):
 
     It falls off very fast towards zero and slowly towards infinity: a usual choice for length scales, which
     data cannot tell apart below the spacing of the inputs.
+
+    Examples
+    --------
+    >>> from cavity.priors import InverseGamma
+    >>> InverseGamma(3.0, 1.0).log_density([0.01, 0.25, 5.0]).round(2)
+    array([-82.27,   0.85,  -7.33])
     """
 
     shape: float = 1.0
@@ -322,7 +363,15 @@ def _gamma_between(low: float, high: float, tail: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class HalfNormal(Density):
-    """p(x) = sqrt(2 / pi) exp(-x^2 / (2 scale^2)) / scale for x > 0."""
+    """p(x) = sqrt(2 / pi) exp(-x^2 / (2 scale^2)) / scale for x > 0.
+
+    Examples
+    --------
+    >>> from cavity.priors import HalfNormal
+    >>> prior = HalfNormal.below(3.0)  # 95 % of the mass below
+    >>> round(prior.scale, 3)
+    1.531
+    """
 
     scale: float = 1.0
     support = POSITIVE
@@ -349,6 +398,12 @@ class HalfStudentT(Density):
     """Student's t folded at zero, x > 0: heavy tails that let the data overrule it.
 
     p(x) = 2 / (scale sqrt(dof) B(1/2, dof/2)) (1 + (x / scale)^2 / dof)^(-(dof + 1) / 2)
+
+    Examples
+    --------
+    >>> from cavity.priors import HalfStudentT
+    >>> HalfStudentT(3.0, 1.0).log_density([0.1, 10.0]).round(2)
+    array([-0.31, -7.38])
     """
 
     dof: float = 4.0
@@ -381,7 +436,14 @@ class HalfStudentT(Density):
 
 @dataclass(frozen=True)
 class HalfCauchy(Density):
-    """p(x) = 2 / (pi scale (1 + (x / scale)^2)) for x > 0: half-Student-t with one degree of freedom."""
+    """p(x) = 2 / (pi scale (1 + (x / scale)^2)) for x > 0: half-Student-t with one degree of freedom.
+
+    Examples
+    --------
+    >>> from cavity.priors import HalfCauchy
+    >>> HalfCauchy(1.0).log_density([0.1, 10.0]).round(2)
+    array([-0.46, -5.07])
+    """
 
     scale: float = 1.0
     support = POSITIVE
@@ -405,7 +467,14 @@ class HalfCauchy(Density):
 
 @dataclass(frozen=True)
 class Beta(Density):
-    """p(x) = x^(a - 1) (1 - x)^(b - 1) / B(a, b) for 0 < x < 1."""
+    """p(x) = x^(a - 1) (1 - x)^(b - 1) / B(a, b) for 0 < x < 1.
+
+    Examples
+    --------
+    >>> from cavity.priors import Beta
+    >>> Beta(2.0, 2.0).log_density([0.1, 0.5]).round(2)
+    array([-0.62,  0.41])
+    """
 
     a: float = 1.0
     b: float = 1.0
@@ -450,6 +519,12 @@ class Horseshoe(Density):
     that its mode shrinks nothing; over r it has a pole at zero. Shrinkage is a property of the mass, not of a
     mode: use this prior with samplers, or with a MAP estimate that counts the Jacobian (the density over log
     l has one maximum, near l = 1.4 / scale, and falls on both sides as slowly as a power of l).
+
+    Examples
+    --------
+    >>> from cavity.priors import Horseshoe
+    >>> Horseshoe(1.0).log_density([0.1, 1.0]).round(2)
+    array([-0.7 , -1.45])
     """
 
     scale: float = 1.0

@@ -60,6 +60,12 @@ def names(kind: str = "all") -> list[str]:
     Parameters
     ----------
     kind : {"all", "real", "synthetic"}
+
+    Examples
+    --------
+    >>> from cavity.datasets import names
+    >>> "boston" in names()
+    True
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")

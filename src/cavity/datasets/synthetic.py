@@ -56,6 +56,13 @@ def make_sinc(
     The defaults are those of the technical report (25 points, 5 of them with unit noise). The regression
     example of the thesis (figure 3.2) is `make_sinc(15, n_outliers=0, noise_sd=0.1)`. The noisy points
     are marked in `extra["outlier"]`.
+
+    Examples
+    --------
+    >>> from cavity.datasets import make_sinc
+    >>> data = make_sinc(seed=0)
+    >>> data.X.shape, data.y.shape
+    ((25, 1), (25,))
     """
     _at_least("n", n, 1)
     rng = np.random.default_rng(seed)
@@ -94,6 +101,12 @@ def make_friedman(
     """Friedman's function of five inputs among ten, with some outputs replaced by N(15, 9) (thesis 5.6.1).
 
     `extra["outlier"]` marks the replaced outputs. The test targets are free of noise.
+
+    Examples
+    --------
+    >>> from cavity.datasets import make_friedman
+    >>> make_friedman(seed=0).X.shape
+    (100, 10)
     """
     _at_least("n", n, 1)
     _at_least("n_features", n_features, 5)
@@ -125,6 +138,12 @@ def make_two_arcs(
 
     The ends, |x| in [2, 5], lie on the zero line; between them there are `n_arc` points on the arc
     +cos(pi x / 4) and as many on -cos(pi x / 4). `extra["arc"]` is +1, -1 or 0 (ends).
+
+    Examples
+    --------
+    >>> from cavity.datasets import make_two_arcs
+    >>> make_two_arcs(seed=0).X.shape
+    (28, 1)
     """
     _at_least("n_arc", n_arc, 1)
     _at_least("n_end", n_end, 1)
@@ -148,7 +167,14 @@ def make_two_arcs(
 def make_step(
     n: int = 64, *, noise_sd: float = 0.1, n_test: int = 200, seed: int | np.random.Generator | None = None
 ) -> Dataset:
-    """A step from -1 to 1 at x = 0 with normal noise, x in U[-1, 1] (book figures 5.9 and 5.10)."""
+    """A step from -1 to 1 at x = 0 with normal noise, x in U[-1, 1] (book figures 5.9 and 5.10).
+
+    Examples
+    --------
+    >>> from cavity.datasets import make_step
+    >>> make_step(seed=0).y.shape
+    (64,)
+    """
     _at_least("n", n, 1)
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, n)
@@ -176,6 +202,12 @@ def make_book_1d(
     """A draw from a process with squared exponential covariance, x in U[-extent, extent] (book figure 2.5).
 
     `extra["f"]` has the function values without noise.
+
+    Examples
+    --------
+    >>> from cavity.datasets import make_book_1d
+    >>> make_book_1d(seed=0).X.shape
+    (20, 1)
     """
     _at_least("n", n, 1)
     rng = np.random.default_rng(seed)
@@ -213,6 +245,12 @@ def make_neal(
     """Neal's curve with x ~ N(0, 1) and occasional large noise; more sets like `load("neal_outliers")`.
 
     Test targets are free of noise; `extra["outlier"]` marks the points with large noise.
+
+    Examples
+    --------
+    >>> from cavity.datasets import make_neal
+    >>> make_neal(seed=0).X.shape
+    (100, 1)
     """
     _at_least("n", n, 1)
     if not 0 <= outlier_probability <= 1:
@@ -241,6 +279,12 @@ def make_clusters_1d(*, sd: float = 0.8, seed: int | np.random.Generator | None 
     """Sixty points in three clusters on a line, labels +1, -1, +1 (book figure 3.6, thesis 6.3.1).
 
     `extra["probability"]` is p(y = +1 | x) of the generating process at each point.
+
+    Examples
+    --------
+    >>> from cavity.datasets import make_clusters_1d
+    >>> sorted(set(make_clusters_1d(seed=0).y.tolist()))
+    [-1, 1]
     """
     rng = np.random.default_rng(seed)
     centers, labels, counts = (np.array(column) for column in zip(*CLUSTERS_1D))

@@ -132,6 +132,21 @@ def run_em(
         Show a progress bar (needs rich).
     start : str
         Kind of starting point, for the record.
+
+    Examples
+    --------
+    >>> from cavity.em import run_em
+    >>> import numpy as np
+    >>> class Share:
+    ...     n_data = 4
+    ...     def e_step(self, theta):
+    ...         r = theta * np.array([0.9, 0.8, 0.1, 0.2])
+    ...         other = (1 - theta) * np.array([0.2, 0.1, 0.7, 0.9])
+    ...         return float(np.log(r + other).sum()), r / (r + other)
+    ...     def m_step(self, statistics, theta):
+    ...         return float(statistics.mean())
+    >>> run_em(Share(), 0.3).converged
+    True
     """
     check_controls(max_iter=max_iter, tol=tol)
     objective, statistics = problem.e_step(theta)

@@ -594,6 +594,17 @@ class StudentTMixture(GaussianMixture):
     Attributes
     ----------
     dofs_ : (K,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import StudentTMixture
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.standard_normal((100, 1)), 8 + rng.standard_normal((100, 1)), [[60.0]]])
+    >>> model = StudentTMixture(2, dof=4.0, random_state=0).fit(X)
+    >>> model.means_.round(0)
+    array([[0.],
+           [8.]])
     """
 
     def __init__(

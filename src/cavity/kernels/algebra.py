@@ -69,7 +69,16 @@ class _Composite(Kernel):
 
 
 class Sum(_Composite):
-    """k = k_1 + k_2 + ...: the covariance of a sum of independent functions."""
+    """k = k_1 + k_2 + ...: the covariance of a sum of independent functions.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE, Linear
+    >>> SE(1.0) + Linear(2.0)
+    SE(lengthscale=1.0) + Linear(variance=2.0, bias=1.0)
+    >>> (SE(1.0) + Linear(2.0)).terms
+    (SE(lengthscale=1.0), Linear(variance=2.0, bias=1.0))
+    """
 
     def __repr__(self) -> str:
         # one term alone is written out, so that the text gives a sum again
@@ -108,7 +117,14 @@ def _others(values: Sequence[Array], skip: int) -> Array:
 
 
 class Product(_Composite):
-    """k = k_1 * k_2 * ...: for instance an interaction of kernels on different columns."""
+    """k = k_1 * k_2 * ...: for instance an interaction of kernels on different columns.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE, Linear
+    >>> SE(1.0).on([0]) * Linear(2.0).on([1])
+    SE(lengthscale=1.0).on([0]) * Linear(variance=2.0, bias=1.0).on([1])
+    """
 
     def __repr__(self) -> str:
         if len(self.terms) == 1:
@@ -166,7 +182,14 @@ class Product(_Composite):
 
 
 class Scaled(Kernel):
-    """k = variance * k_1; written `2.0 * k`."""
+    """k = variance * k_1; written `2.0 * k`.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE
+    >>> (2.0 * SE(1.0))([[0.0]])
+    array([[2.]])
+    """
 
     _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}
 
@@ -233,7 +256,15 @@ class Scaled(Kernel):
 
 
 class Power(Kernel):
-    """k = k_1 ** exponent, for a positive integer exponent."""
+    """k = k_1 ** exponent, for a positive integer exponent.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Linear
+    >>> (Linear(1.0) ** 2)([[1.0], [2.0]])
+    array([[ 4.,  9.],
+           [ 9., 25.]])
+    """
 
     def __init__(self, kernel: Kernel, exponent: int) -> None:
         if not isinstance(kernel, Kernel):
@@ -279,7 +310,15 @@ class Power(Kernel):
 
 
 class On(Kernel):
-    """A kernel on some input columns only, by index or by DataFrame column name; written `k.on(dims)`."""
+    """A kernel on some input columns only, by index or by DataFrame column name; written `k.on(dims)`.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE
+    >>> SE(1.0).on([1])([[0.0, 1.0], [9.0, 1.0]])
+    array([[1., 1.],
+           [1., 1.]])
+    """
 
     def __init__(self, kernel: Kernel, dims: int | str | Sequence[int] | Sequence[str]) -> None:
         listed: list[Any] = [dims] if isinstance(dims, int | np.integer | str) else list(dims)

@@ -121,7 +121,15 @@ class DotProduct(Kernel):
 
 
 class Linear(DotProduct):
-    """Linear, k = bias + sum_d variance_d x_d x'_d (book section 4.2.2): Bayesian linear regression."""
+    """Linear, k = bias + sum_d variance_d x_d x'_d (book section 4.2.2): Bayesian linear regression.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Linear
+    >>> Linear(0.5)([[1.0], [2.0]])
+    array([[1.5, 2. ],
+           [2. , 3. ]])
+    """
 
     def _link(self, u: Array, qa: Array, qb: Array) -> Array:
         return u
@@ -146,6 +154,13 @@ class Polynomial(DotProduct):
     degree : int
         Positive integer.
     variance, bias : see `DotProduct`; with bias 0 only products of exactly that degree.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Polynomial
+    >>> Polynomial(2, bias=1.0)([[1.0], [2.0]])
+    array([[ 4.,  9.],
+           [ 9., 25.]])
     """
 
     def __init__(self, degree: int = 2, variance: Any = 1.0, bias: Any = 1.0) -> None:
@@ -185,6 +200,13 @@ class NeuralNetwork(DotProduct):
 
     whose last term is a Gram determinant and not negative: the value cannot leave the range of the arcsine by
     round-off, and its derivative, which divides by m >= 1, cannot blow up.
+
+    Examples
+    --------
+    >>> from cavity.kernels import NeuralNetwork
+    >>> NeuralNetwork()([[0.0], [5.0]]).round(2)
+    array([[0.46, 0.1 ],
+           [0.1 , 0.88]])
     """
 
     def _root(self, u: Array, qa: Array, qb: Array) -> Array:

@@ -34,6 +34,13 @@ class Gibbs(Kernel):
     jacobian : callable, optional
         Inputs (n, D) to (n, E, D), E the columns the function returns; without it derivatives in the inputs
         are refused for a function of your own.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Gibbs
+    >>> Gibbs(1.0, slope=0.5)([[0.0], [1.0]]).round(3)
+    array([[1.  , 0.72],
+           [0.72, 1.  ]])
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG, "slope": IDENTITY}

@@ -128,6 +128,13 @@ class GammaExponential(Stationary):
     lengthscale, loadings : see `Stationary`.
     gamma : float or Param
         Exponent, without unit, below 2; exactly 2 only as `fixed(2.0)`.
+
+    Examples
+    --------
+    >>> from cavity.kernels import GammaExponential
+    >>> GammaExponential(1.0, gamma=1.0)([[0.0], [1.0]]).round(3)
+    array([[1.   , 0.368],
+           [0.368, 1.   ]])
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {**Stationary._transforms, "gamma": Logit(0.0, 2.0)}
@@ -193,6 +200,13 @@ class RationalQuadratic(Stationary):
     lengthscale, loadings : see `Stationary`.
     alpha : float or Param
         Shape, without unit.
+
+    Examples
+    --------
+    >>> from cavity.kernels import RationalQuadratic
+    >>> RationalQuadratic(1.0, alpha=0.5)([[0.0], [1.0]]).round(3)
+    array([[1.   , 0.707],
+           [0.707, 1.   ]])
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {**Stationary._transforms, "alpha": LOG}
@@ -268,6 +282,12 @@ class PiecewisePolynomial(Stationary):
     lengthscale, loadings : see `Stationary`; the length scale is the radius of the support.
     q : int
         Smoothness, 0 to 3.
+
+    Examples
+    --------
+    >>> from cavity.kernels import PiecewisePolynomial
+    >>> PiecewisePolynomial(1.0)([[0.0], [0.5], [2.0]])[0].round(3)
+    array([1.   , 0.172, 0.   ])
     """
 
     _kink = True

@@ -12,7 +12,15 @@ from cavity.kernels.base import Kernel, Rows
 
 
 class Constant(Kernel):
-    """k = variance: an unknown offset with that prior variance."""
+    """k = variance: an unknown offset with that prior variance.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Constant
+    >>> Constant(2.0)([[0.0], [1.0]])
+    array([[2., 2.],
+           [2., 2.]])
+    """
 
     _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}
     _homogeneous = True
@@ -59,6 +67,13 @@ class White(Kernel):
 
     As in the book, the delta is on the case, not on the input value: k(X) has it on the diagonal, k(X, Z)
     has it nowhere.
+
+    Examples
+    --------
+    >>> from cavity.kernels import White
+    >>> White(0.1)([[0.0], [0.0]])
+    array([[0.1, 0. ],
+           [0. , 0.1]])
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}

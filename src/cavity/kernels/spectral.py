@@ -41,6 +41,13 @@ class Cosine(Kernel):
     ----------
     period : float, array (D,), `ard` or Param
         In units of the inputs.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Cosine
+    >>> Cosine(period=4.0)([[0.0], [2.0]])
+    array([[ 1., -1.],
+           [-1.,  1.]])
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"period": LOG}
@@ -97,6 +104,13 @@ class SpectralMixture(Kernel):
     scales : array (Q,) or (Q, D)
         Width of each component in the same units; 1 / (2 pi scale) is the length over which it stays in step.
         Vectors are for one input column.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SpectralMixture
+    >>> SpectralMixture([1.0], [0.5], [0.1])([[0.0], [1.0]]).round(3)
+    array([[ 1.   , -0.821],
+           [-0.821,  1.   ]])
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"weights": LOG, "means": IDENTITY, "scales": LOG}

@@ -162,7 +162,15 @@ class Stationary(Kernel):
 
 
 class SE(Stationary):
-    """Squared exponential, k = exp(-r2 / 2) (book eq. 4.9): infinitely smooth functions."""
+    """Squared exponential, k = exp(-r2 / 2) (book eq. 4.9): infinitely smooth functions.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE
+    >>> SE(1.0)([[0.0], [1.0]]).round(3)
+    array([[1.   , 0.607],
+           [0.607, 1.   ]])
+    """
 
     _homogeneous = True
 

@@ -117,6 +117,13 @@ class Rescaled(_Functional):
         s: inputs (n, D) to (n, 1) or (n,); any sign.
     jacobian : callable, optional
         Inputs (n, D) to (n, 1, D). Without it derivatives in the inputs are refused.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE, Rescaled
+    >>> Rescaled(SE(1.0), "sqrt")([[1.0], [4.0]]).round(3)
+    array([[1.   , 0.022],
+           [0.022, 4.   ]])
     """
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
@@ -164,6 +171,13 @@ class Normalized(_Wrapper):
     ----------
     kernel : Kernel
         Its variance must be positive at every input.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Linear, Normalized
+    >>> Normalized(Linear())([[1.0], [2.0]]).round(3)
+    array([[1.   , 0.949],
+           [0.949, 1.   ]])
     """
 
     def __init__(self, kernel: Kernel) -> None:

@@ -27,6 +27,13 @@ class Wiener(Kernel):
     ----------
     start : float
         Input at which the process is 0, a constant in units of the input; inputs must not lie before it.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Wiener
+    >>> Wiener()([[1.0], [2.0]])
+    array([[1., 1.],
+           [1., 2.]])
     """
 
     _widenable = False
@@ -94,6 +101,13 @@ class IntegratedWiener(Wiener):
     Parameters
     ----------
     start : see `Wiener`; both the process and its slope are 0 there.
+
+    Examples
+    --------
+    >>> from cavity.kernels import IntegratedWiener
+    >>> IntegratedWiener()([[1.0], [2.0]]).round(3)
+    array([[0.333, 0.833],
+           [0.833, 2.667]])
     """
 
     def _block(self, a: Rows, b: Rows) -> Array:

@@ -136,7 +136,15 @@ def _tilted_by_power(
 
 
 class Probit(BinaryLikelihood):
-    """p(y|f) = Phi(y f), the standard normal distribution function."""
+    """p(y|f) = Phi(y f), the standard normal distribution function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Probit
+    >>> np.exp(Probit().log_prob(np.array([1.0, -1.0]), np.array([1.0, 1.0]))).round(3)
+    array([0.841, 0.159])
+    """
 
     log_concave = True
 
@@ -192,6 +200,13 @@ class LapseProbit(BinaryLikelihood):
     ----------
     lapse : float or Param
         Rate of random labels, between 0 and 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import LapseProbit
+    >>> np.exp(LapseProbit(0.1).log_prob(np.array([1.0]), np.array([-8.0]))).round(3)
+    array([0.05])
     """
 
     _transforms: ClassVar = {"lapse": LogitTransform(0.0, 1.0)}
@@ -265,7 +280,15 @@ class LapseProbit(BinaryLikelihood):
 
 
 class Heaviside(BinaryLikelihood):
-    """p(y|f) = 1 where f has the sign of y: the limit of the probit for large signals."""
+    """p(y|f) = 1 where f has the sign of y: the limit of the probit for large signals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Heaviside
+    >>> Heaviside().tilted_normalized(np.ones(1), np.zeros(1), np.ones(1)).mean.round(3)
+    array([0.798])
+    """
 
     log_concave = True
     smooth = False
@@ -310,7 +333,15 @@ class Heaviside(BinaryLikelihood):
 
 
 class Logit(BinaryLikelihood):
-    """p(y|f) = 1/(1 + exp(-y f))."""
+    """p(y|f) = 1/(1 + exp(-y f)).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Logit
+    >>> np.exp(Logit().log_prob(np.array([1.0, -1.0]), np.array([1.0, 1.0]))).round(3)
+    array([0.731, 0.269])
+    """
 
     log_concave = True
 

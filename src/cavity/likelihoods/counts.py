@@ -84,7 +84,15 @@ def _lognormal_moments(mean: Array, var: Array) -> tuple[Array, Array]:
 
 
 class Poisson(CountLikelihood):
-    """Counts with mean exp(f): log p = y f - exp(f) - log y!."""
+    """Counts with mean exp(f): log p = y f - exp(f) - log y!.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Poisson
+    >>> np.exp(Poisson().log_prob(np.array([0, 1, 2]), np.zeros(3))).round(3)
+    array([0.368, 0.368, 0.184])
+    """
 
     def __init__(self) -> None:
         self._set_up({})
@@ -133,6 +141,13 @@ class NegativeBinomial(CountLikelihood):
     ----------
     shape : float or Param
         r > 0; the Poisson model is the limit of large r.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import NegativeBinomial
+    >>> np.exp(NegativeBinomial(1.0).log_prob(np.array([0, 1, 2]), np.zeros(3))).round(3)
+    array([0.5  , 0.25 , 0.125])
     """
 
     _transforms: ClassVar = {"shape": LOG}
@@ -193,6 +208,13 @@ class Binomial(CountLikelihood):
     ----------
     trials : int or array (n,)
         Number of trials: one for all observations, or one each (then use `rows` and `at` for other data).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Binomial
+    >>> np.exp(Binomial(2).log_prob(np.array([0, 1, 2]), np.zeros(3))).round(3)
+    array([0.25, 0.5 , 0.25])
     """
 
     def __init__(self, trials: ArrayLike = 1) -> None:

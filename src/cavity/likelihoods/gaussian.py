@@ -130,6 +130,13 @@ class Gaussian(GaussianNoise):
     ----------
     variance : float or Param
         Noise variance, in squared units of y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Gaussian
+    >>> Gaussian(0.25).log_prob(np.array([1.0]), np.array([0.5])).round(3)
+    array([-0.726])
     """
 
     _transforms: ClassVar = {"variance": LOG}

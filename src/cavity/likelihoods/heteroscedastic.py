@@ -36,6 +36,12 @@ class HeteroscedasticGaussian(MultiLatentLikelihood):
     ----------
     variance : float or Param
         Noise variance where the second latent function is zero, in squared units of y.
+
+    Examples
+    --------
+    >>> from cavity.likelihoods import HeteroscedasticGaussian
+    >>> HeteroscedasticGaussian().n_latent  # the function and its log noise variance
+    2
     """
 
     n_latent = 2

@@ -185,6 +185,13 @@ class Laplace(_ExponentialTails, ScaleMixture):
     ----------
     scale : float or Param
         Mean absolute deviation s, in units of y; the variance is 2 s^2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Laplace
+    >>> Laplace(1.0).log_prob(np.array([0.0, 1.0]), np.zeros(2)).round(2)
+    array([-0.69, -1.69])
     """
 
     _transforms: ClassVar = {"scale": LOG}
@@ -229,6 +236,14 @@ class EpsilonInsensitive(_ExponentialTails):
         Decay length s of the tails, in units of y.
     epsilon : float or Param
         Half-width of the flat middle, in units of y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import EpsilonInsensitive
+    >>> noise = EpsilonInsensitive(scale=1.0, epsilon=0.5)
+    >>> noise.log_prob(np.array([0.0, 0.4, 2.0]), np.zeros(3)).round(2)
+    array([-1.1, -1.1, -2.6])
     """
 
     _transforms: ClassVar = {"scale": LOG, "epsilon": LOG}

@@ -86,6 +86,14 @@ class MixtureOfGaussians(ScaleMixture):
         Outlier standard deviation in units of the regular one, above 1; 10 by default.
     outlier_scale : float, optional
         The outlier standard deviation itself, instead of `inflation`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import MixtureOfGaussians
+    >>> noise = MixtureOfGaussians(fraction=0.05, scale=0.2, outlier_scale=2.0)
+    >>> noise.outlier_probability(np.array([0.1, 3.0]), np.zeros(2), np.full(2, 0.01)).round(3)
+    array([0.006, 1.   ])
     """
 
     _transforms: ClassVar = {"fraction": UNIT, "scale": LOG, "inflation": ABOVE_ONE}
@@ -243,6 +251,14 @@ class Mixture(Likelihood):
         Mixture weights; they are normalized. Equal by default.
     odds : array (K - 1,) or Param, optional
         The weights as odds against the first component, instead of `weights`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Gaussian, Laplace, Mixture
+    >>> noise = Mixture([Gaussian(0.1), Laplace(2.0)], [0.9, 0.1])
+    >>> noise.log_prob(np.array([0.0, 5.0]), np.zeros(2)).round(2)
+    array([ 0.15, -6.19])
     """
 
     _transforms: ClassVar = {"odds": LOG}

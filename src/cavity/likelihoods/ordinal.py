@@ -68,6 +68,14 @@ class OrdinalProbit(Likelihood):
         Increasing; K categories 0..K-1.
     first, gaps : float and array (K - 2,), or Param, optional
         The same as first threshold and gaps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import OrdinalProbit
+    >>> grades = OrdinalProbit([-1.0, 1.0])
+    >>> np.exp(grades.log_prob(np.array([0, 1, 2]), np.zeros(3))).round(3)
+    array([0.159, 0.683, 0.159])
     """
 
     log_concave = True

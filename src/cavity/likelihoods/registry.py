@@ -30,7 +30,14 @@ BY_NAME: dict[str, Callable[[], Likelihood]] = {
 
 
 def as_likelihood(spec: Any) -> Likelihood:
-    """A likelihood from its name or from itself."""
+    """A likelihood from its name or from itself.
+
+    Examples
+    --------
+    >>> from cavity.likelihoods import as_likelihood
+    >>> as_likelihood("student-t")
+    StudentT(scale=1.0, df=4.0)
+    """
     if isinstance(spec, Likelihood):
         return spec
     if isinstance(spec, str) and spec in BY_NAME:

@@ -110,6 +110,13 @@ class Softmax(MultiLatentLikelihood):
     ----------
     n_classes : int
         C >= 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Softmax
+    >>> Softmax(3).probabilities(np.array([[0.0, 0.0, 1.0]])).round(3)
+    array([[0.212, 0.212, 0.576]])
     """
 
     log_concave = True

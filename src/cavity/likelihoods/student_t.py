@@ -58,6 +58,16 @@ class StudentT(ScaleMixture):
         Scale s, in units of y. The noise variance is s^2 nu/(nu-2) where nu > 2.
     df : float or Param
         Degrees of freedom nu > 0; the variance is infinite for nu <= 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import StudentT
+    >>> noise = StudentT(scale=0.5, df=4.0)
+    >>> noise.log_prob(np.array([0.0, 10.0]), np.zeros(2)).round(2)
+    array([ -0.29, -11.83])
+    >>> noise.predictive(np.zeros(1), np.ones(1)).interval(0.9)[1].round(2)
+    array([1.98])
     """
 
     _transforms: ClassVar = {"scale": LOG, "df": LOG}
