@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .backup import Backup, DivergenceWarning, Round
 from .factors import Angle, Factor, Line
+from .large_grids import GridPolicy, LargeGrid, grid_policy_iteration
 from .next_states import ExactModel, LearnedModel
 from .policy_iteration import Evaluation, ValuePolicy, evaluate, policy_iteration, sweep
 from .q_iteration import QPolicy, q_iteration
@@ -23,6 +24,8 @@ __all__ = [
     "Evaluation",
     "ExactModel",
     "Factor",
+    "GridPolicy",
+    "LargeGrid",
     "LearnedModel",
     "Line",
     "LossReward",
@@ -35,6 +38,7 @@ __all__ = [
     "ValueUncertainty",
     "evaluate",
     "factors_of",
+    "grid_policy_iteration",
     "policy_iteration",
     "q_iteration",
     "reward_of",
