@@ -25,6 +25,7 @@ from cavity.tables.comparing import (
     candidates,
     compare_models,
 )
+from cavity.tables.fitting import far_rows
 
 REGRESSION = Preparation("y", "regression", (Column("x"),))
 CLASSES = Preparation("y", "classification", (Column("x"),))
@@ -288,3 +289,12 @@ def test_what_all_candidates_share():
     assert found.shared == {"likelihood": "a", "kernel": "SE()"}
     assert [found.short_name(e.candidate) for e in found.entries] == ["ep", "laplace"]
     assert Comparison((entry("a", 0, 0),), FOLDS, 5, 9).shared == {}
+
+
+def test_outliers_that_hide_each_other_are_counted():
+    """Several inflate the noise that a Gaussian model learns, so that none is far off in units of that."""
+    quantiles = norm.ppf((np.arange(40) + 0.5) / 40)
+    assert far_rows(np.abs(quantiles)) == 0
+    hidden = np.concatenate([0.2 * quantiles, [3.0, -2.5, 3.5, -2.0]])
+    assert far_rows(np.abs(hidden)) == 4
+    assert far_rows(np.abs(np.append(5.0 * quantiles, 3.9))) == np.sum(np.abs(5.0 * quantiles) > 4)

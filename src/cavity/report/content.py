@@ -385,7 +385,7 @@ def _comparison(found: Comparison) -> list[Block]:
 
 def assessment_blocks(found: Assessment) -> list[Block]:
     """Verdicts, numbers and a picture."""
-    from cavity.assessment.verdict import gold_words
+    from cavity.assessment.verdict import gold_words, label
 
     frame = found.frame
     shown = (
@@ -399,7 +399,7 @@ def assessment_blocks(found: Assessment) -> list[Block]:
         "seconds",
     )
     present = [c for c in shown if c in frame]
-    rows = [[str(name), *(float(row[c]) for c in present)] for name, row in frame.iterrows()]
+    rows = [[label(str(name)), *(float(row[c]) for c in present)] for name, row in frame.iterrows()]
     blocks: list[Block] = [Text(gold_words(found.gold), "good" if found.certified else "warning")]
     blocks += [Text(sentence) for sentence in found.verdicts.values()]
     columns = ["method", *(c.replace("_", " ") for c in present)]

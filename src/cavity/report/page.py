@@ -18,6 +18,9 @@ import numpy as np
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
+NUMBER = ' class="number"'
+"""Attribute of cells that hold numbers, and of the heads of columns of numbers."""
+
 
 class Block(Protocol):
     """Something a section can hold."""
@@ -73,9 +76,13 @@ class DataTable:
 
     def html(self) -> str:
         """A table with buttons as column heads."""
+        numeric = [
+            bool(self.rows) and all(_is_number(row[i]) for row in self.rows) for i in range(len(self.columns))
+        ]
         head = "".join(
-            f'<th scope="col" aria-sort="none"><button type="button">{escape(str(c))}</button></th>'
-            for c in self.columns
+            f'<th scope="col" aria-sort="none"{NUMBER if right else ""}><button type="button">'
+            f"{escape(str(c))}</button></th>"
+            for c, right in zip(self.columns, numeric)
         )
         body = "".join("<tr>" + "".join(_cell(v) for v in row) + "</tr>" for row in self.rows)
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
@@ -173,9 +180,12 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool | np.bool_)
+
+
 def _cell(value: Any) -> str:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool | np.bool_)
-    if number:
+    if _is_number(value):
         key = "" if np.isnan(float(value)) else repr(float(value))
-        return f'<td class="number" data-value="{key}">{escape(as_text(value))}</td>'
+        return f'<td{NUMBER} data-value="{key}">{escape(as_text(value))}</td>'
     return f"<td>{escape(as_text(value))}</td>"

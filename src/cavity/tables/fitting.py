@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 SURPRISING = 4.0
 """Standard deviations of a leave-one-out residual beyond which noise is not Gaussian: one in 16000 rows."""
 
+MEDIAN_OF_NORMAL = 0.6745
+"""Median of the absolute value of a standard normal variable."""
+
 LIKELY, UNEXPECTED = 0.5, 0.999
 """Outlier probability from which a row is listed: under robust noise, and under other noise, where the number is
 that of the tails."""
@@ -155,8 +158,7 @@ def _learn(preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: 
         return robust, f"Student-t noise, because Gaussian noise needs no --inference {options.inference}."
     plain = GPRegressor(likelihood="gaussian", **shared).fit(X, y)
     loo = plain.leave_one_out()
-    residuals = np.abs(plain.rows_.y[plain.rows_.index] - loo.mean) / np.sqrt(loo.variance)
-    count = int(np.sum(residuals > SURPRISING))
+    count = far_rows(np.abs(plain.rows_.y[plain.rows_.index] - loo.mean) / np.sqrt(loo.variance))
     if not count or options.inference == "exact":
         return plain, "Gaussian noise: no row is far from what the others predict." if not count else ""
     robust = GPRegressor(likelihood="student-t", **fewer).fit(X, y)
@@ -167,6 +169,16 @@ def _learn(preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: 
         f"{name}: {rows} more than {SURPRISING:g} sd from what the others predict, and the log evidence of Student-t "
         f"noise is {'higher' if gain > 0 else 'lower'} by {abs(gain):.1f}."
     )
+
+
+def far_rows(residuals: Array) -> int:
+    """How many leave-one-out residuals, in sd, are surprising.
+
+    Several outliers inflate the noise that was learned, and hide each other. Their sd is therefore also measured by
+    the median of the residuals, which half of the rows would have to be wrong to move.
+    """
+    spread = min(float(np.median(residuals)) / MEDIAN_OF_NORMAL, 1.0)
+    return int(np.sum(residuals > SURPRISING * spread))
 
 
 def _options(preparation: Preparation, options: Options, restarts: int) -> dict[str, Any]:
