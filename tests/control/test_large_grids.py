@@ -22,7 +22,7 @@ def test_sums_over_neighborhoods_are_those_of_the_whole_grid(D):
     rng = np.random.default_rng(D)
     low, high, sizes = np.array([-1.0, 0.0, -2.0])[:D], np.array([1.0, 3.0, 1.0])[:D], [15, 14, 16][:D]
     variance = np.array([0.01, 0.0, 0.02])[:D]
-    large = LargeGrid(low, high, sizes, length=0.8, noise=0.2, variance=variance, reach=6)
+    large = LargeGrid(low, high, sizes, length=0.8, noise=0.2, variance=variance, reach=6, least=0.0)
     axes = [np.linspace(a, b, n) for a, b, n in zip(low, high, sizes)]
     support = Support.grid(axes, [Line() for _ in axes])
     np.testing.assert_allclose(large.points, support.points)
@@ -60,7 +60,7 @@ def test_a_policy_is_that_of_the_dense_iteration():
         def slopes(self, states, actions):
             return np.full((len(states), 1, 1), 0.4), np.zeros((len(states), 1, 1))
 
-    grid = LargeGrid([-2.5], [2.5], [61], length=1.0, noise=0.01, variance=[0.04], reach=10)
+    grid = LargeGrid([-2.5], [2.5], [61], length=1.0, noise=0.01, variance=[0.04], reach=10, least=0.0)
     reward = BumpReward([0.8], [0.3])
     expected = lambda s: reward.expected(s, np.full(s.shape, 0.04))  # noqa: E731
     found = grid_policy_iteration(

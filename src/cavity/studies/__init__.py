@@ -35,6 +35,7 @@ _MODULES: dict[str, str] = {
     "classification-table": "classification_table",
     "boston": "boston",
     "cart-pole": "control_planning",
+    "cart-pole-value": "cart_pole_value",
     "friedman": "robust_synthetic",
     "ionosphere": "evidence_grids",
     "sinc": "robust_synthetic",

@@ -7,11 +7,12 @@ from numba import njit
 
 
 @njit(cache=True, fastmath=True)
-def local_sums(coefficients, strides, places, spreads, sizes, circular, reach, out):  # type: ignore[no-untyped-def]
+def local_sums(coefficients, strides, places, spreads, sizes, circular, reach, least, out):  # type: ignore[no-untyped-def]
     """sum_j coefficients[j] prod_d E b(x_d - j_d) over the grid points within `reach` of each place.
 
     Lengths are in units of the spacing: places (B, D) with the first grid point of each column at 0, spreads (D, 2) the
     squared length scale and the variance of each column. Places beyond the grid give zero; circular columns wrap.
+    Products of bumps below `least` are left out.
     """
     B, D = places.shape
     width = 2 * reach + 2
@@ -64,10 +65,9 @@ def local_sums(coefficients, strides, places, spreads, sizes, circular, reach, o
                 continue
             k = count[d]
             count[d] += 1
-            own = weight[d, k]
-            if own == 0.0:
+            product[d] = weight[d, k] * (product[d - 1] if d > 0 else 1.0)
+            if product[d] <= least:
                 continue
-            product[d] = own * (product[d - 1] if d > 0 else 1.0)
             base[d] = offset[d, k] + (base[d - 1] if d > 0 else 0)
             d += 1
         out[q] = total_sum

@@ -26,6 +26,9 @@ from cavity.progress import Progress
 REACH = 3
 """Grid points to each side that count: exp(-(3 / 0.8)^2 / 2) = 0.0009 is the first that does not."""
 
+LEAST = 1e-5
+"""Products of bumps below this are left out: of a cube of neighbors, its corners."""
+
 ROWS = 20_000
 """Next states predicted at a time."""
 
@@ -47,6 +50,10 @@ class LargeGrid:
         sigma_v relative to the signal of 1: smooths what the grid cannot resolve.
     variance : array (D,), optional
         Of the next state around its mean, the same everywhere.
+    reach : int
+        Grid points to each side of a state that count.
+    least : float
+        Products of bumps below this do not count.
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class LargeGrid:
         noise: float = 0.3,
         variance: ArrayLike | None = None,
         reach: int = REACH,
+        least: float = LEAST,
     ) -> None:
         self.low, self.high = np.array(low, dtype=float), np.array(high, dtype=float)
         self.sizes = np.array(sizes, dtype=np.int64)
@@ -75,6 +83,7 @@ class LargeGrid:
         if not np.allclose(turns, 2.0 * np.pi):
             raise ValueError(f"columns of angles must span 2 pi, got {turns.tolist()}")
         self.length, self.noise, self.reach = float(length), float(noise), int(reach)
+        self.least = float(least)
         spread = np.zeros(D) if variance is None else np.array(variance, dtype=float)
         self._spreads = np.stack([np.full(D, self.length**2), spread / self.spacing**2], axis=1)
         self._strides = np.append(np.cumprod(self.sizes[:0:-1])[::-1], 1).astype(np.int64)
@@ -114,7 +123,17 @@ class LargeGrid:
         out = np.empty(len(mean))
         places = np.ascontiguousarray((mean - self.low) / self.spacing)
         spreads = self._spreads * np.array([1.0, 0.0]) if certain else self._spreads
-        local_sums(coefficients, self._strides, places, spreads, self.sizes, self.circular, self.reach, out)
+        local_sums(
+            coefficients,
+            self._strides,
+            places,
+            spreads,
+            self.sizes,
+            self.circular,
+            self.reach,
+            self.least,
+            out,
+        )
         return out
 
 
