@@ -127,3 +127,15 @@ def test_categorical():
 
 def test_log_choose():
     np.testing.assert_allclose(log_choose(np.array([10.0]), np.array([3.0])), np.log(120))
+
+
+def test_mixtures_of_many_parts_can_be_sampled():
+    """More parts than `np.choose` could take; the mean of the draws is that of the parts, within 4 standard errors."""
+    centers = np.linspace(-1, 1, 100)
+    mixed = MixedPrediction(
+        np.full(100, 0.01), [GaussianPrediction([c, 2 * c], [0.01, 0.01]) for c in centers]
+    )
+    draws = mixed.sample(4000, rng=0)
+    assert draws.shape == (4000, 2)
+    assert np.all(np.abs(draws.mean(axis=0)) < 4 * np.sqrt(mixed.variance / 4000))
+    assert np.all(np.abs(draws.var(axis=0) / mixed.variance - 1) < 4 * np.sqrt(2 / 4000))

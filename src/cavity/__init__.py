@@ -29,6 +29,7 @@ _MODULES = {
     "likelihoods": "cavity.likelihoods",
     "load": "cavity.io",
     "means": "cavity.means",
+    "plots": "cavity.plots",
     "priors": "cavity.priors",
     "studies": "cavity.studies",
 }
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from cavity import kernels as kernels
     from cavity import likelihoods as likelihoods
     from cavity import means as means
+    from cavity import plots as plots
     from cavity import priors as priors
     from cavity import studies as studies
     from cavity.assessment import assess as assess

@@ -402,7 +402,12 @@ class MixedPrediction(ContinuousPrediction):
         """Choose a part, then draw from it."""
         generator = np.random.default_rng(rng)
         which = generator.choice(len(self._w), size=(n, len(self)), p=self._w / self._w.sum())
-        return np.choose(which, [p.sample(n, generator) for p in self._parts])
+        out = np.empty((n, len(self)))
+        for k, part in enumerate(self._parts):
+            chosen = which == k
+            if chosen.any():
+                out[chosen] = part.sample(n, generator)[chosen]
+        return out
 
 
 # --- discrete distributions ---------------------------------------------------------------------------------
