@@ -11,7 +11,9 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from cavity import datasets, studies
+from cavity.inference.mcmc.trace import Trace
 from cavity.studies import hmc_ais, mauna_loa, neal, two_arcs
+from cavity.studies.base import whole
 
 needs_data = pytest.mark.skipif(not os.environ.get("CAVITY_DATA"), reason="CAVITY_DATA is not set")
 
@@ -21,6 +23,14 @@ def load_or_skip(name: str) -> datasets.Dataset:
         return datasets.load(name)
     except datasets.DatasetNotFoundError as error:
         pytest.skip(str(error))
+
+
+def test_half_a_chain_is_no_cell() -> None:
+    """A sampler that is interrupted returns what it has; the study must stop, not store it."""
+    trace = Trace(np.zeros((1, 5, 1)), np.zeros((1, 5)))
+    assert whole(trace) is trace
+    with pytest.raises(KeyboardInterrupt):
+        whole(replace(trace, interrupted=True))
 
 
 # --- two arcs -------------------------------------------------------------------------------------------------
@@ -38,13 +48,13 @@ def test_function_given_indicators_is_regression_with_known_noise() -> None:
 
 
 def test_two_arcs_shows_what_the_figures_show(tmp_path: Path) -> None:
-    whole = studies.load("two-arcs")
+    study = studies.load("two-arcs")
 
     def cells(quick: bool) -> list[studies.Cell]:
-        chains, *others = whole.cells(quick)
+        chains, *others = study.cells(quick)
         return [replace(chains, arguments={"seed": 0, "draws": 60}), *others]
 
-    report = studies.run(replace(whole, cells=cells), quick=True, out=tmp_path)
+    report = studies.run(replace(study, cells=cells), quick=True, out=tmp_path)
     frame = report.results.frame.set_index("method")
     assert not frame["error"].any()
     sampled = frame.loc[two_arcs.SAMPLED]
@@ -64,9 +74,9 @@ def test_two_arcs_shows_what_the_figures_show(tmp_path: Path) -> None:
 
 
 def test_indicators_of_few_draws(tmp_path: Path) -> None:
-    whole = studies.load("outlier-indicators")
-    cell = replace(whole.cells(True)[0], arguments={"seed": 0, "draws": 24, "warmup": 12})
-    report = studies.run(replace(whole, cells=lambda quick: [cell]), quick=True, out=tmp_path)
+    study = studies.load("outlier-indicators")
+    cell = replace(study.cells(True)[0], arguments={"seed": 0, "draws": 24, "warmup": 12})
+    report = studies.run(replace(study, cells=lambda quick: [cell]), quick=True, out=tmp_path)
     found = report.results.frame.iloc[0]
     assert found["error"] == ""
     stored = report.results.arrays(method="mnMCMC")
@@ -104,12 +114,12 @@ def test_drawn_sets_have_noisy_test_targets() -> None:
 @needs_data
 def test_neal_prefers_robust_noise(tmp_path: Path) -> None:
     load_or_skip("neal_outliers")
-    whole = studies.load("neal")
+    study = studies.load("neal")
 
     def cells(quick: bool) -> list[studies.Cell]:
-        return [c for c in whole.cells(True) if c.labels["method"] in ("snMLII", "lapEP", "tVar")]
+        return [c for c in study.cells(True) if c.labels["method"] in ("snMLII", "lapEP", "tVar")]
 
-    report = studies.run(replace(whole, cells=cells), quick=True, out=tmp_path)
+    report = studies.run(replace(study, cells=cells), quick=True, out=tmp_path)
     frame = report.results.frame.set_index("method")
     assert not frame["error"].any()
     for method in ("lapEP", "tVar"):
@@ -118,7 +128,7 @@ def test_neal_prefers_robust_noise(tmp_path: Path) -> None:
         assert frame.loc[method, "log evidence"] > frame.loc["snMLII", "log evidence"] + 20
     assert (frame["NLP above the truth's"] > 0).all()
     assert all(path.stat().st_size > 10_000 for path in report.pictures)
-    assert len(whole.cells(False)) == 10 * len(neal.METHODS) + 3
+    assert len(study.cells(False)) == 10 * len(neal.METHODS) + 3
 
 
 # --- sampled hyperparameters and annealing on Boston ----------------------------------------------------------
@@ -127,19 +137,19 @@ def test_neal_prefers_robust_noise(tmp_path: Path) -> None:
 @needs_data
 def test_sampling_and_annealing_on_few_houses(tmp_path: Path) -> None:
     load_or_skip("boston")
-    whole = studies.load("hmc-ais")
+    study = studies.load("hmc-ais")
 
     def cells(quick: bool) -> list[studies.Cell]:
         short = {"train": 40}
         lengths = {"draws": 20, "discard": 10, "every": 3}
         found = []
-        for cell in whole.cells(True):
+        for cell in study.cells(True):
             extra = lengths if cell.labels["method"] == hmc_ais.SAMPLED else {}
             steps = {"steps": 200, "budget": 2.0} if "AIS" in str(cell.labels["method"]) else {}
             found.append(replace(cell, arguments={**cell.arguments, **short, **extra, **steps}))
         return found
 
-    report = studies.run(replace(whole, cells=cells), quick=True, out=tmp_path)
+    report = studies.run(replace(study, cells=cells), quick=True, out=tmp_path)
     frame = report.results.frame.set_index("method")
     assert not frame["error"].any()
     problem = hmc_ais.Problem(0, 40)

@@ -81,6 +81,15 @@ class Target:
         return bool(value <= self.bound if self.sense == "<=" else value >= self.bound)
 
 
+def whole(sampled: Any) -> Any:
+    """What a sampler returned, unless it was stopped: on an interrupt samplers keep what they have, but half a cell
+    must not be stored as one.
+    """
+    if sampled.interrupted:
+        raise KeyboardInterrupt
+    return sampled
+
+
 class Results:
     """All cells of a run that are finished.
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from cavity.estimators import GPRegressor
 from cavity.kernels import SE, Kernel, ard
 from cavity.prediction import GaussianPrediction, Prediction
+from cavity.studies.base import whole
 
 Array = NDArray[np.float64]
 
@@ -102,6 +103,9 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(X, y)
+    posterior: Any = model.posterior_
+    if inference == "mcmc":
+        whole(posterior.trace)
     of_f, of_y = model.predict_dist(X_test, noise=False), model.predict_dist(X_test)
     outliers = model.outlier_probability_ if likelihood != "gaussian" else None
     noise = {
@@ -110,7 +114,7 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
     }
     note = "; ".join(dict.fromkeys(str(w.message) for w in caught))
     evidence = float(model.log_evidence_) if inference != "mcmc" else float("nan")
-    stage = model.posterior_.status.stage
+    stage = posterior.status.stage
     return Fit(of_f.mean, of_f, of_y, evidence, outliers, noise, f"{stage}. {note}".strip())
 
 
