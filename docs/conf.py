@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sphinx.errors import ExtensionError
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 for _pool in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -116,6 +118,26 @@ def add_new_pages(app: Any, docname: str, source: list[str]) -> None:
         source[0] = source[0].replace("% results", results)
 
 
+def always_read(app: Any, env: Any, added: Any, changed: Any, removed: Any) -> list[str]:
+    """Pages whose lists depend on which other pages there are."""
+    return ["guides/index", "studies/index"]
+
+
+_REMOTE = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^\"]*\"")
+
+
+def nothing_from_elsewhere(app: Any, exception: Exception | None) -> None:
+    """A page that would load something over the network is an error."""
+    if exception is None and app.builder.format == "html":
+        pages = (
+            (page, _REMOTE.search(page.read_text(encoding="utf-8")))
+            for page in Path(app.outdir).rglob("*.html")
+        )
+        remote = [f"{page.name}: {found[0]}" for page, found in pages if found]
+        if remote:
+            raise ExtensionError(f"pages must not load anything over the network: {remote[:5]}")
+
+
 def no_routing_methods(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
     """scikit-learn adds `set_fit_request` and its kind to estimators; they are documented there."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
@@ -142,5 +164,7 @@ def plain_docstrings(app: Any, what: str, name: str, obj: Any, options: Any, lin
 def setup(app: Any) -> None:
     """Hooks of this file."""
     app.connect("source-read", add_new_pages)
+    app.connect("env-get-outdated", always_read)
+    app.connect("build-finished", nothing_from_elsewhere)
     app.connect("autodoc-skip-member", no_routing_methods)
     app.connect("autodoc-process-docstring", plain_docstrings, priority=100)
