@@ -15,10 +15,25 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "newcomer.sh"
 HERE = Path(sys.executable).parent
 
 
+def words(text):
+    """Without numbers, which depend on the machine in their last digits, and without spacing."""
+    return " ".join(re.sub(r"-?\d+(\.\d+)?", "0", text).split())
+
+
+def documented():
+    """Output of predict and compare in the documentation, line by line."""
+    page = (SCRIPT.parents[1] / "docs" / "command_line.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    shown = [block for block in blocks if re.match(r"\$ cavity (predict|compare)", block)]
+    lines = [line for block in shown for line in block.splitlines() if not re.match(r"[$ ┏┡└]", line)]
+    assert len(lines) >= 9
+    return [words(line) for line in lines]
+
+
 @pytest.mark.skipif(not (HERE / "cavity").exists(), reason="needs the cavity command")
 def test_the_script_runs_from_data_to_report(tmp_path):
     path = f"{HERE}{os.pathsep}{os.environ.get('PATH', '')}"
-    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
     found = subprocess.run(
         ["sh", str(SCRIPT), str(tmp_path / "work")],
         capture_output=True,
@@ -41,5 +56,7 @@ def test_the_script_runs_from_data_to_report(tmp_path):
     predicted = pd.read_csv(tmp_path / "work" / "predicted.csv")
     assert len(predicted) == 6
     assert (predicted["lower"] < predicted["mean"]).all()
+    for line in documented():
+        assert line in words(out + found.stderr), line
     html = (tmp_path / "work" / "report.html").read_text(encoding="utf-8")
     assert "Gaussian process model of harvest" in html
