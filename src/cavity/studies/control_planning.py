@@ -60,7 +60,7 @@ class Method:
 
 # --- mountain car -------------------------------------------------------------------------------------------
 
-CAR = Settings(horizon=6, candidates=150, evaluations=20)
+CAR = Settings(horizon=6, candidates=150, evaluations=20, correction=0.1)
 CAR_MOMENTS = replace(CAR, moment_matching=True, compared=3, polish=10)
 CAR_STEPS = 27
 """Of 0.3 s: 8.1 s."""
@@ -69,10 +69,10 @@ CAR_METHODS = {
     "planning, means": Method(CAR, transitions=50),
     "planning, moment matching": Method(CAR_MOMENTS, transitions=50),
     "planning, means, quadratic, gamma 2": Method(
-        replace(CAR, horizon=5, discount=2.0), "quadratic", transitions=50
+        replace(CAR, horizon=5, discount=2.0, correction=0.0), "quadratic", transitions=50
     ),
     "planning, as printed": Method(
-        replace(CAR_MOMENTS, horizon=5), "quadratic", transitions=50, printed=True, seeds=10
+        replace(CAR_MOMENTS, horizon=5, correction=0.0), "quadratic", transitions=50, printed=True, seeds=10
     ),
     "planning, exact dynamics": Method(replace(CAR, candidates=60), transitions=0, seeds=1),
     "planning, as printed, exact dynamics": Method(
