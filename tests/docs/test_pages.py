@@ -22,6 +22,8 @@ RUN_ELSEWHERE = {
     "docs/uncertain_inputs.md": "control/test_uncertain_documentation.py",
     "docs/classification.md": "estimators/test_estimator_docs.py",
     "docs/robust_regression.md": "estimators/test_estimator_docs.py",
+    "docs/plots.md": "plots/test_plot_docs.py",
+    "docs/model_files.md": "io/test_model_files_page.py",
 }
 
 
