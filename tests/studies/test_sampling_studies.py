@@ -131,6 +131,22 @@ def test_neal_prefers_robust_noise(tmp_path: Path) -> None:
     assert len(study.cells(False)) == 10 * len(neal.METHODS) + 3
 
 
+def test_gains_over_gaussian_noise_are_paired(tmp_path: Path) -> None:
+    gain = {1: 0.1, 2: 0.2, 3: 0.6}
+    found = [(k, "snMLII", 0.1 * k) for k in range(4)] + [(k, "tEP", 0.1 * k - g) for k, g in gain.items()]
+    rest = {"seconds": 1.0, "note": "", "error": "", "slug": ""}
+    records = [{"labels": {"set": k, "method": m}, "measures": {"NLP": v}, **rest} for k, m, v in found]
+    text = "\n".join(neal.remarks(studies.Results(records, tmp_path, quick=False)))
+    error = np.std([0.1, 0.2, 0.6], ddof=1) / np.sqrt(3)
+    assert f"NLP gain of tEP over snMLII: 0.300, standard error {error:.3f}, better on 3 of 3 sets" in text
+    assert (
+        neal.remarks(
+            studies.Results([{"labels": {"set": 0, "method": "tEP"}, "measures": {}, **rest}], tmp_path, True)
+        )
+        == []
+    )
+
+
 # --- sampled hyperparameters and annealing on Boston ----------------------------------------------------------
 
 
