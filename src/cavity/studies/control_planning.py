@@ -136,7 +136,9 @@ def _figure_10(car: MountainCar, results: Results, name: str, folder: Path) -> P
     for found in _all_arrays(results, name):
         t = car.dt * np.arange(len(found["states"]))
         for axis, values in zip(axes, _columns(found, 2)):
-            axis.step(t[: len(values)], values, where="post", color=COLORS[0], alpha=0.35, linewidth=0.9)
+            # states move between decisions, actions and plans are held
+            held = {"drawstyle": "steps-post"} if len(values) < len(t) else {}
+            axis.plot(t[: len(values)], values, color=COLORS[0], alpha=0.5, linewidth=1.0, **held)
     for axis, label in zip(axes, labels):
         axis.set(xlabel="seconds", ylabel=label)
     axes[0].axhspan(0.5, 0.7, color=COLORS[2], alpha=0.2)
@@ -237,7 +239,9 @@ def _figure_11(pole: CartPole, results: Results, name: str, folder: Path) -> Pat
     for found in _all_arrays(results, name):
         t = pole.dt * np.arange(len(found["states"]))
         for axis, values in zip(axes, _columns(found, 4)):
-            axis.step(t[: len(values)], values, where="post", color=COLORS[0], alpha=0.35, linewidth=0.9)
+            # states move between decisions, actions and plans are held
+            held = {"drawstyle": "steps-post"} if len(values) < len(t) else {}
+            axis.plot(t[: len(values)], values, color=COLORS[0], alpha=0.5, linewidth=1.0, **held)
     for k, (axis, label) in enumerate(zip(axes, labels)):
         axis.set(xlabel="seconds", ylabel=label)
         ends = (pole.state_low[k], pole.state_high[k]) if k < 4 else ((-4.0, 4.0) if k == 4 else ())
