@@ -94,7 +94,13 @@ def improve(
                 policy.theta,
                 jac=True,
                 method="L-BFGS-B",
-                options={"maxiter": iterations, "maxfun": int(1.25 * iterations) + 1},
+                # far from the goal a saturating loss is nearly flat: small gradients are no reason to stop
+                options={
+                    "maxiter": iterations,
+                    "maxfun": int(1.25 * iterations) + 1,
+                    "gtol": 1e-9,
+                    "ftol": 1e-9,
+                },
                 callback=lambda _: progress.advance(),
             )
         except KeyboardInterrupt:
@@ -194,7 +200,7 @@ def learn(
         for k in range(episodes):
             model = Dynamics.fit(seen, problem=system, random_state=rng)
             if current is None:
-                current = RBFPolicy.start(system, centers, rng, states=seen.states)
+                current = RBFPolicy.start(system, centers, rng, states=seen.states, size=1.0)
             risk = PolicyRisk(model, loss, system.start, sd**2, steps if horizon is None else horizon)
             current, predicted = improve(risk, current, iterations, f"episode {k + 1}")
             start = system.start + sd * rng.standard_normal(D)

@@ -270,7 +270,7 @@ class Search:
 def _search(problem: str, quick: bool) -> Search:
     if problem == "pendulum":
         pendulum = Pendulum()
-        loss = SaturatingLoss(tip_distance(pendulum), 0.5)
+        loss = SaturatingLoss(tip_distance(pendulum), 1.0)
         return Search(pendulum, loss, 40, 3 if quick else 8, 20, 25 if quick else 60, 0.05)
     pole = CartPole(dt=0.1, force=10.0)
     return Search(pole, SaturatingLoss(tip_distance(pole), 0.25), 30, 12, 40, 60, 0.01)
