@@ -7,7 +7,7 @@ from numba import njit
 
 
 @njit(cache=True, fastmath=True)
-def local_sums(coefficients, strides, places, spreads, sizes, circular, reach, least, out):  # type: ignore[no-untyped-def]
+def local_sums(coefficients, strides, places, spreads, sizes, circular, reach, least, out):  # type: ignore[no-untyped-def]  # pragma: no cover
     """sum_j coefficients[j] prod_d E b(x_d - j_d) over the grid points within `reach` of each place.
 
     Lengths are in units of the spacing: places (B, D) with the first grid point of each column at 0, spreads (D, 2) the
