@@ -4,9 +4,10 @@ For each seed 50 transitions of 0.2 s are drawn, the dynamics are learned, a val
 policy drives the true car from (-0.5, 0) for 8 s. Success: on the track throughout, and within 0.1 of the goal at every
 step from 4 s to 8 s. Seeds, window and tolerance were fixed before any run. Rows called "as printed" use the settings
 of the thesis: next states as targets, zero mean, its grids, hyperparameters of values by evidence maximization. Policy
-iteration uses its value function throughout; grid and noise of Q-iteration are the best of four settings that were run
-on these same seeds (18, 18, 18 and 19 of 20), so that its count is a little optimistic. The same iterations with exact dynamics are run as a control: what they cannot do is no fault of the learned
-model. Planning at dt 0.3 (`control_planning`) joins.
+iteration uses its value function throughout; grid and noise of Q-iteration are the best of four settings that were
+run on these same seeds (18, 18, 18 and 19 of 20), so that its count is a little optimistic. The same iterations with
+exact dynamics are run as a control: what they cannot do is no fault of the learned model. Planning at dt 0.3
+(`control_planning`) joins.
 """
 
 from __future__ import annotations
