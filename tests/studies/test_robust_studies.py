@@ -73,6 +73,44 @@ def test_competitor_needs_its_environment(monkeypatch: pytest.MonkeyPatch) -> No
         robust_methods.fit("RRP", d.X, d.y, d.X, seed=0)
 
 
+@pytest.mark.parametrize("name", ["sinc", "friedman", "boston"])
+def test_competitor_is_left_out_without_its_environment(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    study = studies.load(name)
+    monkeypatch.delenv("CAVITY_PEERS", raising=False)
+    without = study.cells(False)
+    assert "RRP" not in {c.labels["method"] for c in without}
+    monkeypatch.setenv("CAVITY_PEERS", "python-of-peers")
+    more = [c for c in study.cells(False) if c.labels["method"] == "RRP"]
+    assert len(more) == (1 if name == "boston" else 10)
+    assert len(study.cells(False)) == len(without) + len(more)
+    assert "RRP" not in {c.labels["method"] for c in study.cells(True)}
+
+
+def test_time_beside_the_competitor() -> None:
+    rows = [
+        {"set": k, "method": m, "cpu_seconds": s, "seconds of the fit": t}
+        for k in range(3)
+        for m, s, t in (("tVar", 2.0 + k, np.nan), ("RRP", 99.0, 12.0))
+    ]
+    time, ratio = robust_methods.remarks(pd.DataFrame(rows))
+    assert time == "CPU seconds per fit: tVar 3, RRP 99"
+    assert ratio.endswith("(median over 3 cells): tVar 4")
+    alone = pd.DataFrame(rows).query("method == 'tVar'")
+    assert "left out" in robust_methods.remarks(alone)[1]
+
+
+def test_health_of_chains_is_told() -> None:
+    rows = [
+        {"set": k, "method": "tMCMC", "cpu_seconds": 1.0, "chains converged": float(k > 0)}
+        | {"worst R-hat": 1.05 - 0.01 * k, "smallest ESS": 100.0 * k}
+        for k in range(3)
+    ]
+    told = robust_methods.remarks(pd.DataFrame(rows))[-1]
+    assert told.startswith("chains of tMCMC: 2 of 3 fits pass")
+    assert "worst R-hat 1.050 (median 1.040)" in told
+    assert told.endswith("effective sample size 0 (median 100)")
+
+
 def test_robust_noise_beats_gaussian_noise_on_sinc() -> None:
     """The report's main claim, on one set: outliers found, error a tenth."""
     robust = robust_synthetic.fit_synthetic("sinc", "tVar", seed=0, restarts=1)
@@ -84,10 +122,15 @@ def test_robust_noise_beats_gaussian_noise_on_sinc() -> None:
     assert "noise: studentt.df" in robust.measures
 
 
-def test_cells_of_the_full_studies() -> None:
-    assert len(studies.load("sinc").cells(False)) == 10 * len(robust_synthetic.SINC_METHODS)
+def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CAVITY_PEERS", raising=False)
+    sampled = list(robust_methods.SAMPLED)
+    sinc = studies.load("sinc").cells(False)
+    assert len(sinc) == 10 * len((*robust_synthetic.METHODS, *sampled))
+    assert {c.labels["method"] for c in sinc[-30:]} == set(sampled)
     full = studies.load("boston").cells(False)
-    assert len(full) == 30 * len(boston.METHODS) + 10 * len(robust_methods.SAMPLED)
+    assert len(full) == 30 * len(boston.METHODS) + boston.SAMPLED_FOLDS * len(sampled)
+    assert [c.labels["method"] for c in full[-3:]] == sampled
     assert {c.labels["method"] for c in studies.load("boston").cells(True)} == {"snMLII", "tVar", "lapEP"}
 
 
@@ -102,6 +145,29 @@ def test_paired_gains_are_within_splits() -> None:
     assert (gain.method, gain.wins, gain.folds) == ("tVar", 6, 6)
     assert gain.mean == pytest.approx(0.7)
     assert gain.standard_error == pytest.approx(0.2 / np.sqrt(3))
+
+
+def test_remarks_of_boston() -> None:
+    rng = np.random.default_rng(0)
+    records = [
+        {
+            "labels": {"split": 0, "fold": k, "method": m},
+            "measures": {"RMSE": 3.0, "NLP": value + 0.01 * rng.standard_normal()}
+            | ({"noise: mixtureofgaussians.fraction": 0.02 + 0.01 * k} if m == "mnEP" else {}),
+            "seconds": 100.0,
+            "cpu_seconds": 60.0,
+            "note": "",
+            "error": "",
+        }
+        for k in range(3)
+        for m, value in (("snMLII", 0.2), ("mnEP", 0.1), ("tVar", 0.2), ("SVR", 0.2))
+    ]
+    text = "\n".join(boston.remarks(studies.Results(records, Path(), False)))
+    assert "NLP gain of mnEP over snMLII: 0.1" in text
+    assert text.count(">= 2: met") == 1
+    assert text.count(">= 2: missed") == 1
+    assert "median 3.0 %, range 2.0 to 4.0" in text
+    assert "9.0 CPU minutes for 9 fits, 4.5 minutes on two cores" in text
 
 
 def test_box_plots_of_wild_values(tmp_path: Path) -> None:

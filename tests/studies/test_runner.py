@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 
 from cavity import studies
 from cavity.studies import Cell, Outcome, Published, Study, Target
-from cavity.studies.summary import as_markdown
+from cavity.studies.summary import as_markdown, cpu_per_fit
 
 VALUES = {"a": [1.0, 2.0, 3.0], "b": [10.0, 10.0, 10.0]}
 
@@ -22,6 +25,18 @@ def measure(log: str, method: str, fold: int) -> Outcome:
     if (method, fold) == ("b", 1) and Path(log).with_suffix(".broken").exists():
         raise RuntimeError("no solution here")
     return Outcome({"score": VALUES[method][fold]}, {"row": np.full(2, fold)}, note="fine")
+
+
+def work(seconds: float) -> Outcome:
+    """Keeps a child busy for some seconds of processor time, and waits for it."""
+    loop = f"import time\nwhile time.process_time() < {seconds}: pass"
+    subprocess.run([sys.executable, "-c", loop], check=True)
+    return Outcome({"score": 0.0})
+
+
+def rest() -> Outcome:
+    time.sleep(0.3)
+    return Outcome({"score": 0.0})
 
 
 def stop(**_: object) -> Outcome:
@@ -69,6 +84,33 @@ def test_table_and_files(tmp_path: Path, jobs: int) -> None:
     assert len((tmp_path / "small" / "results.csv").read_text().splitlines()) == 7
     np.testing.assert_array_equal(report.results.arrays(fold=2, method="b")["row"], [2, 2])
     assert report.results.arrays(fold=9, method="b") == {}
+
+
+def test_targets_on_the_median(tmp_path: Path) -> None:
+    """The mean of 1, 2, 3 with one cell at 9 is decided by that cell; the median is not."""
+    bounds = (
+        Target({"method": "a"}, "score", "<=", 2.0, "median"),
+        Target({"method": "b"}, "score", "<=", 9.5),
+    )
+    report = studies.run(small_study(tmp_path / "log", targets=bounds), out=tmp_path)
+    table = report.table.set_index(["method", "measure"])
+    assert table.loc[("a", "score"), "target"] == "median 2 <= 2: met"
+    assert table.loc[("b", "score"), "target"] == "<= 9.5: missed"
+    assert bounds[0].of(np.array([1.0, 2.0, 99.0])) == 2.0
+    assert bounds[1].of(np.array([1.0, 2.0, 99.0])) == 34.0
+    assert not bounds[0].met(bounds[0].of(np.array([])))
+
+
+def test_processor_time_counts_children_and_not_waiting(tmp_path: Path) -> None:
+    listed = [Cell({"method": "work"}, work, {"seconds": 0.3}), Cell({"method": "rest"}, rest)]
+    report = studies.run(Study("times", "", "", lambda quick: listed), out=tmp_path)
+    frame = report.results.frame.set_index("method")
+    assert frame.loc["work", "cpu_seconds"] >= 0.29
+    assert frame.loc["rest", "cpu_seconds"] < 0.15 < frame.loc["rest", "seconds"]
+    assert cpu_per_fit(report.results.frame).startswith("CPU seconds per fit: work 0.")
+    provenance = json.loads((tmp_path / "times" / "run.json").read_text())
+    assert provenance["cpu_seconds_of_all_cells"] == pytest.approx(frame["cpu_seconds"].sum(), abs=0.06)
+    assert "CPU seconds of work in all cells" in (tmp_path / "times" / "summary.md").read_text()
 
 
 def test_finished_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path) -> None:

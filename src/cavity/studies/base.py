@@ -69,12 +69,23 @@ class Published:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound that the mean of a measure, for these labels, should meet: ``sense`` is "<=" or ">="."""
+    """A bound that a measure, for these labels, should meet: ``sense`` is "<=" or ">=".
+
+    It is about the mean over cells, or with ``statistic="median"`` about the median, for measures whose mean is decided
+    by the hardest cell.
+    """
 
     labels: Mapping[str, Label]
     measure: str
     sense: str
     bound: float
+    statistic: str = "mean"
+
+    def of(self, values: NDArray[np.float64]) -> float:
+        """The statistic of these values; nan where there are none."""
+        if not len(values):
+            return float("nan")
+        return float(np.median(values) if self.statistic == "median" else np.mean(values))
 
     def met(self, value: float) -> bool:
         """Whether a value meets the bound."""
@@ -96,7 +107,7 @@ class Results:
     Parameters
     ----------
     records : sequence of dict
-        One per cell: `labels`, `measures`, `seconds`, `note`, `error`.
+        One per cell: `labels`, `measures`, `seconds`, `cpu_seconds`, `note`, `error`.
     folder : Path
         Where arrays and pictures are.
     quick : bool
@@ -108,12 +119,14 @@ class Results:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per cell: labels, measures, seconds, note, error (empty where all went well)."""
+        """One row per cell: labels, measures, seconds by the clock and of the CPU, note, error (empty where all went
+        well)."""
         rows = [
             {
                 **r["labels"],
                 **r["measures"],
                 "seconds": r["seconds"],
+                "cpu_seconds": r.get("cpu_seconds", np.nan),
                 "note": r["note"],
                 "error": r["error"].strip().splitlines()[-1] if r["error"] else "",
             }

@@ -28,6 +28,7 @@ from cavity.likelihoods import Gaussian
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, whole
 from cavity.studies.folds import standardized
 from cavity.studies.pictures import COLORS, new_panels, save
+from cavity.studies.summary import cpu_per_fit
 
 Array = NDArray[np.float64]
 
@@ -169,8 +170,7 @@ def remarks(results: Results) -> list[str]:
             f"{row['exact log evidence']:.2f} is exact, {'' if row['certified'] else 'not '}certified; {row['note']}"
         )
     out.append("The thesis on its split: -142.23 by AIS where -141.55 is exact.")
-    seconds = frame.groupby("method", sort=False)["seconds"].mean()
-    out.append("seconds: " + ", ".join(f"{m} {v:.0f}" for m, v in seconds.items()))
+    out.append(cpu_per_fit(frame))
     return out
 
 

@@ -19,6 +19,7 @@ from cavity.studies import robust_methods
 from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.box_plots import box_plots
 from cavity.studies.pictures import COLORS, new_panels, save
+from cavity.studies.summary import cpu_per_fit
 
 Array = NDArray[np.float64]
 
@@ -104,8 +105,7 @@ def remarks(results: Results) -> list[str]:
                 f"NLP gain of {method} over snMLII: {better.mean():.3f}, standard error {error:.3f}, better on "
                 f"{int((better > 0).sum())} of {len(better)} sets"
             )
-    times = frame.groupby("method", sort=False)["seconds"].mean()
-    out.append("seconds per fit: " + ", ".join(f"{m} {v:.1f}" for m, v in times.items()))
+    out.append(cpu_per_fit(frame))
     return out
 
 

@@ -25,12 +25,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor
 from cavity.kernels import SE, Kernel, ard
 from cavity.prediction import GaussianPrediction, Prediction
 from cavity.studies.base import whole
+from cavity.studies.summary import cpu_per_fit
 
 Array = NDArray[np.float64]
 
@@ -48,6 +50,7 @@ GP_METHODS = {
 DETERMINISTIC = ("snMLII", "tVar", "lapEP", "tEP", "mnEP", "mnLAP")
 SAMPLED = ("snMCMC", "tMCMC", "mnMCMC")
 ROBUST = ("tVar", "lapEP", "tEP", "mnEP")
+COMPETITOR = "RRP"
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def fit(method: str, X: Array, y: Array, X_test: Array, *, seed: int, restarts: 
         return Fit(_least_squares(X, y, X_test))
     if method == "SVR":
         return _support_vectors(X, y, X_test, seed)
-    if method == "RRP":
+    if method == COMPETITOR:
         return _relevance_pursuit(X, y, X_test, seed)
     return _process(method, X, y, X_test, seed, restarts)
 
@@ -104,8 +107,15 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
         warnings.simplefilter("always")
         model.fit(X, y)
     posterior: Any = model.posterior_
+    chains = {}
     if inference == "mcmc":
         whole(posterior.trace)
+        table = posterior.diagnostics()
+        chains = {
+            "worst R-hat": float(table["rhat"].max()),
+            "smallest ESS": float(table[["ess_bulk", "ess_tail"]].min(axis=None)),
+            "chains converged": float(posterior.status.converged),
+        }
     of_f, of_y = model.predict_dist(X_test, noise=False), model.predict_dist(X_test)
     outliers = model.outlier_probability_ if likelihood != "gaussian" else None
     noise = {
@@ -115,7 +125,7 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
     note = "; ".join(dict.fromkeys(str(w.message) for w in caught))
     evidence = float(model.log_evidence_) if inference != "mcmc" else float("nan")
     stage = posterior.status.stage
-    return Fit(of_f.mean, of_f, of_y, evidence, outliers, noise, f"{stage}. {note}".strip())
+    return Fit(of_f.mean, of_f, of_y, evidence, outliers, noise | chains, f"{stage}. {note}".strip())
 
 
 def _least_squares(X: Array, y: Array, X_test: Array) -> Array:
@@ -140,6 +150,41 @@ def _support_vectors(X: Array, y: Array, X_test: Array, seed: int) -> Fit:
         make_pipeline(StandardScaler(), SVR()), grid, cv=folds, scoring="neg_mean_absolute_error"
     )
     return Fit(np.asarray(search.fit(X, y).predict(X_test), dtype=float))
+
+
+def competitor() -> tuple[str, ...]:
+    """The competitor's name, where the environment that it needs is known."""
+    return (COMPETITOR,) if os.environ.get("CAVITY_PEERS") else ()
+
+
+def remarks(frame: pd.DataFrame) -> list[str]:
+    """What every study of these methods says of its cells: time, the competitor's beside ours, health of chains."""
+    out = [cpu_per_fit(frame), _beside_competitor(frame)]
+    if "chains converged" in frame:
+        for method, group in frame.dropna(subset="chains converged").groupby("method", sort=False):
+            out.append(
+                f"chains of {method}: {int(group['chains converged'].sum())} of {len(group)} fits pass all checks; "
+                f"worst R-hat {group['worst R-hat'].max():.3f} (median {group['worst R-hat'].median():.3f}), smallest "
+                f"effective sample size {group['smallest ESS'].min():.0f} (median {group['smallest ESS'].median():.0f})"
+            )
+    return out
+
+
+def _beside_competitor(frame: pd.DataFrame) -> str:
+    """CPU time of the competitor's fit, without the start of its process, over that of ours on the same cells."""
+    cells = [c for c in ("split", "fold", "set") if c in frame]
+    theirs = frame[frame["method"] == COMPETITOR].set_index(cells)
+    if "seconds of the fit" not in theirs or theirs["seconds of the fit"].isna().all():
+        return f"{COMPETITOR} was left out: it needs BoTorch, in an environment that CAVITY_PEERS names"
+    ratios = []
+    for method in (m for m in ROBUST if m in set(frame["method"])):
+        ours = frame[frame["method"] == method].set_index(cells)["cpu_seconds"]
+        ratio = (theirs["seconds of the fit"] / ours).dropna()
+        if len(ratio):
+            ratios.append(f"{method} {ratio.median():.3g}")
+    return f"CPU time of a fit of {COMPETITOR} over ours (median over {len(theirs)} cells): " + ", ".join(
+        ratios
+    )
 
 
 def _relevance_pursuit(X: Array, y: Array, X_test: Array, seed: int) -> Fit:

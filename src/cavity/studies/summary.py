@@ -50,8 +50,16 @@ def _beside(
             out["published"], out["difference"] = p.value, ours - p.value
     for t in study.targets:
         if t.measure == measure and all(labels.get(k) == v for k, v in t.labels.items()):
-            out["target"] = f"{t.sense} {t.bound:g}: {'met' if t.met(ours) else 'missed'}"
+            value = t.of(found)
+            shown = "" if t.statistic == "mean" else f"{t.statistic} {value:.4g} "
+            out["target"] = f"{shown}{t.sense} {t.bound:g}: {'met' if t.met(value) else 'missed'}"
     return out
+
+
+def cpu_per_fit(frame: pd.DataFrame) -> str:
+    """A remark: mean processor time of a cell of each method."""
+    times = frame.groupby("method", sort=False)["cpu_seconds"].mean().dropna()
+    return "CPU seconds per fit: " + ", ".join(f"{m} {v:.3g}" for m, v in times.items())
 
 
 def as_markdown(table: pd.DataFrame) -> str:
