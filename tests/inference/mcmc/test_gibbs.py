@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -115,7 +120,7 @@ def test_simulation_based_calibration():
 
 def test_one_seed_and_any_number_of_processes():
     X, y = small_data()
-    options = {"draws": 15, "warmup": 10, "chains": 2, "progress": False}
+    options = {"draws": 20, "warmup": 10, "chains": 2, "progress": False}  # more than one block of rounds
     one = gibbs(prior_model(), X, y, rng=3, **options)
     again = gibbs(prior_model(), X, y, rng=3, **options)
     parallel = gibbs(prior_model(), X, y, rng=3, n_jobs=2, **options)
@@ -168,6 +173,43 @@ def test_interrupt_keeps_draws():
     assert trace.interrupted
     assert trace.draws == 15
     assert trace.info["indicators"].shape == (2, 15, len(y))
+
+
+INTERRUPTED = """
+import numpy as np
+from cavity import GP
+from cavity.inference.mcmc.gibbs import gibbs
+from cavity.kernels import SE
+from cavity.likelihoods import MixtureOfGaussians
+
+X = np.linspace(0, 6, 20)[:, None]
+def report(done, total):
+    if done == 20:
+        print("sampling", flush=True)
+model = GP(1.0 * SE(1.0), MixtureOfGaussians(0.1, 0.1, 20.0))
+trace = gibbs(model, X, np.sin(X[:, 0]), draws=10**6, warmup=5, chains=2, rng=0, n_jobs=2, progress=report)
+print(trace.interrupted, trace.draws, trace.info["indicators"].shape == (2, trace.draws, 20))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of process groups")
+def test_interrupt_keeps_draws_of_processes():
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        try:
+            assert run.stdout.readline() == "sampling\n"
+            os.killpg(run.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
+            interrupted, draws, consistent = run.stdout.readline().split()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+    assert interrupted == consistent == "True"
+    assert 0 < int(draws) < 10**6
 
 
 def test_refusals():

@@ -17,8 +17,9 @@ Indicators of points that are outliers together, or not at all, move only one by
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +38,9 @@ Array = NDArray[np.float64]
 
 START_SPREAD = 0.2
 """Standard deviation of the chains' starting values around those of the model, in unconstrained units."""
+
+ROUNDS_PER_BLOCK = 25
+"""Rounds that a worker process makes before it hands its chain back."""
 
 
 class GivenIndicators:
@@ -126,6 +130,17 @@ class _Settings:
     fraction_slot: int | None
 
 
+class State(NamedTuple):
+    """Where a chain is after a round. `probability` is p(c_i = 1 | everything else) when point i was visited last."""
+
+    theta: Array
+    indicators: Flags
+    probability: Array
+    log_density: float
+    acceptance: float
+    divergent: bool
+
+
 class GibbsChain:
     """One chain: call `step` once per round."""
 
@@ -146,18 +161,19 @@ class GibbsChain:
         """All free hyperparameters, unconstrained."""
         return np.asarray(self.target.model.theta)
 
-    @property
-    def indicators(self) -> Flags:
-        """Which points are outliers now."""
-        return self.target.indicators
+    def step(self) -> State:
+        """One round: indicators, fraction, hyperparameters; where the chain is then."""
+        self._move()
+        return State(
+            self.theta.copy(),
+            self.target.indicators.copy(),
+            self._indicators.probability.copy(),
+            self.log_density,
+            self.acceptance,
+            self.divergent,
+        )
 
-    @property
-    def probability(self) -> Array:
-        """p(c_i = 1 | everything else) when point i was visited last."""
-        return self._indicators.probability
-
-    def step(self) -> None:
-        """One round: indicators, fraction, hyperparameters."""
+    def _move(self) -> None:
         target, s = self.target, self.settings
         likelihood = target.model.likelihood
         self._indicators.update(self.rng, float(likelihood.fraction), s.sweeps)
@@ -183,10 +199,10 @@ class GibbsChain:
     def _fraction(self, slot: int) -> float:
         """A draw of the fraction given the indicators, unconstrained."""
         entry, now = self.target.model.layout.free[slot], float(self.theta[slot])
-        prior, count = entry.prior, int(self.indicators.sum())
+        prior, count = entry.prior, int(self.target.indicators.sum())
         conjugate = isinstance(prior, Beta)
         a, b = (prior.a, prior.b) if conjugate else (1.0, 1.0)
-        drawn = self.rng.beta(a + count, b + len(self.indicators) - count)
+        drawn = self.rng.beta(a + count, b + len(self.target.indicators) - count)
         low, high = entry.bounds or (0.0, 1.0)
         if not max(low, 0.0) < drawn < min(high, 1.0):  # no density there: a proposal that is rejected
             return now
@@ -232,7 +248,8 @@ def gibbs(
     leaps : int
         Leapfrog steps per round, on average at most.
     n_jobs : int, optional
-        Processes; chains take turns in one by default, and only then does an interrupt keep what was drawn.
+        Processes; chains take turns in one by default. An interrupt keeps what was drawn; with several processes all
+        but the last few rounds.
     progress : see `cavity.inference.mcmc.trace`
 
     Returns
@@ -259,13 +276,7 @@ def gibbs(
     check_counts(draws, warmup)
     settings = _settings(model, X, y, hyperparameters, warmup, sweeps, leaps)
     generators = np.random.default_rng(rng).spawn(chains)
-    if n_jobs in (None, 1):
-        return _run(settings, generators, draws, progress)
-    from joblib import Parallel, delayed
-
-    work: Any = delayed(_run)
-    parts = Parallel(n_jobs=n_jobs)(work(settings, [g], draws, False) for g in generators)
-    return _together(parts)
+    return _run(settings, generators, draws, n_jobs, progress)
 
 
 def _settings(
@@ -291,30 +302,30 @@ def _settings(
 
 
 def _run(
-    settings: _Settings, generators: list[np.random.Generator], draws: int, progress: ProgressLike
+    settings: _Settings,
+    generators: list[np.random.Generator],
+    draws: int,
+    n_jobs: int | None,
+    progress: ProgressLike,
 ) -> Trace:
-    """All chains given, in turns."""
+    """One chain for each generator."""
     model = settings.model
-    chains = []
-    for rng in generators:
-        chains.append(GibbsChain(settings, _start(model, rng), rng))
+    chains = [GibbsChain(settings, _start(model, rng), rng) for rng in generators]
     C, n, p = len(chains), len(settings.y), len(model.names)
     indicators = np.zeros((C, draws, n), dtype=bool)
     probability = np.zeros(n)
     recorder = Recorder("Gibbs sampling", C, p, draws, settings.warmup, progress)
     with recorder:
-        for t in recorder:
-            for chain in chains:
-                chain.step()
+        rounds = _in_turns(chains) if n_jobs in (None, 1) else _in_processes(chains, n_jobs, recorder.total)
+        for t, states in zip(recorder, rounds):
             if t >= settings.warmup:
-                for c, chain in enumerate(chains):
-                    indicators[c, recorder.count] = chain.indicators
-                    probability += chain.probability / C
+                indicators[:, recorder.count] = [state.indicators for state in states]
+                probability += np.mean([state.probability for state in states], axis=0)
                 recorder.add(
-                    np.array([chain.theta for chain in chains]).reshape(C, p),
-                    np.array([chain.log_density for chain in chains]),
-                    np.array([chain.acceptance for chain in chains]),
-                    np.array([chain.divergent for chain in chains]),
+                    np.array([state.theta for state in states]).reshape(C, p),
+                    np.array([state.log_density for state in states]),
+                    np.array([state.acceptance for state in states]),
+                    np.array([state.divergent for state in states]),
                 )
     info = {
         "indicators": indicators[:, : recorder.count],
@@ -324,27 +335,31 @@ def _run(
     return recorder.trace(names=model.names, info=info)
 
 
+def _in_turns(chains: list[GibbsChain]) -> Iterator[Sequence[State]]:
+    """The states of all chains after each round, for ever."""
+    while True:
+        yield [chain.step() for chain in chains]
+
+
+def _in_processes(chains: list[GibbsChain], n_jobs: int | None, total: int) -> Iterator[Sequence[State]]:
+    """The same from worker processes. Chains come back after each block of rounds, so that an interrupt loses one."""
+    from joblib import Parallel, delayed
+
+    work: Any = delayed(_block)
+    with Parallel(n_jobs=n_jobs) as workers:
+        for done in range(0, total, ROUNDS_PER_BLOCK):
+            rounds = min(ROUNDS_PER_BLOCK, total - done)
+            blocks = workers(work(chain, rounds) for chain in chains)
+            chains = [chain for chain, _ in blocks]
+            yield from zip(*(states for _, states in blocks))
+
+
+def _block(chain: GibbsChain, rounds: int) -> tuple[GibbsChain, list[State]]:
+    return chain, [chain.step() for _ in range(rounds)]
+
+
 def _start(model: Any, rng: np.random.Generator) -> Array:
     """Hyperparameters near those of the model, inside their bounds."""
     theta = np.asarray(model.theta)
     low, high = np.array(model.theta_bounds).reshape(-1, 2).T
     return np.clip(theta + START_SPREAD * rng.standard_normal(theta.shape), low, high)
-
-
-def _together(parts: list[Trace]) -> Trace:
-    """Traces of one chain each as one."""
-    info = {
-        "indicators": np.concatenate([part.info["indicators"] for part in parts]),
-        "probability": np.mean([part.info["probability"] for part in parts], axis=0),
-        "model": parts[0].info["model"],
-    }
-    return Trace(
-        np.concatenate([part.positions for part in parts]),
-        np.concatenate([part.log_density for part in parts]),
-        np.concatenate([part.acceptance for part in parts]),
-        np.concatenate([part.divergences for part in parts]),
-        warmup=parts[0].warmup,
-        interrupted=any(part.interrupted for part in parts),
-        names=parts[0].names,
-        info=info,
-    )
