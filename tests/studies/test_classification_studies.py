@@ -122,6 +122,7 @@ def test_paired_differences_and_picture(tmp_path: Path) -> None:
     assert "on 1 of 1 sets" in text
     # the mean error is 2.5, printed are 2.0, and the standard error of folds is sqrt(10/36/10)
     assert f"crabs, EP: error {0.5 / np.sqrt(1 / 36):+.1f} standard errors" in text
+    assert "Errors within 2 standard errors of table 6.1: 0 of 2." in text
     assert table.paired_gains(pd.DataFrame({"data": ["a"], "fold": [0], "method": ["EP"]})) == []
     (picture,) = table.draw(results, tmp_path)
     assert picture.stat().st_size > 10_000

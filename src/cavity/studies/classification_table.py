@@ -131,13 +131,16 @@ def remarks(results: Results) -> list[str]:
 
 def _errors_beside_the_table(frame: pd.DataFrame) -> list[str]:
     """How far error rates of the Gaussian processes are from table 6.1, in standard errors of folds."""
-    out = []
+    out, near = [], 0
     for (name, method), group in frame.groupby(["data", "method"], sort=False):
         if method in ("Laplace", "EP") and ERROR in group and group[ERROR].notna().sum() == FOLDS:
             printed = _printed(str(name), str(method), ERROR) or 0.0
             noise = float(group[ERROR].std(ddof=1) / np.sqrt(FOLDS))
             distance = (group[ERROR].mean() - printed) / noise if noise > 0 else 0.0
+            near += abs(distance) <= 2
             out.append(f"{name}, {method}: error {distance:+.1f} standard errors of folds from table 6.1")
+    if out:
+        out.append(f"Errors within 2 standard errors of table 6.1: {near} of {len(out)}.")
     return out
 
 
