@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 OBJECTIVES = ("evidence", "loo")
 
+INTERRUPTED = "interrupted"
+"""Why learning stopped, and the kind of the run that was under way then, after Ctrl-C."""
+
 STEPS = 500
 """Most iterations of a run."""
 
@@ -407,11 +410,11 @@ def learn(
                     runs.append(run)
                     progress.advance(_best_so_far(runs))
     except KeyboardInterrupt:
-        stopped = "interrupted"
+        stopped = INTERRUPTED
         if goal.best_ever is not None:
             value, theta = goal.best_ever
             runs.append(
-                Run("interrupted", theta, theta, value, False, goal.evaluations, goal.failures, stopped)
+                Run(INTERRUPTED, theta, theta, value, False, goal.evaluations, goal.failures, stopped)
             )
         if not any(np.isfinite(run.value) for run in runs):
             raise

@@ -136,6 +136,14 @@ def test_the_gaussian_solution_is_a_start():
     assert 0.05 < started.scale < 0.6 * np.sqrt(plain.likelihood_.variance)  # outliers do not count
 
 
+def test_ctrl_c_before_the_robust_model_is_known_passes_through(monkeypatch):
+    """While the solution for Gaussian noise is learned there is nothing to keep: going on would ignore the user."""
+    stopped = Learned(GP(SE(1.0), Gaussian()), 0.0, (), "interrupted")
+    monkeypatch.setattr(robust, "learn", lambda *_, **__: stopped)
+    with pytest.raises(KeyboardInterrupt):
+        GPRegressor(likelihood="student-t").fit(np.arange(5.0)[:, None], np.arange(5.0))
+
+
 def test_no_gaussian_start_for_counts_or_gaussian_noise():
     assert not robust.is_robust(Gaussian())
     assert not robust.is_robust(KnownNoise(np.ones(3)))

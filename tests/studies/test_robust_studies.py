@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from cavity import studies
 from cavity.datasets import make_sinc
+from cavity.gp import GP
 from cavity.prediction import GaussianPrediction
 from cavity.studies import boston, robust_methods, robust_synthetic
 from cavity.studies.box_plots import box_plots
@@ -109,6 +110,24 @@ def test_health_of_chains_is_told() -> None:
     assert told.startswith("chains of tMCMC: 2 of 3 fits pass")
     assert "worst R-hat 1.050 (median 1.040)" in told
     assert told.endswith("effective sample size 0 (median 100)")
+
+
+def test_interrupted_learning_is_not_a_finished_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimators keep the best so far on Ctrl-C; a study must not store that as a cell."""
+    calls = 0
+    evidence = GP.evidence
+
+    def interrupted(*arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise KeyboardInterrupt
+        return evidence(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(GP, "evidence", interrupted)
+    d = make_sinc(seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        robust_methods.fit("snMLII", d.X, d.y, d.X, seed=0)
 
 
 def test_robust_noise_beats_gaussian_noise_on_sinc() -> None:

@@ -28,7 +28,7 @@ from cavity.gp import GP, Posterior
 from cavity.hyper import Array
 from cavity.inference.bound_rule import without_own_site
 from cavity.latent.conditioned import Conditioned
-from cavity.learning import Learned, Run, learn
+from cavity.learning import INTERRUPTED, Learned, Run, learn
 from cavity.likelihoods import Gaussian, GaussianNoise
 from cavity.likelihoods.base import Likelihood
 from cavity.starts import DataScale
@@ -71,7 +71,7 @@ def gaussian_start(
     """The solution for Gaussian noise as a start of a robust model; none where it cannot be found."""
     gaussian = GP(model.kernel, Gaussian(), model.mean, "exact").bind(rows.X.shape[1])
     try:
-        found = learn(
+        stage = learn(
             gaussian,
             rows.X,
             rows.y,
@@ -82,7 +82,10 @@ def gaussian_start(
             random_state=rng,
             n_jobs=n_jobs,
             max_time=max_time,
-        ).model
+        )
+        if stage.stopped == INTERRUPTED:  # the robust model has nothing to keep yet
+            raise KeyboardInterrupt
+        found = stage.model
         loo = found.leave_one_out(rows.X, rows.y, rows.weight)
     except np.linalg.LinAlgError:
         return []

@@ -17,6 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from cavity.learning import INTERRUPTED
+
 Label = str | int | float
 
 
@@ -99,6 +101,13 @@ def whole(sampled: Any) -> Any:
     if sampled.interrupted:
         raise KeyboardInterrupt
     return sampled
+
+
+def whole_fit(model: Any) -> Any:
+    """A fitted estimator, unless its learning was stopped, for the same reason."""
+    if any(run.kind == INTERRUPTED for run in model.starts_):
+        raise KeyboardInterrupt
+    return model
 
 
 class Results:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from cavity.estimators import GPRegressor
 from cavity.kernels import SE, Kernel, ard
 from cavity.prediction import GaussianPrediction, Prediction
-from cavity.studies.base import whole
+from cavity.studies.base import whole, whole_fit
 from cavity.studies.summary import cpu_per_fit
 
 Array = NDArray[np.float64]
@@ -105,7 +105,7 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(X, y)
+        whole_fit(model.fit(X, y))
     posterior: Any = model.posterior_
     chains = {}
     if inference == "mcmc":
