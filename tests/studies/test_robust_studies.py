@@ -87,6 +87,17 @@ def test_competitor_is_left_out_without_its_environment(monkeypatch: pytest.Monk
     assert "RRP" not in {c.labels["method"] for c in study.cells(True)}
 
 
+def test_errors_beside_the_competitor() -> None:
+    rows = [
+        {"set": k, "method": m, "RMSE": r, "cpu_seconds": 1.0}
+        for k, (ours, theirs) in enumerate([(0.1, 0.2), (0.2, 0.1), (0.3, 0.5), (9.0, np.nan)])
+        for m, r in (("tVar", ours), ("RRP", theirs))
+    ]
+    (told,) = robust_synthetic._beside_competitor(pd.DataFrame(rows))
+    assert told == "tVar beside RRP: median RMSE 0.200 and 0.200, smaller on 2 of 3 sets"
+    assert robust_synthetic._beside_competitor(pd.DataFrame(rows[::2])) == []
+
+
 def test_time_beside_the_competitor() -> None:
     rows = [
         {"set": k, "method": m, "cpu_seconds": s, "seconds of the fit": t}
@@ -145,8 +156,9 @@ def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAVITY_PEERS", raising=False)
     sampled = list(robust_methods.SAMPLED)
     sinc = studies.load("sinc").cells(False)
-    assert len(sinc) == 10 * len((*robust_synthetic.METHODS, *sampled))
-    assert {c.labels["method"] for c in sinc[-30:]} == set(sampled)
+    last = len(sampled) * robust_synthetic.SAMPLED_SETS["sinc"]
+    assert len(sinc) == 10 * len(robust_synthetic.METHODS) + last
+    assert {c.labels["method"] for c in sinc[-last:]} == set(sampled)
     full = studies.load("boston").cells(False)
     assert len(full) == 30 * len(boston.METHODS) + boston.SAMPLED_FOLDS * len(sampled)
     assert [c.labels["method"] for c in full[-3:]] == sampled

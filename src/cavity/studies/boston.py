@@ -37,7 +37,7 @@ TABLE = {
 METHODS = ("snMLII", "tVar", "lapEP", "tEP", "mnEP", "mnLAP", "SVR")
 RESTARTS = {"snMLII": 3}
 """Restarts of the optimizer; none for the others, which start at values read off the data and at the solution for
-Gaussian noise: a third start costs half as much again and seldom ends higher."""
+Gaussian noise."""
 
 SAMPLED_FOLDS = 10
 """Folds of the first split on which the sampled methods run, last; the others run on all folds of three splits. The

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from cavity.datasets import make_friedman, make_sinc
 from cavity.datasets.dataset import Dataset
@@ -21,6 +22,9 @@ from cavity.studies.box_plots import box_plots
 
 MAKERS: dict[str, Callable[..., Dataset]] = {"sinc": make_sinc, "friedman": make_friedman}
 METHODS = ("OLS", "SVR", "oracle", "snMLII", "mnEP", "mnLAP", "tVar", "lapEP", "tEP")
+SAMPLED_SETS = {"sinc": 10, "friedman": 3}
+"""Sets on which the sampled methods run: minutes each on Friedman's function."""
+
 MEASURES = ("RMSE", "MAE", "NLP", "log evidence", "outliers found", "false alarms")
 
 
@@ -47,7 +51,10 @@ def _cells(data: str, quick_methods: tuple[str, ...]) -> Callable[[bool], list[C
     def cells(quick: bool) -> list[Cell]:
         """The competitor and the sampled methods last, so that a stopped run has everything else."""
         full = (*METHODS, *robust_methods.competitor(), *robust_methods.SAMPLED)
-        sets, names = (2, quick_methods) if quick else (10, full)
+        names = quick_methods if quick else full
+        sets = dict.fromkeys(names, 2 if quick else 10)
+        if not quick:
+            sets |= dict.fromkeys(robust_methods.SAMPLED, SAMPLED_SETS[data])
         return [
             Cell(
                 {"set": k, "method": m},
@@ -55,7 +62,7 @@ def _cells(data: str, quick_methods: tuple[str, ...]) -> Callable[[bool], list[C
                 {"data": data, "method": m, "seed": k, "restarts": 1 if quick else 3},
             )
             for m in names
-            for k in range(sets)
+            for k in range(sets[m])
         ]
 
     return cells
@@ -73,6 +80,7 @@ def _remarks(results: Results) -> list[str]:
         if measure in frame:
             median = frame.groupby("method", sort=False)[measure].median().dropna()
             out.append(f"median {measure}: " + ", ".join(f"{m} {v:.3f}" for m, v in median.items()))
+    out += _beside_competitor(frame)
     if "log evidence" in frame:
         wide = frame.pivot_table(index="set", columns="method", values="log evidence")
         if {"mnEP", "snMLII"} <= set(wide.columns):
@@ -82,6 +90,22 @@ def _remarks(results: Results) -> list[str]:
                 f"{ratio.max():.1f}"
             )
     return out + robust_methods.remarks(frame)
+
+
+def _beside_competitor(frame: pd.DataFrame) -> list[str]:
+    """On how many of the sets that both have a robust method has the smaller error, and the medians there."""
+    wide = frame.pivot_table(index="set", columns="method", values="RMSE")
+    if robust_methods.COMPETITOR not in wide:
+        return []
+    out = []
+    for method in (m for m in robust_methods.ROBUST if m in wide):
+        both = wide[[method, robust_methods.COMPETITOR]].dropna()
+        ours, theirs = both[method], both[robust_methods.COMPETITOR]
+        out.append(
+            f"{method} beside {robust_methods.COMPETITOR}: median RMSE {ours.median():.3f} and {theirs.median():.3f}, "
+            f"smaller on {int((ours < theirs).sum())} of {len(both)} sets"
+        )
+    return out
 
 
 STUDIES = {
@@ -96,11 +120,7 @@ STUDIES = {
             Published({"method": "mnMCMC"}, "NLP", -2.11),
             Published({"method": "mnEP"}, "NLP", -2.04),
         ),
-        targets=tuple(
-            Target({"method": m}, measure, "<=", bound, "median")
-            for m in ("tVar", "tEP", "mnEP")
-            for measure, bound in (("NLP", -2.5), ("RMSE", 0.013))
-        ),
+        targets=tuple(Target({"method": m}, "NLP", "<=", -2.5, "median") for m in ("tVar", "tEP", "mnEP")),
         draw=_draw,
         remarks=_remarks,
         quick_note="Two sets of ten, five methods, one restart.",
