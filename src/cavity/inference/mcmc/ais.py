@@ -134,7 +134,8 @@ def annealed_importance_sampling(
         Standard error asked for; a certificate then needs it. Without one, 0.1 is aimed at.
     budget : float, optional
         Seconds, 60 by default, when `steps` is not given. The pilot and the first short set may exceed a very small
-        one. How many steps fit depends on the clock, so that results with a binding budget are not reproducible.
+        one, and the runs that confirm an estimate are made even where it took longer than foreseen. How many steps fit
+        depends on the clock, so that results with a binding budget are not reproducible.
     sample_weight : array (n,), optional
         Powers of the likelihood factors.
     seed : int or Generator, optional
@@ -263,6 +264,10 @@ class _Search:
         other = self.other_way(way)
         half = 0.5 * main.steps
         steps = self._steps(half if other is way else 1.3 * other.pilot.difficulty, other, 1.0)
+        if (
+            other is way
+        ):  # also where the clock ran faster than expected: without a second set the first is lost
+            steps = max(steps, int(min(half, main.difficulty)))
         for _ in range(3):
             found = self.run(other, steps, 1)
             usable = not faults(found, None, LARGEST_SD_OF_SECOND)
