@@ -167,7 +167,7 @@ def test_rows_of_the_histograms() -> None:
 def test_one_point_of_ionosphere(tmp_path: Path) -> None:
     """Thesis 6.3.3: EP agrees with the chains, Laplace's means are a fraction and its probabilities too uncertain."""
     ln_l, ln_s = at.CLOSELY["ionosphere"]
-    outcome = evidence_point.compare("ionosphere", ln_l, ln_s, 4.0)
+    outcome = evidence_point.compare("ionosphere", ln_l, ln_s, 4.0, 0.3)
     found = outcome.measures
     assert found["EP: means as a share of MCMC's"] == pytest.approx(1.0, abs=0.1)
     assert found["Laplace: means as a share of MCMC's"] < 0.6
@@ -194,7 +194,7 @@ def test_a_column_and_a_point_of_the_grid() -> None:
     assert np.all(found["ep"]["evidence"][12:] > found["laplace"]["evidence"][12:] + 5)
     assert np.all(found["ep"]["bound"] < found["ep"]["evidence"] + 1e-6)
     assert found["ep"]["bound"][0] == pytest.approx(found["ep"]["evidence"][0], abs=0.1)
-    point = evidence_grids.gold_point("ionosphere", column, 4, 6.0).measures
+    point = evidence_grids.gold_point("ionosphere", column, 4, 6.0, 0.3).measures
     assert point["certified, percent"] == 100
     assert abs(point["EP minus AIS"]) < 1
     assert point["EP minus AIS"] + point["AIS log evidence"] == pytest.approx(found["ep"]["evidence"][4])

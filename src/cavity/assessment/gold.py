@@ -157,10 +157,19 @@ def _affordable(F: Array, bytes_at_most: float = 4e8) -> float:
 
 
 def gold_standard(
-    model: GP, X: Array, y: Array, *, seconds: float, seed: np.random.Generator, progress: Any = None
+    model: GP,
+    X: Array,
+    y: Array,
+    *,
+    seconds: float,
+    seed: np.random.Generator,
+    target_error: float | None = None,
+    progress: Any = None,
 ) -> GoldStandard:
-    """Half of the time for the evidence, half for the chains."""
-    evidence = annealed_importance_sampling(model, X, y, budget=0.5 * seconds, seed=seed, progress=progress)
+    """Half of the time for the evidence, half for the chains; less where the error and draws wanted are reached."""
+    evidence = annealed_importance_sampling(
+        model, X, y, budget=0.5 * seconds, target_error=target_error, seed=seed, progress=progress
+    )
     chains = sample_latent(model, X, y, seconds=0.5 * seconds, seed=seed, progress=progress)
     return GoldStandard(evidence, chains)
 

@@ -36,11 +36,12 @@ LEAST_PRECISION = 1e-6
 LABEL = "one point"
 
 
-def compare(data: str, ln_l: float, ln_s: float, seconds: float) -> Outcome:
+def compare(data: str, ln_l: float, ln_s: float, seconds: float, error: float) -> Outcome:
     """Both approximations and the chains at one pair of hyperparameters."""
     X, y, X_test, y_test = problem(data)
     model = model_at(ln_l, ln_s, "ep")
-    gold = gold_standard(model, X, y, seconds=seconds, seed=np.random.default_rng(0), progress=False)
+    rng = np.random.default_rng(0)
+    gold = gold_standard(model, X, y, seconds=seconds, target_error=error, seed=rng, progress=False)
     F = gold.chains.pooled
     arrays: dict[str, NDArray[Any]] = {"mean": F.mean(axis=0), "sd": F.std(axis=0), "y": y}
     for part, inputs in (("train", X), ("test", X_test)):
