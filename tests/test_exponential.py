@@ -1,4 +1,4 @@
-"""The compiled exponential against high precision, at the edges, and where kernels use it."""
+"""The compiled exponential against high precision, and at the edges."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from cavity import exponential
-from cavity.exponential import exp_in_place, fast_exponentials, kernel_exp
-from cavity.kernels import SE, Matern, RationalQuadratic
-from cavity.latent import dense
+from cavity.exponential import exp_in_place, exp_numpy
 
 
 def test_within_two_units_of_the_last_place() -> None:
@@ -37,36 +35,18 @@ def test_any_shape_in_its_own_memory() -> None:
     assert np.all(x == 1.0)
 
 
-def test_kernels_choose_by_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    monkeypatch.setattr(exponential, "exp_in_place", lambda v: calls.append(v.size) or np.exp(v, out=v))
-    kernel_exp(np.zeros(3))
-    assert calls == []
-    with fast_exponentials():
-        kernel_exp(np.zeros(3))
-        with fast_exponentials(False):
-            kernel_exp(np.zeros(5))
-        kernel_exp(np.zeros((4, 4))[:, ::2])  # not contiguous: NumPy's
-    kernel_exp(np.zeros(3))
-    assert calls == [3]
-
-
-@pytest.mark.parametrize(
-    "kernel", [SE(0.7), Matern(0.7, nu=0.5), Matern(0.7, nu=1.5), Matern(0.7, nu=2.5), RationalQuadratic(0.7)]
-)
-def test_large_matrices_agree_with_small_ones(kernel: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    X = np.random.default_rng(0).standard_normal((60, 3))
-    monkeypatch.setattr(dense, "FAST_EXPONENTIALS_FROM", 60)
-    fast = dense.DensePrior(kernel, X).covariance.copy()  # type: ignore[arg-type]
-    monkeypatch.setattr(dense, "FAST_EXPONENTIALS_FROM", 61)
-    plain = dense.DensePrior(kernel, X).covariance  # type: ignore[arg-type]
-    np.testing.assert_allclose(fast, plain, rtol=1e-14)
+def test_slope_and_factor() -> None:
+    x = np.array([0.0, 1.0, 800.0, 1500.0, -3.0, np.nan])
+    expected = 2.5 * np.exp(-0.5 * x)
+    expected[3] = 0.0  # 2.5 e^-750 would be a denormal number
+    np.testing.assert_allclose(exp_in_place(x.copy(), -0.5, 2.5), expected, rtol=1e-15)
+    np.testing.assert_allclose(exp_numpy(x.copy(), -0.5, 2.5)[:3], expected[:3], rtol=1e-15)
 
 
 def test_the_loop_itself_is_what_is_compiled() -> None:
     x = np.linspace(-5, 5, 11)
     found = x.copy()
-    exponential._exp_flat(found)
+    exponential._exp_flat(found, 1.0, 1.0)
     np.testing.assert_allclose(found, np.exp(x), rtol=1e-15)
 
 

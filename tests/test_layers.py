@@ -13,7 +13,7 @@ PACKAGE = Path(cavity.__file__).parent
 
 # From the foundation upwards: a layer may import from itself and from every one before it.
 LAYERS = {
-    "numerics": ["exponential", "linalg", "quadrature", "special", "progress"],
+    "numerics": ["exponential", "linalg", "passes", "quadrature", "special", "progress"],
     "parts": [
         "hyper",
         "layout",
@@ -39,6 +39,7 @@ ALLOWED: set[tuple[str, str]] = {
     ("estimators/base.py", "plots"),  # model.plot()
     ("gp.py", "plots"),  # posterior.plot()
     ("inference/mcmc/samples.py", "plots"),  # posterior.plot()
+    ("inference/mcmc/samples.py", "io"),  # posterior.save()
     ("gp.py", "control"),  # posterior.predict_gaussian: uncertain inputs
     ("inference/mcmc/default_priors.py", "starts"),  # weak priors are centered on what starts the optimizer
     ("io/posterior.py", "estimators"),  # how much memory is free, asked before a large model is rebuilt

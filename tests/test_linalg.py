@@ -183,7 +183,8 @@ def test_mirroring_fills_the_upper_triangle():
 def test_threads_give_the_same_tiles(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     assert linalg.n_threads() == 2
-    assert map_tiles(lambda r, c: (r, c), 700, parallel_from=0) == list(lower_tiles(700))
+    monkeypatch.setattr(linalg, "PARALLEL_FROM", 0)
+    assert map_tiles(lambda r, c: (r, c), 700) == list(lower_tiles(700))
 
 
 def test_thread_count_comes_from_the_environment(monkeypatch):

@@ -3,18 +3,12 @@
 
 NumPy's exponential is a scalar loop on processors without AVX-512; this one is written so that the compiler
 vectorizes it, four to five times faster, accurate to two units in the last place. Compiled on first use and cached on
-disk; without Numba, NumPy's is used. Results below 1e-307 are zero.
-
-Kernels use NumPy's (`kernel_exp`) except where a large training matrix is filled (`fast_exponentials`): loading Numba
-costs as much as thousands of small matrices, and whether it is used must depend on the size of the problem alone, so
-that results can be repeated to the last bit.
+disk; without Numba, NumPy's is used. Exponentials below 1e-307 are zero. Where kernels use it is said in `passes`.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -32,10 +26,11 @@ LOWEST = -708.0  # exp of anything smaller is zero: no denormal numbers, which a
 HIGHEST = 709.0
 
 
-def _exp_flat(values: Any) -> None:
-    """values <- exp(values), 1-D: range reduction by ln 2, Taylor polynomial of degree 13, exponent bits."""
+def _exp_flat(values: Any, slope: Any, factor: Any) -> None:
+    """values <- factor exp(slope values), 1-D: range reduction by ln 2, Taylor polynomial of degree 13, exponent
+    bits."""
     for i in range(values.size):
-        x = values[i]
+        x = slope * values[i]
         inside = min(max(x, LOWEST), HIGHEST)
         shifted = inside * LOG2E + ROUND
         k = shifted - ROUND
@@ -56,50 +51,37 @@ def _exp_flat(values: Any) -> None:
         p = p * r + 1.0
         bits = (np.float64(shifted).view(np.int64) << 52) + np.float64(p).view(np.int64)
         grown = np.int64(bits).view(np.float64)
-        values[i] = grown if x >= LOWEST else (0.0 if x < LOWEST else x)  # a nan stays one
+        values[i] = factor * grown if x >= LOWEST else (0.0 if x < LOWEST else x)  # a nan stays one
 
 
-def _exp_numpy(values: Array) -> None:
+def exp_numpy(values: Array, slope: float = 1.0, factor: float = 1.0) -> Array:
+    """As `exp_in_place`, by NumPy, for an array of any layout."""
+    if slope != 1.0:
+        values *= slope
     np.exp(values, out=values)
+    if factor != 1.0:
+        values *= factor
+    return values
 
 
 @cache
-def exponential() -> Callable[[Array], None]:
-    """The function that replaces a contiguous 1-D array (entries below 709) by its exponentials."""
+def exponential() -> Callable[[Array, float, float], object]:
+    """The function (values, slope, factor) that replaces a contiguous 1-D array; slope * values below 709."""
     if find_spec("numba") is None:
-        return _exp_numpy
+        return exp_numpy
     import numba
 
-    compiled: Callable[[Array], None] = numba.njit(
-        "void(float64[::1])", cache=True, nogil=True, error_model="numpy", fastmath={"contract"}
+    compiled: Callable[[Array, float, float], None] = numba.njit(
+        "void(float64[::1],float64,float64)",
+        cache=True,
+        nogil=True,
+        error_model="numpy",
+        fastmath={"contract"},
     )(_exp_flat)
     return compiled
 
 
-def exp_in_place(values: Array) -> Array:
-    """exp of a contiguous array of any shape, in its own memory."""
-    exponential()(values.reshape(-1))
+def exp_in_place(values: Array, slope: float = 1.0, factor: float = 1.0) -> Array:
+    """factor * exp(slope * values) of a contiguous array of any shape, in its own memory."""
+    exponential()(values.reshape(-1), slope, factor)
     return values
-
-
-# --- the choice for kernels ---------------------------------------------------------------------------------
-
-_this_thread = threading.local()
-
-
-@contextmanager
-def fast_exponentials(wanted: bool = True) -> Iterator[None]:
-    """Within it, `kernel_exp` of this thread is the compiled one."""
-    before = getattr(_this_thread, "fast", False)
-    _this_thread.fast = wanted
-    try:
-        yield
-    finally:
-        _this_thread.fast = before
-
-
-def kernel_exp(values: Array) -> Array:
-    """exp in place: NumPy's, or the compiled one within `fast_exponentials`."""
-    if getattr(_this_thread, "fast", False) and values.flags.c_contiguous:
-        return exp_in_place(values)
-    return np.exp(values, out=values)

@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
+from scipy.linalg.blas import dtrmm
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -33,9 +34,9 @@ TILE_ROWS, TILE_COLUMNS = 128, 512
 """Shape of a tile: 512 kB of doubles, about a core's second-level cache; few enough tiles that calls do not
 count."""
 
-PARALLEL_FILL_FROM, PARALLEL_PULL_FROM = 500, 1500
-"""Rows from which tiles are shared among threads: filling a matrix is mostly exponentials and gains early, pulling back
-follows right after LAPACK, whose own threads are still spinning then."""
+PARALLEL_FROM = 1500
+"""Rows from which tiles are shared among threads. Smaller matrices are done before LAPACK's own threads, which spin for
+some 20 ms after each call, let go of their cores."""
 
 
 KEPT_DOUBLES = 2**21
@@ -152,14 +153,12 @@ def lower_tiles(n: int) -> tuple[tuple[slice, slice], ...]:
     return tuple(tiles)
 
 
-def map_tiles(
-    function: Callable[[slice, slice], T], n: int, parallel_from: int = PARALLEL_PULL_FROM
-) -> list[T]:
+def map_tiles(function: Callable[[slice, slice], T], n: int) -> list[T]:
     """`function(rows, columns)` for every lower tile of an n x n matrix, on several threads where that
     pays."""
     tiles, threads = lower_tiles(n), n_threads()
     with small_products:
-        if threads == 1 or n < parallel_from:
+        if threads == 1 or n < PARALLEL_FROM:
             return [function(rows, columns) for rows, columns in tiles]
         return list(_pool(os.getpid(), threads).map(lambda tile: function(*tile), tiles))
 
@@ -261,8 +260,6 @@ class Cholesky:
 
     def multiply(self, U: Array) -> Array:
         """L U."""
-        from scipy.linalg.blas import dtrmm
-
         flat = U.reshape(len(U), -1)
         return cast(Array, dtrmm(1.0, self.lower.T, flat, lower=0, trans_a=1).reshape(U.shape))
 
@@ -270,7 +267,7 @@ class Cholesky:
         """A^-1 in the lower triangle of the factor's own memory; the factor is gone afterwards."""
         if self.lower.size == 0:
             return self.lower
-        out, info = lapack.dpotri(self.lower.T, lower=0, overwrite_c=1)
+        out, info = _inverse_of_factor(self.lower.T)
         if info != 0:
             raise NotPositiveDefiniteError(f"the factor is singular at row {info - 1}")
         lower = cast(Array, out.T)
@@ -286,6 +283,27 @@ class Cholesky:
         inverse, _ = lapack.dtrtri(self.lower.T, lower=0)
         upper = np.triu(inverse)
         return cast(Array, np.einsum("ij,ij->i", upper, upper))
+
+
+TWO_BLOCKS = range(128, 320)
+"""Rows for which a triangle is inverted in two halves: LAPACK's own routine is slow at these sizes."""
+
+
+def _inverse_of_factor(U: Array) -> tuple[Array, int]:
+    """(U' U)^-1 in the upper triangle of a Fortran-ordered U, in place, and LAPACK's code (0 if all is well)."""
+    n = len(U)
+    if n not in TWO_BLOCKS:
+        return cast(tuple[Array, int], lapack.dpotri(U, lower=0, overwrite_c=1))
+    first, second = slice(0, n // 2), slice(n // 2, n)
+    A, info = lapack.dtrtri(U[first, first], lower=0)
+    D, more = lapack.dtrtri(U[second, second], lower=0)
+    if info or more:
+        return U, info or n // 2 + more
+    off = dtrmm(-1.0, A, U[first, second], lower=0)
+    U[first, second] = dtrmm(1.0, D, off, side=1, lower=0, overwrite_b=1)
+    U[first, first], U[second, second] = A, D
+    out, info = lapack.dlauum(U, lower=0, overwrite_c=1)
+    return cast(Array, out), int(info)
 
 
 def try_factorize(A: Array) -> Cholesky | None:

@@ -27,6 +27,7 @@ from cavity.likelihoods.base import LOG_2PI, Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.linalg import Array, Cholesky, NotPositiveDefiniteError, mirror_lower
 from cavity.means import Basis
+from cavity.passes import outer_minus
 from cavity.prediction import GaussianPrediction
 
 CLEAR_OF_ROUNDING = 100.0
@@ -141,9 +142,7 @@ class _Conditioned:
         def cotangent(rows: slice, columns: slice) -> Array:
             """Twice d log evidence / dA: F F' minus A^-1 for each target."""
             if single is not None:  # a product of rank one is cheaper without BLAS
-                G = np.multiply.outer(single[rows], single[columns])
-                G -= inverse[rows, columns]
-                return np.asarray(G)
+                return outer_minus(single, inverse, rows, columns)
             return np.asarray(F[rows] @ F[columns].T - self.targets * inverse[rows, columns])
 
         diagonal = 0.5 * (np.einsum("ij,ij->i", F, F) - self.targets * np.diagonal(inverse))

@@ -223,10 +223,7 @@ class Scaled(Kernel):
         return self.kernel._prepare(X, ids)
 
     def _block(self, a: Rows, b: Rows) -> Array:
-        K = self.kernel._block(a, b)
-        if self.variance != 1.0:
-            K *= self.variance
-        return K
+        return self.kernel._scaled_block(self.variance, a, b)
 
     def _inner(self, K: Array) -> tuple[Array, float]:
         """K of the scaled kernel, and the factor its pull must be multiplied with."""

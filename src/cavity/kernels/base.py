@@ -176,6 +176,13 @@ class Kernel(Parametrized):
 
     # --- what some kernels can do better --------------------------------------------------------------------
 
+    def _scaled_block(self, variance: float, a: Rows, b: Rows) -> Array:
+        """variance * k(a, b), a fresh array."""
+        K = self._block(a, b)
+        if variance != 1.0:
+            K *= variance
+        return K
+
     def _add_block(self, a: Rows, b: Rows, K: Array) -> None:
         """K += k(a, b)."""
         K += self._block(a, b)

@@ -149,8 +149,13 @@ def _by_columns(za: Array, zb: Array) -> bool:
     return bool(np.abs(za).max() ** 2 + np.abs(zb).max() ** 2 > SAFE_RADIUS2)
 
 
-def second_moments(za: Array, zb: Array, H: Array, near: Pairs | None = None) -> Array:
-    """sum_ij H_ij (za_i - zb_j)^2 for each column, shape (C,). May overwrite H."""
+def second_moments(
+    za: Array, zb: Array, H: Array, near: Pairs | None = None, sums: tuple[Array, Array] | None = None
+) -> Array:
+    """sum_ij H_ij (za_i - zb_j)^2 for each column, shape (C,). May overwrite H.
+
+    `sums` are those of the rows and columns of H, where they are known; not for use with near pairs.
+    """
     if near is None and _by_columns(za, zb):
         out = np.empty(za.shape[1])
         for c in range(za.shape[1]):
@@ -161,8 +166,11 @@ def second_moments(za: Array, zb: Array, H: Array, near: Pairs | None = None) ->
     H, apart = _split(H, near)
     center = center_of(zb)
     xa, xb = za - center, zb - center
-    moments = H @ np.column_stack([xb, np.ones(len(xb))])  # the row sums come with the matrix product
-    Hx, rows, columns = moments[:, :-1], moments[:, -1], H.sum(axis=0)
+    if sums is None:
+        moments = H @ np.column_stack([xb, np.ones(len(xb))])  # the row sums come with the matrix product
+        Hx, rows, columns = moments[:, :-1], moments[:, -1], H.sum(axis=0)
+    else:
+        Hx, (rows, columns) = H @ xb, sums
     out = rows @ (xa * xa) + columns @ (xb * xb) - 2.0 * np.einsum("ij,ij->j", xa, Hx)
     if apart is not None and near is not None:
         d = za[near[0]] - zb[near[1]]

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.exponential import kernel_exp
 from cavity.hyper import IDENTITY, LOG, Array, Transform
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import (
@@ -31,6 +30,7 @@ from cavity.kernels.distances import (
     second_moments,
     squared_distances,
 )
+from cavity.passes import kernel_exp, product_and_sums
 
 
 class Stationary(Kernel):
@@ -110,8 +110,18 @@ class Stationary(Kernel):
         H, near = self._weights(a, b, G, K)
         return self._pull_metric(a[0], b[0], H, near)
 
-    def _pull_metric(self, za: Array, zb: Array, H: Array, near: Pairs | None) -> Array:
-        """From H = G dg/dr2 to the derivatives in length scales and loadings. May overwrite H."""
+    def _pull_metric(
+        self,
+        za: Array,
+        zb: Array,
+        H: Array,
+        near: Pairs | None,
+        sums: tuple[Array, Array] | None = None,
+    ) -> Array:
+        """From H = G dg/dr2 to the derivatives in length scales and loadings. May overwrite H.
+
+        `sums` are those of the rows and columns of H, where they are known.
+        """
         scale = np.asarray(self.lengthscale)
         D = self._dims((za,))
         d_loadings = np.zeros(0)
@@ -119,7 +129,7 @@ class Stationary(Kernel):
             # dr2/d loadings_dc = 2 (x_d - x'_d)(p_c - p'_c), x = z * lengthscale and p the projected columns
             xa, xb = za[:, :D] * scale, zb[:, :D] * scale
             d_loadings = 2.0 * cross_moments(xa, xb, za[:, D:], zb[:, D:], H.copy(), near).ravel()
-        moved = second_moments(za[:, :D], zb[:, :D], H, near)
+        moved = second_moments(za[:, :D], zb[:, :D], H, near, sums)
         d_scale = -2.0 * moved / scale if scale.ndim else np.array([-2.0 * moved.sum() / scale])
         return np.concatenate([d_scale, d_loadings]) if d_loadings.size else d_scale
 
@@ -175,8 +185,10 @@ class SE(Stationary):
     _homogeneous = True
 
     def _radial(self, r2: Array, dims: int) -> Array:
-        r2 *= -0.5
-        return kernel_exp(r2)
+        return kernel_exp(r2, -0.5)
+
+    def _scaled_block(self, variance: float, a: Rows, b: Rows) -> Array:
+        return kernel_exp(self._distances(a, b)[0], -0.5, variance)
 
     def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
         return -0.5 * K
@@ -187,9 +199,8 @@ class SE(Stationary):
         return H, None
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return -0.5 * self._pull_metric(a[0], b[0], G * K, None)
+        return self._pull_and_sum(a, b, G, K)[0]
 
     def _pull_and_sum(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, float]:
-        H = G * K
-        total = float(H.sum())
-        return -0.5 * self._pull_metric(a[0], b[0], H, None), total
+        H, rows, columns = product_and_sums(G, K)
+        return -0.5 * self._pull_metric(a[0], b[0], H, None, (rows, columns)), float(rows.sum())

@@ -23,10 +23,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.exponential import fast_exponentials
 from cavity.kernels.base import Kernel, take
 from cavity.linalg import (
-    PARALLEL_FILL_FROM,
     Array,
     Cholesky,
     Workspace,
@@ -37,6 +35,7 @@ from cavity.linalg import (
     mirror_lower,
     try_factorize,
 )
+from cavity.passes import COMPILED_FROM, compiled_passes
 from cavity.sites import Sites
 
 if TYPE_CHECKING:
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
 SAFE_INFORMATION = 1e-3
 """Below this value of precision times posterior variance, (1 - B^-1) / precision cancels; a solve is used
 instead."""
-
-FAST_EXPONENTIALS_FROM = 700
-"""Rows from which a covariance matrix is filled with compiled exponentials."""
 
 
 class ImproperPosteriorError(np.linalg.LinAlgError):
@@ -276,16 +272,24 @@ class DensePrior:
         K = self._K
 
         def one(rows: slice, columns: slice) -> None:
-            if not self._filled:
-                with fast_exponentials(self.n >= FAST_EXPONENTIALS_FROM):
-                    K[rows, columns] = self.kernel._block(take(self.rows, rows), take(self.rows, columns))
+            if self._filled:
+                block = K[rows, columns]
+            else:
+                with compiled_passes(self.n >= COMPILED_FROM):
+                    block = self.kernel._block(take(self.rows, rows), take(self.rows, columns))
+                K[rows, columns] = block
             if copy is not None:
-                copy[rows, columns] = K[rows, columns]
+                copy[rows, columns] = block
 
         if not (self._filled and copy is None):
-            map_tiles(one, self.n, PARALLEL_FILL_FROM)
+            map_tiles(one, self.n)
         self._filled = True
         return K
+
+    @property
+    def lower_covariance(self) -> Array:
+        """K in the tiles of the lower triangle (`linalg.lower_tiles`); elsewhere anything."""
+        return self._fill()
 
     @cached_property
     def covariance(self) -> Array:
@@ -367,8 +371,9 @@ class DensePrior:
         K = self._fill()
 
         def one(rows: slice, columns: slice) -> Array:
-            G = halve_symmetric(cotangent(rows, columns), rows, columns)
-            return self.kernel._pull(take(self.rows, rows), take(self.rows, columns), G, K[rows, columns])
+            with compiled_passes(self.n >= COMPILED_FROM):
+                G = halve_symmetric(cotangent(rows, columns), rows, columns)
+                return self.kernel._pull(take(self.rows, rows), take(self.rows, columns), G, K[rows, columns])
 
         return cast(Array, 2.0 * np.sum(map_tiles(one, self.n), axis=0))
 
