@@ -514,15 +514,6 @@ def test_estimators_name_the_parameter_and_only_models_are_saved(tmp_path):
         dumps(GP(kernel))
 
 
-def test_posteriors_made_of_draws_are_refused():
-    model = regressor()
-    model.posterior_ = type("SamplePosterior", (), {})()
-    with pytest.raises(
-        ModelFileError, match="a SamplePosterior is made of draws, which model files do not hold"
-    ):
-        dumps(model)
-
-
 @pytest.mark.usefixtures("_fresh")
 def test_registered_classes_and_functions_are_stored_by_name():
     assert register(OwnKernel) is OwnKernel

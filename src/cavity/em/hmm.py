@@ -8,6 +8,7 @@ over sequences, transitions up to T - 1.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -462,6 +463,13 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         x, starts = self._sequences(X, lengths, reset=False)
         problem = self._problem(self._family(), x, starts, self.n_states_, frozenset("ste"))
         return standard_errors(problem, HMMTheta(self.startprob_, self.transmat_, self.params_))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model, fitted or set by hand, to a file that `cavity.load` reads."""
+        from cavity.io import save
+
+        self._ready()
+        save(self, path)
 
     # -- emission parameters under their usual names ---------------------------------------------------------
     def _parameter(self, name: str, attribute: str) -> Array:

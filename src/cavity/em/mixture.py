@@ -7,6 +7,7 @@ equations 5 to 7).
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -345,6 +346,13 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
             self.family_, x, weights, float(self.weight_concentration), resolve_threads(self.n_jobs)
         )
         return standard_errors(problem, self.theta_)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted mixture to a file that `cavity.load` reads."""
+        from cavity.io import save
+
+        check_is_fitted(self)
+        save(self, path)
 
     @property
     def means_(self) -> Array:

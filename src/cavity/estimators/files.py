@@ -15,11 +15,14 @@ from cavity.estimators.multiclass import STRATEGIES, Binary, Member, Strategy
 from cavity.estimators.regressor import GPRegressor
 from cavity.estimators.rows import TrainingRows
 from cavity.gp import GP, Posterior
+from cavity.inference.mcmc.samples import SamplePosterior
 from cavity.io.posterior import is_array, is_float, require
 from cavity.io.registry import Codec, add
 from cavity.learning import Learned, Run
 
 # --- what estimators are made of ----------------------------------------------------------------------------
+
+POSTERIORS = (Posterior, SamplePosterior)
 
 ROWS = ("X", "y", "weight", "index", "own", "source")
 
@@ -77,7 +80,7 @@ def _are_runs(runs: Any) -> bool:
 
 def _member(name: Any, learned: Any, posterior: Any, rows: Any) -> Member:
     kinds = (
-        isinstance(learned, Learned) and isinstance(posterior, Posterior) and isinstance(rows, TrainingRows)
+        isinstance(learned, Learned) and isinstance(posterior, POSTERIORS) and isinstance(rows, TrainingRows)
     )
     require(isinstance(name, str) and kinds, "a member has a name, a model, a posterior and rows")
     return Member(name, learned, posterior, rows)
@@ -126,19 +129,7 @@ def _common(model: Any) -> dict[str, Any]:
     }
 
 
-def _require_stored(posteriors: list[Any]) -> None:
-    """Refuse posteriors of another kind, such as draws of a sampler."""
-    for posterior in posteriors:
-        kind = type(posterior).__name__
-        require(
-            isinstance(posterior, Posterior),
-            f"a {kind} is made of draws, which model files do not hold; pickle the estimator, or fit it with another "
-            "inference rule",
-        )
-
-
 def _regressor_fields(model: GPRegressor) -> dict[str, Any]:
-    _require_stored([model.posterior_])
     return {
         **_common(model),
         "posterior": model.posterior_,
@@ -152,7 +143,7 @@ def _regressor(
     parameters: Any, columns: Any, asked: Any, posterior: Any, starts: Any, rows: Any, without_own_row: Any
 ) -> GPRegressor:
     model: GPRegressor = _new(GPRegressor, parameters, columns, asked)
-    require(isinstance(posterior, Posterior) and _are_runs(starts), "a regressor has a posterior and runs")
+    require(isinstance(posterior, POSTERIORS) and _are_runs(starts), "a regressor has a posterior and runs")
     require(isinstance(rows, TrainingRows), "a regressor has rows")
     _check_columns(posterior, rows, model)
     if without_own_row is not None:
@@ -166,13 +157,12 @@ def _regressor(
     return model
 
 
-def _check_columns(posterior: Posterior, rows: TrainingRows, model: Any) -> None:
+def _check_columns(posterior: Any, rows: TrainingRows, model: Any) -> None:
     right = posterior.process.X.shape[1] == rows.X.shape[1] == model.n_features_in_
     require(right and len(rows.X) == len(posterior.process.X), "rows and posterior must have the same data")
 
 
 def _classifier_fields(model: GPClassifier) -> dict[str, Any]:
-    _require_stored([member.posterior for member in model._members])
     return {
         **_common(model),
         "classes": model.classes_,

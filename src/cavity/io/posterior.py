@@ -148,7 +148,7 @@ def _posterior(
     weights: Any,
     exactly: Any,
 ) -> Posterior:
-    _check_data(model, X, y, sample_weight)
+    check_data(model, X, y, sample_weight)
     _check_approximation(model, len(X), sites, curvature, weights)
     require(is_float(log_evidence), "log_evidence must be a number")
     require(isinstance(status, Status), "status must be a status")
@@ -166,7 +166,8 @@ def _posterior(
     return posterior
 
 
-def _check_data(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
+def check_data(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
+    """Refuse data that are not those of a model."""
     require(isinstance(model, GP), "model must be a GP")
     require(is_array(X, 2) and X.size > 0 and np.isfinite(X).all(), "X must be a matrix of finite numbers")
     require(model._columns == X.shape[1], "X and the model must have the same columns")

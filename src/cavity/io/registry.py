@@ -53,7 +53,12 @@ HOMES = {
     "GP": "cavity.io.posterior",
     "GPClassifier": "cavity.estimators.files",
     "GPRegressor": "cavity.estimators.files",
+    "GaussianMixture": "cavity.em.files",
+    "HMM": "cavity.em.files",
+    "Mixture": "cavity.em.files",
     "Posterior": "cavity.io.posterior",
+    "SamplePosterior": "cavity.io.draws",
+    "StudentTMixture": "cavity.em.files",
     "TableModel": "cavity.tables.files",
 }
 """What a file may hold at its root, and the module that registers it: loaded on first use, by these names only."""
@@ -160,6 +165,8 @@ def _load_parts() -> None:
 
 def _load_rule(name: str) -> None:
     """Register the inference rule of that class name, if there is one; rules are many, and some load slowly."""
+    if name == "MCMC":
+        import_module("cavity.io.draws")  # it has a word to say of its own
     for module, kind in [*RULES.values(), ("cavity.inference.ep", "SequentialEP")]:
         if kind == name and RULE + name not in _by_name:
             rule = getattr(import_module(module), kind)

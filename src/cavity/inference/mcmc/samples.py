@@ -13,6 +13,7 @@ chain, for every hyperparameter and every latent value (Vehtari et al. 2021); of
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from dataclasses import dataclass
@@ -468,6 +469,12 @@ class SamplePosterior:
         stopped = "sampling was interrupted; " if t.interrupted else ""
         advice = REMEDY.format(draws=2 * max(t.draws, 500), warmup=2 * max(t.warmup, 250))
         return f"{stopped}the chains have not converged: {'; '.join(found)}; {advice}"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the draws, with their model and data, to a file that `cavity.load` reads."""
+        from cavity.io import save
+
+        save(self, path)
 
     def plot(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **options: Any) -> Any:
         """Traces of the hyperparameters, or the fit where there are none; see `cavity.plots.plot`."""

@@ -1,0 +1,157 @@
+"""Posteriors made of draws in model files.
+
+What the chains drew is stored: hyperparameters, and whatever else was sampled (noise variances, latent values,
+indicators). The Gaussian process that each draw leaves is computed from these when predictions are first asked for,
+in a fresh posterior and in a loaded one alike; so predictions are repeated to the bit, and a file holds what was
+drawn, not an n x n matrix for each draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields as fields_of
+from typing import Any
+
+import numpy as np
+
+from cavity.gp import GP
+from cavity.inference.mcmc.rule import MCMC
+from cavity.inference.mcmc.samples import Draws, SamplePosterior
+from cavity.inference.mcmc.trace import Trace
+from cavity.io.posterior import check_data, is_array, is_float, require, require_room
+from cavity.io.registry import RULE, Codec, add, constructor_arguments
+
+MAX_DRAWS = 1_000_000
+"""Most draws or chains that the settings of a sampler may ask for in a file."""
+
+
+# --- the rule -----------------------------------------------------------------------------------------------
+
+
+def _rule_fields(rule: MCMC) -> dict[str, Any]:
+    """Its settings; how a run reported its progress is none of the model's."""
+    settings = constructor_arguments(rule)
+    if not (settings["progress"] is None or isinstance(settings["progress"], bool)):
+        settings["progress"] = None
+    return settings
+
+
+def _rule(**settings: Any) -> MCMC:
+    rule = MCMC(**settings)
+    counts = (rule.draws, rule.warmup, rule.chains, rule.max_draws)
+    require(
+        all(_is_count(n) and n <= MAX_DRAWS for n in counts) and rule.max_draws >= 1, "draws must be counts"
+    )
+    require(rule.seed is None or _is_count(rule.seed), "a seed must be a whole number")
+    require(rule.n_jobs is None or isinstance(rule.n_jobs, int), "n_jobs must be a whole number")
+    flags = (rule.hyperparameters, rule.warn)
+    require(all(isinstance(flag, bool) for flag in flags), "flags must be true or false")
+    require(rule.progress is None or isinstance(rule.progress, bool), "progress must be true or false")
+    return rule
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+add(Codec(RULE + "MCMC", MCMC, _rule_fields, _rule))
+
+
+# --- what was drawn -----------------------------------------------------------------------------------------
+
+
+def _trace_fields(trace: Trace) -> dict[str, Any]:
+    stored = {field.name: getattr(trace, field.name) for field in fields_of(Trace)}
+    stored["info"] = {name: value for name, value in trace.info.items() if _is_told(value)}
+    return stored
+
+
+def _is_told(value: Any) -> bool:
+    """What a sampler says about itself in numbers and words; its model and its draws have places of their own."""
+    return isinstance(value, str | bool | int | float) or (isinstance(value, np.ndarray) and value.ndim < 2)
+
+
+def _trace(**stored: Any) -> Trace:
+    trace = Trace(**stored)
+    require(is_array(trace.positions, 3) and trace.chains * trace.draws > 0, "a trace must hold draws")
+    require(bool(np.isfinite(trace.positions).all()), "draws must be finite")
+    shape = trace.chains, trace.draws
+    require(
+        is_array(trace.log_density) and trace.log_density.shape == shape, "every draw must have a density"
+    )
+    require(
+        is_array(trace.acceptance, 1) and len(trace.acceptance) in (0, shape[0]),
+        "acceptance is one per chain",
+    )
+    counts = trace.divergences
+    whole = isinstance(counts, np.ndarray) and counts.dtype.kind == "i" and counts.ndim == 1
+    require(whole and len(counts) in (0, shape[0]), "divergences are counted for each chain")
+    require(is_array(trace.step_size, 1), "step sizes must be numbers")
+    require(_is_count(trace.warmup) and isinstance(trace.interrupted, bool), "a trace says how it was made")
+    named = isinstance(trace.names, tuple) and all(isinstance(name, str) for name in trace.names)
+    require(named and len(trace.names) in (0, trace.dim), "names must be those of the coordinates")
+    require(
+        isinstance(trace.info, dict)
+        and all(isinstance(k, str) and _is_told(v) for k, v in trace.info.items()),
+        "what a sampler tells must be numbers and words",
+    )
+    return trace
+
+
+def _draws_fields(draws: Draws) -> dict[str, Any]:
+    return {field.name: getattr(draws, field.name) for field in fields_of(Draws)}
+
+
+def _draws(**stored: Any) -> Draws:
+    draws = Draws(**stored)
+    check_data(draws.model, draws.X, draws.y, draws.weight)
+    require(isinstance(draws.trace, Trace) and isinstance(draws.method, str), "draws have a trace")
+    model: GP = draws.model
+    require(
+        isinstance(model.inference, MCMC) and np.ndim(draws.y) == 1,
+        "draws are of a model that samples one target",
+    )
+    require(draws.trace.dim in (0, len(model.names)), "a draw must have every hyperparameter")
+    require(is_float(draws.nugget) and 0 <= draws.nugget < 1, "the nugget must be a small number")
+    n, latents = len(draws.X), model.likelihood.n_latent
+    rows = (draws.trace.chains, draws.trace.draws, n)
+    values = rows if latents == 1 else (*rows, latents)
+    for name, shape in (("noise", rows), ("white", values), ("latent", values)):
+        array = getattr(draws, name)
+        right = array is None or (is_array(array) and array.shape == shape and bool(np.isfinite(array).all()))
+        require(right, f"{name} must be a finite number for each draw and row")
+    require((draws.white is None) == (draws.latent is None), "latent values are drawn white")
+    require(draws.noise is None or bool((draws.noise > 0).all()), "noise variances must be positive")
+    require(draws.noise is None or draws.white is None, "either noise variances or latent values are drawn")
+    flags: Any = draws.indicators
+    share: Any = draws.probability
+    marked = isinstance(flags, np.ndarray) and flags.dtype == bool and flags.shape == rows
+    require(flags is None or marked, "indicators must be true or false for each draw and row")
+    likely = is_array(share, 1) and len(share) == n and bool(((share >= 0) & (share <= 1)).all())
+    require(share is None or likely, "probabilities must be those of the rows")
+    return draws
+
+
+add(Codec("Trace", Trace, _trace_fields, _trace))
+add(Codec("Draws", Draws, _draws_fields, _draws))
+
+
+# --- posteriors ---------------------------------------------------------------------------------------------
+
+
+def _posterior_fields(posterior: SamplePosterior) -> dict[str, Any]:
+    return {"draws": posterior.draws, "max_draws": posterior.max_draws}
+
+
+def _posterior(draws: Any, max_draws: Any) -> SamplePosterior:
+    require(isinstance(draws, Draws), "a posterior has draws")
+    require(_is_count(max_draws) and max_draws >= 1, "max_draws must be a count")
+    require_room(len(draws.X) * draws.model.likelihood.n_latent)
+    posterior = SamplePosterior(draws, max_draws, warn=False)
+    require(bool(np.isfinite(posterior.natural).all()), "hyperparameters must be finite")
+    one = SamplePosterior(draws, 1, warn=False)  # all of them would be as much work as predicting
+    finite = np.isfinite(one.mean(draws.X[:1])).all() and np.isfinite(one.variance(draws.X[:1])).all()
+    require(bool(finite), "its predictions are not finite")
+    return posterior
+
+
+add(Codec("SamplePosterior", SamplePosterior, _posterior_fields, _posterior))
