@@ -16,6 +16,7 @@ from cavity.inference.mcmc.samples import SamplePosterior
 from cavity.inference.registry import as_inference
 from cavity.kernels import SE, Matern
 from cavity.likelihoods import (
+    EpsilonInsensitive,
     Gaussian,
     HeteroscedasticGaussian,
     Laplace,
@@ -213,3 +214,14 @@ def test_classifier():
     ).fit(X, np.round(y + 1))
     assert three.predict_proba(X).shape == (14, 3)
     assert three.score(X, np.round(y + 1)) > 0.6
+
+
+def test_a_place_whose_square_overflows_has_no_density():
+    """A trajectory may go there: it is a place like any other that is not to be accepted, not an error."""
+    x = np.linspace(0, 1, 4)
+    target = JointPosterior(GP(1.0 * SE(1.0), EpsilonInsensitive(0.1, 0.1)), x[:, None], x)
+    position = np.zeros((1, target.dim))
+    position[0, target.white_dim + 2] = 400.0  # log of the scale
+    value, gradient = target.value_and_gradient(position)
+    assert value[0] == -np.inf
+    assert not gradient.any()

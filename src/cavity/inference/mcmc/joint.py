@@ -107,6 +107,7 @@ class JointPosterior:
                 kernel, mean, d_white = _pull(prior, factors, g, u)
         except (
             ValueError,
+            ArithmeticError,
             np.linalg.LinAlgError,
         ):  # a value that overflows, or a matrix that is singular there
             return nothing
