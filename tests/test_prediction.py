@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
+from scipy.special import logsumexp
 
+from cavity import prediction
 from cavity.prediction import (
     CategoricalPrediction,
     GaussianPrediction,
     MixedPrediction,
     MixturePrediction,
+    invert_cdf,
     log_choose,
 )
 
@@ -139,3 +143,79 @@ def test_mixtures_of_many_parts_can_be_sampled():
     assert draws.shape == (4000, 2)
     assert np.all(np.abs(draws.mean(axis=0)) < 4 * np.sqrt(mixed.variance / 4000))
     assert np.all(np.abs(draws.var(axis=0) / mixed.variance - 1) < 4 * np.sqrt(2 / 4000))
+
+
+# --- inversion ----------------------------------------------------------------------------------------------
+
+
+def _by_brent(log_w, m, sd, p):
+    """Quantile of one mixture of normals, in the tail it belongs to."""
+    sign = 1.0 if p <= 0.5 else -1.0
+    tail, m = min(p, 1 - p), sign * m
+    ends = m + sd * stats.norm.ppf(tail)
+
+    def gap(x):
+        return logsumexp(log_w + stats.norm.logcdf((x - m) / sd)) - np.log(tail)
+
+    return sign * brentq(gap, ends.min() - 1e-9, ends.max() + 1e-9, xtol=1e-13, rtol=1e-14)
+
+
+def test_quantiles_of_mixtures_against_brent(monkeypatch):
+    rng = np.random.default_rng(2)
+    J, n = 40, 12
+    log_w = np.log(rng.dirichlet(np.full(J, 0.3), n).T)
+    m, sd = 10.0 * rng.standard_normal((J, n)), np.exp(2.0 * rng.standard_normal((J, n)))
+    levels = [1e-12, 1e-4, 0.05, 0.5, 0.8, 0.999, 1 - 1e-9]
+    p = MixturePrediction(log_w, m, sd**2)
+    truth = np.array([[_by_brent(log_w[:, i], m[:, i], sd[:, i], q) for i in range(n)] for q in levels])
+    found = p.quantile(levels)
+    np.testing.assert_allclose(found, truth, rtol=1e-10, atol=1e-10)
+    monkeypatch.setattr(prediction, "BLOCK_NUMBERS", 5 * J)  # in blocks of five
+    assert p.quantile(levels).tobytes() == found.tobytes()
+    low, high = p.interval(0.9)
+    np.testing.assert_allclose([low, high], p.quantile([0.05, 0.95]), rtol=1e-13)
+
+
+def test_quantiles_of_mixtures_with_gaps_steps_and_empty_components():
+    # two far apart: the distribution function is flat between them
+    far = MixturePrediction(np.log([0.3, 0.7]), [[0.0], [1e6]], [[1.0], [1.0]])
+    np.testing.assert_allclose(far.quantile(0.15), stats.norm.ppf(0.5), atol=1e-9)
+    np.testing.assert_allclose(far.quantile(0.3 + 0.7 * 0.9), 1e6 + stats.norm.ppf(0.9), rtol=1e-14)
+    # a component without width is a step
+    step = MixturePrediction(np.log([0.5, 0.5]), [[2.0], [0.0]], [[0.0], [1.0]])
+    np.testing.assert_allclose(step.quantile(0.7), 2.0, atol=1e-12)
+    np.testing.assert_allclose(step.quantile(0.25), 0.0, atol=1e-12)
+    # one without weight does not count
+    with np.errstate(divide="ignore"):
+        empty = MixturePrediction(np.log([1.0, 0.0]), [[1.0], [1e8]], [[4.0], [1.0]])
+    np.testing.assert_allclose(empty.quantile([0.1, 0.9])[:, 0], stats.norm(1, 2).ppf([0.1, 0.9]), rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["norm", "t", "cauchy", "gamma", "beta", "uniform"])
+def test_distribution_functions_are_inverted(name):
+    dist = {
+        "norm": stats.norm(3, 2), "t": stats.t(2.5), "cauchy": stats.cauchy(1, 1e-3), "gamma": stats.gamma(0.5),
+        "beta": stats.beta(2, 3), "uniform": stats.uniform(1, 4),
+    }[name]  # fmt: skip
+    calls = []
+
+    def cdf(x):
+        calls.append(1)
+        return dist.cdf(x)
+
+    for level in (1e-9, 0.01, 0.3, 0.5):
+        calls.clear()
+        x = invert_cdf(cdf, np.full(3, level), np.array([0.0, 5.0, -100.0]), np.array([1.0, 0.1, 10.0]))
+        np.testing.assert_allclose(x, dist.ppf(level), rtol=1e-9, atol=1e-14)
+        assert len(calls) < 140
+
+
+def test_inverting_a_smooth_function_takes_few_evaluations():
+    calls = []
+
+    def cdf(x):
+        calls.append(1)
+        return stats.norm.cdf(x)
+
+    invert_cdf(cdf, np.full(50, 0.05), np.linspace(-1, 1, 50), np.full(50, 2.0))
+    assert len(calls) < 25  # each takes all cases at once
