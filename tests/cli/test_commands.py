@@ -18,7 +18,7 @@ from cavity import GP, GPRegressor
 from cavity.cli import COMMANDS, app
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian
-from cavity.tables import TableModel
+from cavity.tables import TableModel, prepare, read_table
 from cavity.tables.scores import calibration_error, classification_scores, regression_scores
 
 QUICK = ["--likelihood", "gaussian", "--restarts", "0"]
@@ -273,7 +273,11 @@ def test_markup_in_names_is_shown_and_not_read(folder):
             "likelihood must be a Likelihood or one of",
         ),
         (["plain.csv", "--target", "price", "--inference", "magic"], "inference must be 'auto' or one of"),
-        (["plain.csv", "--target", "price", "--inference", "mcmc"], "cannot be stored in a model file"),
+        (["plain.csv", "--target", "price", "--draws", "9"], "--draws is for --inference mcmc"),
+        (
+            ["plain.csv", "--target", "price", "--inference", "mcmc", "--draws", "0"],
+            "--draws must be at least 1",
+        ),
         (
             ["plain.csv", "--target", "price", "--test-size", "1.5"],
             "--test-size must be at least 0 and below 1",
@@ -511,3 +515,106 @@ def test_the_command_starts_quickly_and_knows_its_exit_codes(folder):
     assert result.returncode == 1
     assert result.stderr.startswith("Error: there is no file")
     assert "Traceback" not in result.stderr
+
+
+# --- models fitted by sampling ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sampled(folder):
+    """A fit by sampling with few draws, its output and the file."""
+    houses(20).to_csv(folder / "few.csv", index=False)
+    arguments = ("--drop", "id", *QUICK, "--inference", "mcmc", "--draws", "6", "-o", folder / "few.cavity")
+    result = run("fit", folder / "few.csv", "--target", "price", *arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result, folder / "few.cavity"
+
+
+def test_a_fit_by_sampling_says_what_it_drew(sampled):
+    result, path = sampled
+    assert "mcmc (integrated)" in result.stdout
+    assert "4 of 6 draws; worst R-hat" in result.stdout
+    assert "unknown: draws do not tell it" in result.stdout
+    assert "90 % of draws" in result.stdout
+    assert "prior=" not in result.stdout  # the kernel without the priors that the sampler gave it
+    assert (
+        result.stdout.count("Warning: the chains have not converged") == 1
+    )  # not once more for the held-out rows
+    assert "sample longer, as in --draws 1000" in result.stdout
+    assert "unknown: draws do not tell it" in run("info", path, env={"COLUMNS": "200"}).stdout
+
+
+def test_predictions_by_draws_are_those_of_the_estimator(sampled, folder):
+    _, path = sampled
+    result = run("predict", path, folder / "few.csv", "--interval", "0.8")
+    assert result.exit_code == 0, result.output
+    table = np.array([line.split(",") for line in result.stdout.split()[1:]], dtype=float)
+    model = cavity.load(path)
+    prediction = model.estimator.predict_dist(
+        model.preparation.inputs(pd.read_csv(folder / "few.csv", dtype=str))
+    )
+    truth = np.column_stack([prediction.mean, prediction.sd, *prediction.interval(0.8)])
+    np.testing.assert_allclose(table, truth, rtol=1e-12)
+
+
+def test_what_draws_cannot_do_is_said(sampled, folder):
+    _, path = sampled
+    for command in (
+        ("assess", path, folder / "few.csv"),
+        ("report", path, folder / "few.csv", "--assess", "1s"),
+    ):
+        refused(
+            run(*command),
+            "this model was fitted by sampling, which is what approximations are checked against",
+        )
+    compare = ("compare", folder / "few.csv", "--target", "price", "--drop", "id", "--inference", "mcmc")
+    refused(
+        run(*compare, "--folds", "0"), "draws (--inference mcmc) have neither an evidence nor a leave-one-out"
+    )
+
+
+def test_the_report_of_a_model_of_draws(sampled, folder):
+    _, path = sampled
+    result = run("report", path, folder / "few.csv", "-o", folder / "few.html")
+    assert result.exit_code == 0, result.output
+    page = (folder / "few.html").read_text()
+    assert "unknown: draws do not tell it" in page
+    assert "95 % of draws" in page
+    assert "at the mean of the hyperparameters drawn" in page
+
+
+@pytest.mark.filterwarnings("ignore:the chains have not converged")
+def test_sampling_chooses_its_noise_without_sampling(monkeypatch, folder):
+    """Which noise suits the data is found by a fit without draws."""
+    from cavity.tables import fitting
+
+    asked = []
+
+    class Regressor(GPRegressor):
+        def fit(self, X, y, sample_weight=None):
+            asked.append((self.likelihood, str(self.inference)))
+            return super().fit(X, y, sample_weight)
+
+    monkeypatch.setattr(fitting, "GPRegressor", Regressor)
+    preparation = prepare(read_table(folder / "few.csv"), "price", drop=["id", "color"])
+    options = fitting.Options(inference="mcmc", n_restarts=0, draws=4)
+    model, choice = fitting._learn(*preparation, options)
+    assert asked[0] == ("gaussian", "auto")
+    assert asked[-1][0] == model.likelihood
+    assert asked[-1][1].startswith("MCMC(draws=4")
+    assert "noise" in choice
+
+
+def test_models_saved_from_python_are_described(folder):
+    from cavity.em import HMM, GaussianMixture
+
+    rows = np.random.default_rng(0).standard_normal((30, 2))
+    GaussianMixture(2, random_state=0).fit(rows).save(folder / "mixture.cavity")
+    HMM(1, random_state=0).fit(rows).save(folder / "chain.cavity")
+    text = run("info", folder / "mixture.cavity").stdout
+    assert "2 components of Gaussian, 2 columns" in text
+    assert "log likelihood" in text
+    assert "1 state of Gaussian" in run("info", folder / "chain.cavity").stdout
+    cavity.load(folder / "few.cavity").estimator.save(folder / "draws.cavity")
+    assert "the chains have not converged" in run("info", folder / "draws.cavity").stdout
+    refused(run("predict", folder / "mixture.cavity", folder / "few.csv"), "saved from Python")

@@ -152,6 +152,18 @@ def test_sobol_indices_of_a_product_of_independent_inputs():
     np.testing.assert_allclose(found.value * (n - 1) / n, [1.0, 1.0, 0.0], atol=1e-12)
 
 
+def test_columns_of_a_group_are_one_input():
+    # f depends on the sum of two columns that always add up to zero: together they do nothing, apart they would
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal(30)
+    X = np.column_stack([a, -a, rng.standard_normal(30)])
+    w = np.array([1.0, 1.0, 2.0])
+    found = sobol_total(lambda Z: Z @ w, X, shuffles=29, groups=[[0, 1], [2]])
+    truth = [0.0, 4.0 * X[:, 2].var(ddof=1) / np.var(X @ w)]
+    np.testing.assert_allclose(found.value, truth, rtol=1e-12, atol=1e-12)
+    assert sobol_total(lambda Z: Z @ w, X, shuffles=29).value[0] > 0.1
+
+
 def test_few_shuffles_agree_with_all_within_their_error():
     X = np.random.default_rng(3).standard_normal((60, 2))
 

@@ -74,7 +74,13 @@ def assess_table(
     from cavity.inference.registry import as_inference
     from cavity.likelihoods import GaussianNoise
     from cavity.tables import read_table
+    from cavity.tables.fitting import draws_of
 
+    if draws_of(model.estimator):
+        raise ValueError(
+            "this model was fitted by sampling, which is what approximations are checked against: there is nothing to "
+            "assess; cavity info shows how well its chains mixed, and a model of --inference ep can be assessed"
+        )
     seconds_of(budget)
     for method in methods or ():
         as_inference(method)

@@ -32,7 +32,7 @@ def fit(
             "probit, logit, lapse-probit."
         ),
     ] = "auto",
-    inference: Annotated[str, typer.Option(help="auto, exact, laplace, ep, variational.")] = "auto",
+    inference: Annotated[str, typer.Option(help="auto, exact, laplace, ep, variational, mcmc.")] = "auto",
     mean: Annotated[str | None, typer.Option(help="Prior mean: zero, constant or linear.")] = None,
     task: Annotated[
         str | None, typer.Option(help="regression or classification; read off the target.")
@@ -43,7 +43,10 @@ def fit(
     restarts: Annotated[int | None, typer.Option(help="Further runs of the optimizer.")] = None,
     max_rows: Annotated[int | None, typer.Option(help="Learn from a random subset of so many rows.")] = None,
     max_time: Annotated[float | None, typer.Option(help="Seconds after which learning stops.")] = None,
-    seed: Annotated[int, typer.Option(help="For held-out rows and starts.")] = 0,
+    draws: Annotated[
+        int | None, typer.Option(help="Draws of each chain with --inference mcmc [default: 500].")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For held-out rows, starts and sampling.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Model file [default: <data>.cavity].")
     ] = None,
@@ -71,7 +74,7 @@ def fit(
         preparation, X, y = prepare(
             table, target, drop=drop or (), task=task, impute=impute, categories=categories
         )
-        options = Options(kernel, likelihood, inference, mean, test_size, restarts, seed, max_time)
+        options = Options(kernel, likelihood, inference, mean, test_size, restarts, seed, max_time, draws)
         model = fit_table(preparation, X, y, table, options, lambda text: say(text, stderr=True))
         model.save(file)
         show(model)

@@ -44,11 +44,33 @@ def info(
 
 def _describe(model: Any) -> list[str]:
     """A model that was saved from Python."""
+    if hasattr(model, "family_"):
+        return _mixture(model)
     inner = getattr(model, "model_", None) or getattr(model, "model", None) or model
     lines = [f"{type(model).__name__} saved from Python."]
     for one in inner if isinstance(inner, tuple) else (inner,):
         lines += [f"kernel: {one.kernel!r}", f"noise model: {one.likelihood!r}", f"mean: {one.mean!r}"]
+    posterior = getattr(model, "posterior_", model)
+    for one in posterior if isinstance(posterior, tuple) else (posterior,):
+        if hasattr(one, "draws"):
+            lines.append(repr(one) + (f": {one.problem}" if one.problem else ": the chains have converged"))
     evidence = getattr(model, "log_evidence_", getattr(model, "log_evidence", None))
-    if evidence is not None:
+    if evidence is not None and evidence == evidence:
         lines.append(f"log evidence: {evidence:.4g}")
+    return lines
+
+
+def _mixture(model: Any) -> list[str]:
+    """A mixture or a hidden Markov model."""
+    states = hasattr(model, "transmat_")
+    size = model.n_states_ if states else model.n_components_
+    lines = [
+        f"{type(model).__name__} saved from Python.",
+        f"{size} {'state' if states else 'component'}{'' if size == 1 else 's'} of {type(model.family_).__name__}, "
+        f"{model.n_features_in_} columns",
+    ]
+    shares = model.startprob_ if states else model.weights_
+    lines.append(f"{'start probabilities' if states else 'weights'}: {', '.join(f'{w:.3g}' for w in shares)}")
+    if hasattr(model, "log_likelihood_"):
+        lines.append(f"log likelihood: {model.log_likelihood_:.4g} ({model.status_})")
     return lines

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from cavity.tables.fitting import draws_of
+from cavity.tables.words import short_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cavity.inference.mcmc.samples import SamplePosterior
     from cavity.tables import TableModel
 
 SHOWN = 12
 """Rows of a table after which the rest is counted."""
-
-MOST = 1.5
-"""Relevance of a bar of full length; shuffling the only input that matters gives the square root of two."""
-
-NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?:e[-+]?\d+)?")
-"""Numbers in the text of a kernel."""
 
 
 def show(model: TableModel) -> None:
@@ -44,7 +41,9 @@ def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
         ("Hyperparameters, in the units of the table", hyperparameter_table(model)),
     ]
     if model.report.get("relevance"):
-        title = "Relevance of inputs: how much predictions change, against their spread, when a column is shuffled"
+        title = (
+            "Relevance of inputs: share of the variance of predictions due to a column (total Sobol index)"
+        )
         found.append((title, relevance_table(model)))
     outliers = model.report.get("outliers")
     if outliers is not None:
@@ -92,18 +91,39 @@ def overview(model: TableModel) -> Table:
         ("rows", _rows_text(report)),
         (
             "kernel",
-            _short(estimator.kernel_[0] if isinstance(estimator.kernel_, tuple) else estimator.kernel_),
+            short_text(estimator.kernel_[0] if isinstance(estimator.kernel_, tuple) else estimator.kernel_),
         ),
         ("noise model", _noise(estimator)),
         ("inference", ", ".join(dict.fromkeys(s.stage for s in statuses))),
-        ("log evidence", number(float(estimator.log_evidence_))),
+        ("log evidence", _evidence(estimator)),
         ("convergence", _convergence(estimator, statuses)),
         ("jitter", number(max(float(s.jitter) for s in statuses))),
     ]
+    rows += [("chains", _chains(posterior)) for posterior in draws_of(estimator)]
     rows += _score_rows(report.get("scores"))
     if "seconds" in report:
         rows.append(("seconds", f"{report['seconds']:.1f}"))
     return _table(("", ""), rows, len(rows))
+
+
+def _evidence(estimator: Any) -> str:
+    if draws_of(estimator):
+        return "unknown: draws do not tell it"
+    return number(float(estimator.log_evidence_))
+
+
+def _chains(posterior: SamplePosterior) -> str:
+    """How well the chains mixed, in the worst place."""
+    table, trace = posterior.diagnostics(latent=True), posterior.trace
+    text = f"{trace.chains} of {trace.draws} draws"
+    if trace.draws < 4 or table["rhat"].isna().all():
+        return text
+    return f"{text}; worst R-hat {table['rhat'].max():.3f}, smallest effective size {_least_size(table):.0f}"
+
+
+def _least_size(table: Any) -> float:
+    kept = table.drop(index="log_density", errors="ignore") if len(table) > 1 else table
+    return float(kept[["ess_bulk", "ess_tail"]].min().min())
 
 
 def _rows_text(report: Any) -> str:
@@ -120,13 +140,8 @@ def _rows_text(report: Any) -> str:
 def _noise(estimator: Any) -> str:
     likelihood = estimator.likelihood_
     if isinstance(likelihood, tuple):
-        return f"{_short(likelihood[0])}, {len(likelihood)} models ({estimator.multi_class_})"
-    return _short(likelihood)
-
-
-def _short(part: Any) -> str:
-    """A part as text, with numbers of four digits."""
-    return NUMBER.sub(lambda found: f"{float(found.group()):.4g}", repr(part))
+        return f"{short_text(likelihood[0])}, {len(likelihood)} models ({estimator.multi_class_})"
+    return short_text(likelihood)
 
 
 def _convergence(estimator: Any, statuses: Sequence[Any]) -> str:
@@ -139,6 +154,9 @@ def _convergence(estimator: Any, statuses: Sequence[Any]) -> str:
     if not any(groups):
         optimizer = "hyperparameters as given"
     good = sum(1 for status in statuses if status.converged)
+    if draws_of(estimator):  # why they did not is a warning, with its remedy
+        chains = "chains converged" if good == len(statuses) else "chains have not converged"
+        return f"{optimizer}; {chains}"
     inference = (
         "inference converged"
         if good == len(statuses)
@@ -180,27 +198,39 @@ def hyperparameter_table(model: TableModel) -> Table | None:
 
     found = hyperparameters(model)
     several = any(row["problem"] for row in found)
+    drawn = any(row["interval"] for row in found)
     rows = [
         (
             *([row["problem"]] if several else []),
             row["name"] + (" (fixed)" if row["fixed"] else ""),
             row["value"],
+            *([_interval(row["interval"])] if drawn else []),
             row["meaning"],
         )
         for row in found
     ]
-    columns = (*(["model"] if several else []), "name", "value", "meaning")
+    columns = (
+        *(["model"] if several else []),
+        "name",
+        "value",
+        *(["90 % of draws"] if drawn else []),
+        "meaning",
+    )
     return _table(columns, rows) if rows else None
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"{number(ends[0])} to {number(ends[1])}"
 
 
 def relevance_table(model: TableModel) -> Table:
     """How much predictions depend on each column."""
     found = model.report["relevance"]
     rows = [
-        (one["column"], one["relevance"], "#" * round(20 * min(one["relevance"] / MOST, 1.0)))
+        (one["column"], f"{one['share']:.3f} ± {one['error']:.3f}", "#" * round(20 * min(one["share"], 1.0)))
         for one in found
     ]
-    return _table(("column", "relevance", ""), rows)
+    return _table(("column", "share", ""), rows)
 
 
 def outlier_table(model: TableModel) -> Table:

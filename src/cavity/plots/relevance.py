@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +25,42 @@ MOST_ROWS = 500
 
 
 def relevance_of(
-    model: Any, X: ArrayLike | None = None, measure: str = "variance", shuffles: int = 8, seed: int = 0
+    model: Any,
+    X: ArrayLike | None = None,
+    measure: str = "variance",
+    shuffles: int = 8,
+    seed: int = 0,
+    groups: Sequence[Sequence[int]] | None = None,
 ) -> Relevance:
-    """Relevance of each input, (D,), by one of the measures of `cavity.plots.measures.relevance`."""
+    """Relevance of each input: the share of the variance of predictions that is due to it (total Sobol index).
+
+    Parameters
+    ----------
+    model : GPRegressor, GPClassifier, Posterior or SamplePosterior
+    X : array (n, D), optional
+        Rows at which to measure; those of the fit by default.
+    measure : {"variance", "lengthscale"}
+        As in `plot_relevance`.
+    shuffles, seed : int
+        How often values are taken from other rows.
+    groups : lists of column numbers, optional
+        Columns that are one input, for "variance".
+
+    Returns
+    -------
+    Relevance
+        `value` and Monte Carlo standard `error`, (D,) or one for each group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.plots import relevance_of
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (30, 2))
+    >>> model = GPRegressor(n_restarts=0, random_state=0).fit(X, np.sin(3 * X[:, 0]))
+    >>> relevance_of(model).value.round(1)
+    array([1., 0.])
+    """
     view = View(model)
     rows, _ = view.data_or(X, None)
     if measure not in MEASURES:
@@ -37,7 +71,7 @@ def relevance_of(
         return Relevance(value, np.zeros(len(value)))
     if len(rows) > MOST_ROWS:
         rows = rows[np.sort(np.random.default_rng(seed).choice(len(rows), MOST_ROWS, replace=False))]
-    return sobol_total(view.latent_means, rows, shuffles, seed)
+    return sobol_total(view.latent_means, rows, shuffles, seed, groups)
 
 
 def _kernels(kernel: Any) -> list[Any]:

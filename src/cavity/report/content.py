@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,8 @@ from cavity.estimators.robust import is_robust
 from cavity.report import drawings
 from cavity.report.figures import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
-from cavity.tables.fitting import LIKELY, UNEXPECTED, hyperparameters
+from cavity.tables.fitting import LIKELY, UNEXPECTED, draws_of, hyperparameters
+from cavity.tables.words import short_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,13 +155,23 @@ def _model(model: TableModel) -> list[Block]:
     noise = estimator.likelihood_[0] if isinstance(estimator.likelihood_, tuple) else estimator.likelihood_
     found = hyperparameters(model)
     several = any(row["problem"] for row in found)
-    columns = [*(["model"] if several else []), "name", "value", "fixed", "meaning"]
+    drawn = any(row["interval"] for row in found)
+    ends = ["5 % of draws", "95 % of draws"] if drawn else []
+    columns = [*(["model"] if several else []), "name", "value", *ends, "fixed", "meaning"]
     rows = [
-        [*([r["problem"]] if several else []), r["name"], r["value"], r["fixed"], r["meaning"]] for r in found
+        [
+            *([r["problem"]] if several else []),
+            r["name"],
+            r["value"],
+            *((r["interval"] or (float("nan"), float("nan"))) if drawn else ()),
+            r["fixed"],
+            r["meaning"],
+        ]
+        for r in found
     ]
     return [
         Text(_in_words(model)),
-        Text(f"f ~ GP(mean, k)\nk(x, x') = {brief(kernel)}\ny given f: {brief(noise)}", "formula"),
+        Text(f"f ~ GP(mean, k)\nk(x, x') = {short_text(kernel)}\ny given f: {short_text(noise)}", "formula"),
         Facts(_how_it_ended(model)),
         DataTable(columns, rows, "Hyperparameters, in the units of the data"),
     ]
@@ -171,8 +181,9 @@ def _how_it_ended(model: TableModel) -> list[tuple[str, Any]]:
     estimator = model.estimator
     posteriors = estimator.posterior_ if isinstance(estimator.posterior_, tuple) else (estimator.posterior_,)
     statuses = [p.status for p in posteriors]
+    drawn = bool(draws_of(estimator))
     pairs: list[tuple[str, Any]] = [
-        ("log evidence", float(estimator.log_evidence_)),
+        ("log evidence", "unknown: draws do not tell it" if drawn else float(estimator.log_evidence_)),
         ("inference", ", ".join(dict.fromkeys(s.stage for s in statuses))),
         ("inference converged", all(s.converged for s in statuses)),
         ("jitter", max(float(s.jitter) for s in statuses)),
@@ -239,11 +250,6 @@ def _score_words(scores: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return pairs
 
 
-def brief(part: Any) -> str:
-    """A kernel or a likelihood as text, numbers with four digits."""
-    return re.sub(r"\d+\.\d+(e[+-]?\d+)?", lambda found: f"{float(found.group()):.4g}", repr(part))
-
-
 def _value(value: Any) -> Any:
     """Entries of a table that are numbers as numbers, so that they sort as such."""
     try:
@@ -262,7 +268,10 @@ def _unseen(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> tuple[Any, N
     """Leave-one-out predictions where the table is what the model was learned from, else plain predictions."""
     estimator = model.estimator
     if _is_training(model, y):
-        return estimator.leave_one_out(), _suspicious(model, y), "each row from the others"
+        how = "each row from the others"
+        if draws_of(estimator):
+            how += " (without sampling anew: at the mean of the hyperparameters drawn)"
+        return estimator.leave_one_out(), _suspicious(model, y), how
     return estimator.predict_dist(X), _suspicious(model, y), "rows of this file"
 
 
@@ -318,15 +327,18 @@ def _relevance(model: TableModel) -> list[Block]:
     found = model.report.get("relevance") or []
     if not found:
         return []
-    names, values = [r["column"] for r in found], [float(r["relevance"]) for r in found]
+    names, values = [r["column"] for r in found], [float(r["share"]) for r in found]
     height = 1.0 + 0.28 * min(len(names), 20)
     svg = as_svg(
-        lambda ax: drawings.bars(ax, names[:20], values[:20], "change of predictions when shuffled"),
+        lambda ax: drawings.bars(ax, names[:20], values[:20], "share of the variance of predictions"),
         "relevance",
         height=height,
     )
-    caption = "How much predictions change, relative to their spread, when a column is shuffled."
-    table = DataTable(("column", "relevance"), [list(pair) for pair in zip(names, values)])
+    caption = (
+        "Share of the variance of predictions that is due to a column, alone or together with others (total Sobol "
+        "index)."
+    )
+    table = DataTable(("column", "share"), [list(pair) for pair in zip(names, values)])
     return [Picture(svg, caption), *([table] if len(names) > 20 else [])]
 
 

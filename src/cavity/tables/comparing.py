@@ -28,6 +28,7 @@ from cavity.inference.registry import as_inference
 from cavity.kernels import parse
 from cavity.likelihoods import as_likelihood
 from cavity.progress import Progress
+from cavity.tables.fitting import draws_of
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import TableError
 
@@ -197,6 +198,11 @@ def compare_models(
         raise TableError(f"--folds must be 0 or between 2 and the {len(X)} rows, got {folds}")
     if restarts < 0:
         raise TableError(f"--restarts must be at least 0, got {restarts}")
+    if not folds and any(candidate.inference == "mcmc" for candidate in tried):
+        raise TableError(
+            "draws (--inference mcmc) have neither an evidence nor a leave-one-out density to be compared by; give "
+            "--folds 2 or more"
+        )
     fold = assign_folds(y, folds, preparation.task, seed)
     found: list[tuple[Entry, Array]] = []
     interrupted = False
@@ -294,7 +300,9 @@ def _log_density(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Array:
 
 
 def _leave_one_out(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Array:
-    """Log density of each target given the others; nan for classes told apart by several models."""
+    """Log density of each target given the others; nan for draws, and for classes told apart by several models."""
+    if draws_of(model):
+        return np.full(len(y), np.nan)
     if isinstance(model, GPRegressor):
         return np.asarray(model.leave_one_out().log_prob(y))
     if not isinstance(model.model_, GP):

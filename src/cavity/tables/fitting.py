@@ -6,10 +6,11 @@ from the values found. `report` is made of plain numbers and texts, so that it c
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from cavity.estimators import GPClassifier, GPRegressor
 from cavity.estimators.memory import MATRICES, available_memory
 from cavity.estimators.robust import is_robust
 from cavity.hyper import Array
+from cavity.inference.mcmc.rule import MCMC
+from cavity.inference.mcmc.samples import SamplePosterior
 from cavity.tables.model import TableModel
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import Table, TableError
@@ -37,8 +40,16 @@ LIKELY, UNEXPECTED = 0.5, 0.999
 """Outlier probability from which a row is listed: under robust noise, and under other noise, where the number is
 that of the tails."""
 
-RELEVANCE_ROWS = 400
-"""Rows by which relevance is measured."""
+WARMUP = 0.6
+"""Steps in which chains adapt, for each draw that is kept."""
+
+ALIKE = 40
+"""Letters by which two warnings are taken to say the same."""
+
+PYTHON_REMEDY = re.compile(r"inference=MCMC\(draws=(\d+), warmup=\d+\)")
+
+SHUFFLES, SHUFFLES_OF_DRAWS = 8, 2
+"""How often relevance takes values from other rows; less often where predictions average over draws."""
 
 LISTED_OUTLIERS = 50
 
@@ -55,16 +66,16 @@ class Options:
     n_restarts: int | None = None
     seed: int = 0
     max_time: float | None = None
+    draws: int | None = None
 
     def check(self, rows: int) -> None:
         """Refuse what would fail later."""
         if not 0.0 <= self.test_size < 1.0:
             raise TableError(f"--test-size must be at least 0 and below 1, got {self.test_size!r}")
-        if self.inference == "mcmc":
-            raise TableError(
-                "a posterior made of samples cannot be stored in a model file: fit with another --inference, and "
-                "check it against samples with cavity assess"
-            )
+        if self.draws is not None and self.inference != "mcmc":
+            raise TableError("--draws is for --inference mcmc; other rules do not sample")
+        if self.draws is not None and self.draws < 1:
+            raise TableError(f"--draws must be at least 1, got {self.draws}")
         if rows < 3:
             raise TableError(f"the table has {rows} rows; a model needs at least 3")
 
@@ -109,9 +120,9 @@ def fit_table(
             report["scores"] = score(model, X.iloc[test], y[test], y[train])
             say("Learning from all rows ...")
             model = _again(model, X, y)
-    report["warnings"] = list(dict.fromkeys(str(w.message) for w in caught))
+    report["warnings"] = _distinct([_for_users(str(w.message)) for w in caught])
     report["seconds"] = time.monotonic() - started
-    report["relevance"] = relevance(model, preparation, X, rng)
+    report["relevance"] = relevance(model, preparation, X, options.seed)
     if preparation.task == "regression":
         report["outliers"] = outliers(model, y, table.rows)
         report["robust"] = is_robust(model.likelihood_)
@@ -143,12 +154,16 @@ def _learn(preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: 
     """A fitted estimator, and why its noise model was chosen where that was left open."""
     if preparation.task == "classification":
         likelihood = "probit" if options.likelihood == "auto" else options.likelihood
-        inference = "ep" if options.inference == "auto" else options.inference
+        inference = "ep" if options.inference == "auto" else _inference(options)
         chosen = _options(preparation, options, 1) | {"likelihood": likelihood, "inference": inference}
         return GPClassifier(**chosen).fit(X, y), ""
-    shared = _options(preparation, options, 3) | {"inference": options.inference}
+    if options.inference == "mcmc" and options.likelihood == "auto":
+        # which noise suits the data is found without sampling
+        model, choice = _learn(preparation, X, y, replace(options, inference="auto", draws=None))
+        return _learn(preparation, X, y, replace(options, likelihood=model.likelihood))[0], choice
+    shared = _options(preparation, options, 3) | {"inference": _inference(options)}
     fewer = _options(preparation, options, 1) | {
-        "inference": options.inference
+        "inference": _inference(options)
     }  # its runs cost ten times as much
     if options.likelihood != "auto":
         runs = shared if options.likelihood in ("gaussian", "noiseless") else fewer
@@ -169,6 +184,23 @@ def _learn(preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: 
         f"{name}: {rows} more than {SURPRISING:g} sd from what the others predict, and the log evidence of Student-t "
         f"noise is {'higher' if gain > 0 else 'lower'} by {abs(gain):.1f}."
     )
+
+
+def _inference(options: Options) -> Any:
+    """The rule asked for; a sampler with the number of draws asked for, and as many steps before them as usual."""
+    if options.draws is None:
+        return options.inference
+    return MCMC(draws=options.draws, warmup=int(np.ceil(WARMUP * options.draws)))
+
+
+def _distinct(texts: Sequence[str]) -> list[str]:
+    """The last of those that begin alike: the fit from all rows says it again, with numbers of its own."""
+    return list({text[:ALIKE]: text for text in texts}.values())
+
+
+def _for_users(warning: str) -> str:
+    """A warning with remedies of the command line instead of those of Python."""
+    return PYTHON_REMEDY.sub(r"--draws \1", warning)
 
 
 def far_rows(residuals: Array) -> int:
@@ -203,28 +235,28 @@ def _again(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Any:
 # --- what the model says about the data ---------------------------------------------------------------------
 
 
-def relevance(
-    model: Any, preparation: Preparation, X: pd.DataFrame, rng: np.random.Generator
-) -> list[dict[str, Any]]:
-    """How much predictions change when a column is shuffled, relative to how much they vary; largest first."""
-    rows = (
-        X if len(X) <= RELEVANCE_ROWS else X.iloc[np.sort(rng.choice(len(X), RELEVANCE_ROWS, replace=False))]
-    )
-    before = _values(model, rows)
-    spread = float(np.sqrt(np.mean((before - before.mean(axis=0)) ** 2)))
-    found = []
-    for column in preparation.columns:
-        shuffled = rows.copy()
-        order = rng.permutation(len(rows))
-        shuffled[column.features] = rows[column.features].to_numpy()[order]
-        change = float(np.sqrt(np.mean((_values(model, shuffled) - before) ** 2)))
-        found.append({"column": column.name, "relevance": change / spread if spread > 0 else 0.0})
-    return sorted(found, key=lambda one: -one["relevance"])
+def relevance(model: Any, preparation: Preparation, X: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+    """Share of the variance of predictions that is due to each column of the table, with its error; largest first.
+
+    The total Sobol index of `cavity.plots.relevance_of`, with the 0/1 columns of a text column taken together.
+    """
+    from cavity.plots import relevance_of
+
+    place = {name: i for i, name in enumerate(X.columns)}
+    groups = [[place[feature] for feature in column.features] for column in preparation.columns]
+    shuffles = SHUFFLES_OF_DRAWS if draws_of(model) else SHUFFLES
+    share = relevance_of(model, X.to_numpy(), shuffles=shuffles, seed=seed, groups=groups)
+    found = [
+        {"column": column.name, "share": float(value), "error": float(error)}
+        for column, value, error in zip(preparation.columns, share.value, share.error)
+    ]
+    return sorted(found, key=lambda one: -one["share"])
 
 
-def _values(model: Any, X: pd.DataFrame) -> Array:
-    """What is predicted: means, or probabilities of classes."""
-    return np.asarray(model.predict_proba(X) if isinstance(model, GPClassifier) else model.predict(X))
+def draws_of(estimator: Any) -> list[SamplePosterior]:
+    """The posteriors of an estimator that are made of draws."""
+    found = estimator.posterior_ if isinstance(estimator.posterior_, tuple) else (estimator.posterior_,)
+    return [posterior for posterior in found if isinstance(posterior, SamplePosterior)]
 
 
 def outliers(model: GPRegressor, y: Array, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
@@ -237,12 +269,17 @@ def outliers(model: GPRegressor, y: Array, rows: NDArray[np.intp]) -> list[dict[
 
 
 def hyperparameters(model: TableModel) -> list[dict[str, Any]]:
-    """Every hyperparameter with its value, the column it belongs to, and what it means in the user's units."""
+    """Every hyperparameter with its value, the column it belongs to, and what it means in the user's units.
+
+    Of draws, the value is that of their mean (in the units that were sampled), and `interval` holds 90 % of them.
+    """
     estimator, preparation = model.estimator, model.preparation
     models = estimator.model_ if isinstance(estimator.model_, tuple) else (estimator.model_,)
     problems = getattr(estimator, "problems_", ("",))
+    posteriors = estimator.posterior_ if isinstance(estimator.posterior_, tuple) else (estimator.posterior_,)
     found = []
-    for problem, one in zip(problems, models):
+    for problem, one, posterior in zip(problems, models, posteriors):
+        drawn = _intervals(posterior)
         described = dict(_column_names(one.kernel, preparation.features))
         for entry, value in zip(one.entries, one.flat):
             found.append(
@@ -251,10 +288,19 @@ def hyperparameters(model: TableModel) -> list[dict[str, Any]]:
                     "name": entry.name,
                     "value": float(value),
                     "fixed": bool(entry.fixed),
+                    "interval": drawn.get(entry.name),
                     "meaning": _meaning(entry.name, float(value), preparation, described.get(entry.name)),
                 }
             )
     return found
+
+
+def _intervals(posterior: Any) -> dict[str, tuple[float, float]]:
+    """Central interval of 90 % of the draws of each hyperparameter; nothing where none were drawn."""
+    if not isinstance(posterior, SamplePosterior) or not posterior.trace.dim:
+        return {}
+    low, high = np.quantile(posterior.natural, [0.05, 0.95], axis=(0, 1))
+    return {n: (float(a), float(b)) for n, a, b in zip(posterior.draws.model.names, low, high)}
 
 
 def _meaning(name: str, value: float, preparation: Preparation, feature: str | None) -> str:

@@ -1,14 +1,18 @@
 """How much predictions depend on each input, and what they are on average along one.
 
-Two measures of relevance.
+Relevance is the total Sobol index of the posterior mean m of f (Homma and Saltelli 1996), by Jansen's (1999) formula,
 
-- "variance": the total Sobol index of the posterior mean m (Homma and Saltelli 1996), by Jansen's (1999) formula
+    S_d = E (m(x) - m(x with x_d from another row))^2 / (2 Var m(x)),
 
-      S_d = E (m(x) - m(x with x_d from another row))^2 / (2 Var m(x)),
+the part of the variance of predictions that is due to input d, alone or together with others. It is what the command
+line, the report and `cavity.plots` all show, because it means the same for every model: a share, about the function
+that was learned, in any units and whatever the kernel. The change of predictions when a column is shuffled, relative
+to their spread, is sqrt(2 S_d): the same order, but no share of anything. For independent inputs and an additive m the
+indices add up to one; with interactions to more. Columns that stand for one input, such as the 0/1 columns of a text
+column, are taken from the other row together.
 
-  the part of the variance of predictions that is due to input d, alone or together with others. For independent
-  inputs and an additive m the indices add up to one; with interactions to more. It is about the function learned, in
-  any units, whatever the kernel.
+Pictures can show another quantity on request.
+
 - "lengthscale": spread of the column (standard deviation) over its length scale, the shortest where several terms of
   the kernel have one. It is about the kernel: how often the function may turn within the data. An input of a large
   length scale may still matter much (through a linear trend).
@@ -19,7 +23,7 @@ posterior is normal with mean a'm and variance a'Ca, a = 1/n.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,35 +47,45 @@ class Relevance:
 
 
 def sobol_total(
-    mean: Callable[[Array], Array], X: Array, shuffles: int = 8, rng: np.random.Generator | int | None = 0
+    mean: Callable[[Array], Array],
+    X: Array,
+    shuffles: int = 8,
+    rng: np.random.Generator | int | None = 0,
+    groups: Sequence[Sequence[int]] | None = None,
 ) -> Relevance:
     """Total Sobol indices of a function (m, D) -> (m,) or (m, L), values of each column taken from other rows.
+
+    With `groups`, lists of column numbers, the columns of a group are taken together, and there is an index for each
+    group.
 
     Each shuffle moves values by a different number of rows of a random order, so that with n - 1 shuffles every pair
     of different rows is used once, and the index is exact for the data (n / (n - 1) times the index of a population
     in which a row can be drawn twice).
     """
-    n, D = X.shape
+    n = len(X)
+    inputs = [
+        np.array(g, dtype=np.intp) for g in (np.arange(X.shape[1])[:, None] if groups is None else groups)
+    ]
     if shuffles < 1:
         raise ValueError(f"shuffles must be an integer >= 1, got {shuffles!r}")
     before = np.asarray(mean(X)).reshape(n, -1)
     total = float(np.sum(before.var(axis=0)))
     if n < 2 or not total > 0:
-        return Relevance(np.zeros(D), np.zeros(D))
+        return Relevance(np.zeros(len(inputs)), np.zeros(len(inputs)))
     rng = np.random.default_rng(rng)
-    value, error = np.zeros(D), np.zeros(D)
-    with Progress("relevance of inputs", D) as progress:
-        for d in range(D):
+    value, error = np.zeros(len(inputs)), np.zeros(len(inputs))
+    with Progress("relevance of inputs", len(inputs)) as progress:
+        for i, columns in enumerate(inputs):
             order = rng.permutation(n)
             found = []
             for shift in rng.permutation(np.arange(1, n))[:shuffles]:
                 changed = X.copy()
-                changed[order, d] = X[np.roll(order, shift), d]
+                changed[np.ix_(order, columns)] = X[np.ix_(np.roll(order, shift), columns)]
                 gap = np.asarray(mean(changed)).reshape(n, -1) - before
                 found.append(0.5 * float(np.sum(np.mean(gap**2, axis=0))) / total)
-            value[d] = np.mean(found)
+            value[i] = np.mean(found)
             if 1 < len(found) < n - 1:
-                error[d] = np.std(found, ddof=1) / np.sqrt(len(found))
+                error[i] = np.std(found, ddof=1) / np.sqrt(len(found))
             progress.advance()
     return Relevance(value, error)
 
