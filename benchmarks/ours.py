@@ -20,7 +20,8 @@ class Evidence:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         values = np.exp(problem.theta)
-        self.model = GP(values[-2] * SE(values[:-2]), Gaussian(values[-1]))
+        model = GP(values[-2] * SE(values[:-2]), Gaussian(values[-1]))
+        self.model = model.bind(problem.X.shape[1])  # as learning does before its first evaluation
         self.workspace = Workspace()
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
