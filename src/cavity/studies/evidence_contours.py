@@ -20,6 +20,9 @@ NATS_BELOW = np.array([200, 150, 100, 70, 50, 35, 25, 15, 10, 6, 3, 1, 0])
 BITS_BELOW = np.array([0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.06, 0.03, 0.01, 0.0])
 """Contours of information, in bits below the greatest value of all methods."""
 
+LABELED = 9
+"""The highest contours have their values beside them."""
+
 FEWEST = 4
 """Columns without which there are no contours."""
 
@@ -75,7 +78,8 @@ def contours(axis: Any, grid: tuple[Array, ...], values: Array, title: str, leve
         return
     colors = colormaps["viridis_r"](np.linspace(0.3, 1.0, len(levels)))
     lines = axis.contour(lengths, signals, values, levels=levels, colors=colors, linewidths=1)
-    axis.clabel(lines, fontsize=8, fmt="%.0f" if np.all(levels == np.round(levels)) else "%.2f")
+    near = lines.levels[-LABELED:]  # farther down, steep slopes would put one label on another
+    axis.clabel(lines, near, fontsize=8, fmt="%.0f" if np.all(levels == np.round(levels)) else "%.2f")
     row, column = np.unravel_index(np.nanargmax(values), values.shape)
     axis.plot(lengths[column], signals[row], "k+", markersize=11, markeredgewidth=1.6)
     top = float(values[row, column])
