@@ -283,7 +283,7 @@ def test_markup_in_names_is_shown_and_not_read(folder):
             "--test-size must be at least 0 and below 1",
         ),
         (["plain.csv", "--target", "price", "--test-size", "0.001"], "less than one row"),
-        (["plain.csv", "--target", "price", "--max-rows", "0"], "max_rows must be at least 1"),
+        (["plain.csv", "--target", "price", "--max-rows", "0"], "--max-rows must be at least 1"),
         (
             ["plain.csv", "--target", "price", "--max-rows", "2"],
             "the table has 2 rows; a model needs at least 3",

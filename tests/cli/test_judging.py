@@ -156,7 +156,7 @@ def test_compare_that_is_interrupted_shows_what_it_has(monkeypatch):
             "--folds must be 0 or between 2 and the 30 rows",
         ),
         (["wells.csv", "--target", "level", "--restarts", "-1"], "--restarts must be at least 0, got -1"),
-        (["wells.csv", "--target", "level", "--max-rows", "0"], "max_rows must be at least 1"),
+        (["wells.csv", "--target", "level", "--max-rows", "0"], "--max-rows must be at least 1"),
         (
             ["wells.csv", "--target", "level", "--report", "."],
             "is a folder; give --report the name of a file",

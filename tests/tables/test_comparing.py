@@ -209,7 +209,7 @@ def test_classes_three_of_them_with_one_model_and_with_several():
 def test_a_class_of_one_row_cannot_be_held_out():
     X = pd.DataFrame({"x": np.arange(9.0)})
     y = np.array(["a", "b"] * 4 + ["rare"])
-    with pytest.raises(TableError, match="no row of class 'rare' to learn from: use fewer folds"):
+    with pytest.raises(TableError, match="the class 'rare' has one row only, which cannot be held out"):
         compare_models(CLASSES, X, y, [Candidate("probit", "laplace", "SE(1.0)")], folds=3, restarts=0)
 
 

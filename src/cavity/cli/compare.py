@@ -67,6 +67,8 @@ def compare(
 
         check_output(report, "--report")
         table = read_table(data, max_rows, seed)
+        for note in table.notes:
+            say(note)
         check_memory(len(table.frame))
         preparation, X, y = prepare(table, target, drop=drop or (), task=task, impute=impute)
         for note in preparation.notes:

@@ -70,6 +70,8 @@ def fit(
         table = read_table(data, max_rows, seed)
         part = f", a random subset of {table.total}" if table.total > len(table.frame) else ""
         say(f"Read {len(table.frame)} rows{part} and {table.frame.shape[1]} columns from {data}.")
+        for note in table.notes:
+            say(note)
         check_memory(len(table.frame))
         preparation, X, y = prepare(
             table, target, drop=drop or (), task=task, impute=impute, categories=categories

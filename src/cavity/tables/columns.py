@@ -25,6 +25,12 @@ DATE = re.compile(
     r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T ]\d{1,2}:\d{2}.*)?\s*"
 )
 
+DRESSED = re.compile(r"\s*[$€£¥]?\s*[+-]?[$€£¥]?\d+(?:[.,' \u00a0]\d+)*\s*[$€£¥%]?\s*")
+"""Numbers as people write them: with decimal commas, thousands apart, signs of currency, per cent."""
+
+LARGEST = 1e145
+"""Numbers beyond it, or below its inverse, have squares that do not fit into floating-point numbers."""
+
 TRUTH = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 
@@ -144,6 +150,26 @@ def looks_like_dates(values: pd.Series) -> bool:
         return True
     present = [str(v) for v in values[~is_missing(values)]]
     return bool(present) and all(DATE.fullmatch(v) for v in present[:200])
+
+
+def refuse_dressed(what: str, values: pd.Series) -> None:
+    """Refuse a text column whose values are numbers to people: it would become categories."""
+    present = [str(v) for v in values[~is_missing(values)]]
+    if present and all(DRESSED.fullmatch(v) for v in present):
+        raise TableError(
+            f"{what} holds numbers that are not written as plain numbers, such as {present[0].strip()!r}; write them "
+            "with a decimal point, and without other signs"
+        )
+
+
+def refuse_extreme(what: str, numbers: Array) -> None:
+    """Refuse numbers that cannot be squared."""
+    largest = float(np.max(np.abs(numbers[np.isfinite(numbers)]), initial=0.0))
+    if largest > LARGEST or 0.0 < largest < 1.0 / LARGEST:
+        raise TableError(
+            f"{what} has values of up to {largest:.3g}, whose squares are beyond floating-point numbers; give it in "
+            "other units"
+        )
 
 
 def looks_like_identifier(name: str, numbers: Array) -> bool:

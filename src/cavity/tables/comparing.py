@@ -203,6 +203,13 @@ def compare_models(
             "draws (--inference mcmc) have neither an evidence nor a leave-one-out density to be compared by; give "
             "--folds 2 or more"
         )
+    if folds and preparation.task == "classification":
+        labels, counts = np.unique(y, return_counts=True)
+        if counts.min() < 2:
+            raise TableError(
+                f"the class {str(labels[np.argmin(counts)])!r} has one row only, which cannot be held out and learned "
+                "from: use --folds 0, or leave the row out"
+            )
     fold = assign_folds(y, folds, preparation.task, seed)
     found: list[tuple[Entry, Array]] = []
     interrupted = False
@@ -290,11 +297,6 @@ def _try(
 def _log_density(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Array:
     if isinstance(model, GPRegressor):
         return np.asarray(model.predict_dist(X).log_prob(y))
-    unknown = set(np.unique(y).tolist()) - set(model.classes_.tolist())
-    if unknown:
-        raise ValueError(
-            f"a fold has no row of class {sorted(map(str, unknown))[0]!r} to learn from: use fewer folds"
-        )
     log_p = model.predict_log_proba(X)
     return np.asarray(log_p[np.arange(len(y)), np.searchsorted(model.classes_, y)])
 

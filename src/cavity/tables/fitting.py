@@ -22,6 +22,7 @@ from cavity.estimators.robust import is_robust
 from cavity.hyper import Array
 from cavity.inference.mcmc.rule import MCMC
 from cavity.inference.mcmc.samples import SamplePosterior
+from cavity.likelihoods import BinaryLikelihood, as_likelihood
 from cavity.tables.model import TableModel
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import Table, TableError
@@ -68,7 +69,7 @@ class Options:
     max_time: float | None = None
     draws: int | None = None
 
-    def check(self, rows: int) -> None:
+    def check(self) -> None:
         """Refuse what would fail later."""
         if not 0.0 <= self.test_size < 1.0:
             raise TableError(f"--test-size must be at least 0 and below 1, got {self.test_size!r}")
@@ -76,8 +77,6 @@ class Options:
             raise TableError("--draws is for --inference mcmc; other rules do not sample")
         if self.draws is not None and self.draws < 1:
             raise TableError(f"--draws must be at least 1, got {self.draws}")
-        if rows < 3:
-            raise TableError(f"the table has {rows} rows; a model needs at least 3")
 
 
 def memory_estimate(rows: int) -> tuple[float, float]:
@@ -104,7 +103,8 @@ def fit_table(
     say : callable
         Told, in sentences, what is being done.
     """
-    options.check(len(X))
+    options.check()
+    _check_noise(options.likelihood, preparation, y, table.rows)
     started = time.monotonic()
     rng = np.random.default_rng(options.seed)
     train, test = _split(y, options.test_size, preparation.task, rng)
@@ -120,13 +120,32 @@ def fit_table(
             report["scores"] = score(model, X.iloc[test], y[test], y[train])
             say("Learning from all rows ...")
             model = _again(model, X, y)
-    report["warnings"] = _distinct([_for_users(str(w.message)) for w in caught])
+    report["warnings"] = _distinct(
+        [_for_users(str(w.message)) for w in caught if not issubclass(w.category, RuntimeWarning)]
+    )  # what arithmetic mutters is nothing that a user could act on
     report["seconds"] = time.monotonic() - started
     report["relevance"] = relevance(model, preparation, X, options.seed)
     if preparation.task == "regression":
         report["outliers"] = outliers(model, y, table.rows)
         report["robust"] = is_robust(model.likelihood_)
     return TableModel(preparation, model, report)
+
+
+def _check_noise(name: str, preparation: Preparation, y: NDArray[Any], rows: NDArray[np.intp]) -> None:
+    """Refuse a noise model that the target cannot have, with the row of the file."""
+    if name == "auto" or preparation.task == "classification":
+        return
+    likelihood = as_likelihood(name)
+    if isinstance(likelihood, BinaryLikelihood):
+        raise TableError(
+            f"{name} noise is for classes, and {preparation.target!r} is a number: use another --likelihood, or "
+            "--task classification"
+        )
+    try:
+        likelihood.check(np.asarray(y, dtype=float))
+    except ValueError as error:
+        text = re.sub(r"\bat row (\d+)", lambda found: f"in row {rows[int(found[1])]}", str(error))
+        raise TableError(text) from None
 
 
 def _split(

@@ -24,6 +24,8 @@ from cavity.tables.columns import (
     is_missing,
     looks_like_dates,
     looks_like_identifier,
+    refuse_dressed,
+    refuse_extreme,
     try_numbers,
 )
 from cavity.tables.reading import Table, TableError
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 TASKS = ("regression", "classification")
 ENCODINGS = ("one-hot", "kernel")
+
+FEWEST_ROWS = 3
+"""Rows that a model needs."""
 
 FEW_VALUES = 10
 """Whole numbers with at most so many different values may be classes; the user is told."""
@@ -126,7 +131,7 @@ class Preparation:
         if not missing:
             return
         unknown = self.unknown(frame)
-        close = {name: difflib.get_close_matches(name, unknown, n=1) for name in missing}
+        close = {name: _similar(name, unknown) for name in missing}
         hints = [f"{found[0]!r} may be {name!r}" for name, found in close.items() if found]
         extra = f"; unknown columns: {_listed(unknown)}" if unknown else ""
         hint = f" ({'; '.join(hints)})" if hints else ""
@@ -174,6 +179,8 @@ def prepare(
     y : array (n,) of floats or labels
     """
     frame = table.frame
+    if len(frame) < FEWEST_ROWS:
+        raise TableError(f"the table has {_count(len(frame), 'row')}; a model needs at least {FEWEST_ROWS}")
     _check_options(frame, target, drop, task, impute, categories)
     task, numeric_labels, notes = _task(frame[target], table.rows, target, task)
     ignored = list(dict.fromkeys(str(name) for name in drop))
@@ -213,9 +220,13 @@ def _check_options(
     names = [str(name) for name in frame.columns]
     for name, what in [(target, "the target"), *((d, "to drop") for d in drop)]:
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
+            close = _similar(name, names)
             hint = f"did you mean {close[0]!r}? " if close else ""
-            raise TableError(f"there is no column {name!r} ({what}); {hint}the columns are {_listed(names)}")
+            headless = all(_is_number(other) for other in names)
+            remedy = "; the first row must hold names, and here it holds numbers" if headless else ""
+            raise TableError(
+                f"there is no column {name!r} ({what}); {hint}the columns are {_listed(names)}{remedy}"
+            )
     if target in drop:
         raise TableError(f"{target!r} is the target and cannot be dropped")
     if task not in (None, *TASKS):
@@ -235,7 +246,7 @@ def _task(
     truth = values.dtype == bool or not any(_is_number(v) for v in values)  # yes/no are labels, not numbers
     if np.isnan(numbers).any() or truth:
         return _text_task(values, numbers, rows, target, wanted)
-    as_numbers(values, rows)
+    refuse_extreme(f"the target {target!r}", as_numbers(values, rows))
     distinct = np.unique(numbers)
     whole = bool((distinct == np.round(distinct)).all())
     if wanted == "classification" or (wanted is None and len(distinct) == 2 and whole):
@@ -280,6 +291,7 @@ def _text_task(
         raise TableError(
             f"the target {target!r} holds dates, which can be neither classes nor numbers; convert it first"
         )
+    refuse_dressed(f"the target {target!r}", values)
     labels = np.unique(as_text(values))
     if len(labels) < 2:
         raise TableError(
@@ -344,6 +356,7 @@ def _numeric(
     name: str, values: pd.Series, rows: NDArray[np.intp], numbers: Array, impute: str | None
 ) -> tuple[Column | None, list[str]]:
     checked = as_numbers(values, rows)
+    refuse_extreme(f"column {name!r}", checked)
     distinct = np.unique(checked[~np.isnan(checked)])
     count = int(np.isnan(checked).sum())
     if len(distinct) == 1 and not count:
@@ -362,6 +375,7 @@ def _numeric(
 def _categorical(
     name: str, values: pd.Series, present: NDArray[np.bool_], impute: str | None, categories: str
 ) -> tuple[Column | None, list[str]]:
+    refuse_dressed(f"column {name!r}", values)
     levels = np.unique(as_text(values)[present])
     if len(levels) > MAX_LEVELS:
         example = str(values[present].iloc[0])
@@ -401,6 +415,11 @@ def _refuse_missing(counts: dict[str, int], remedy: str) -> None:
     listed = ", ".join(f"{name} ({count})" for name, count in list(found.items())[:SHOWN])
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     raise TableError(f"values are missing in {_count(len(found), 'column')}: {listed}{more}; {remedy}")
+
+
+def _similar(name: str, names: Sequence[str]) -> list[str]:
+    """A name that may have been meant: one in other letters first, then one that is spelled alike."""
+    return [n for n in names if n.lower() == name.lower()][:1] or difflib.get_close_matches(name, names, n=1)
 
 
 def _listed(names: Any, quote: bool = True) -> str:

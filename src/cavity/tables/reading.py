@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import csv
 import gzip
+import warnings
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,16 @@ BLOCK_ROWS = 20_000
 """Rows read at a time."""
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+OTHERS = (";", "\t", "|")
+"""What may stand in the place of a comma in a .csv file."""
+
 PARQUET = (".parquet", ".pq")
+
+UNNAMED = "\0unnamed"
+"""Name of a first column that has none, until it is left out."""
+
+DECIMAL_COMMA, POINT = r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*", r"\s*[+-]?[\d.]*\d\.\d+(?:,\d+)?\s*"
+"""Numbers with a decimal comma, and numbers with a point, which beside these may be one of thousands."""
 
 
 class TableError(ValueError):
@@ -44,11 +55,14 @@ class Table:
         Number of each row in the file, from 1.
     total : int
         Rows in the file, of which these may be a random part.
+    notes : tuple of str
+        What was decided about the file, in sentences.
     """
 
     frame: pd.DataFrame
     rows: NDArray[np.intp]
     total: int
+    notes: tuple[str, ...] = ()
 
 
 def read_table(path: str | Path, max_rows: int | None = None, seed: int = 0) -> Table:
@@ -71,7 +85,9 @@ def read_table(path: str | Path, max_rows: int | None = None, seed: int = 0) -> 
     keys: list[NDArray[np.float64]] = []
     numbers: list[NDArray[np.intp]] = []
     total = 0
+    notes: dict[str, None] = {}
     for block in read_blocks(path):
+        notes |= dict.fromkeys(block.attrs.pop("notes", ()))
         kept.append(block)
         keys.append(rng.random(len(block)))
         numbers.append(np.arange(total + 1, total + 1 + len(block)))
@@ -82,7 +98,7 @@ def read_table(path: str | Path, max_rows: int | None = None, seed: int = 0) -> 
         raise TableError(f"{path} has a header but no rows")
     if max_rows is not None and total > max_rows:
         kept, keys, numbers = _smallest(kept, keys, numbers, max_rows)
-    return Table(pd.concat(kept, ignore_index=True), np.concatenate(numbers), total)
+    return Table(pd.concat(kept, ignore_index=True), np.concatenate(numbers), total, tuple(notes))
 
 
 def _smallest(frames: list[Any], keys: list[Any], numbers: list[Any], count: int) -> tuple[list[Any], ...]:
@@ -134,14 +150,19 @@ def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterato
             encoding="utf-8-sig",
             on_bad_lines="error",
         )
+        marks: tuple[set[str], set[str]] = (set(), set())
         with reader:
-            for block in reader:
+            while (block := _next_block(reader)) is not None:
                 if len(block):
-                    yield block.reset_index(drop=True)
+                    yield _understood(block.reset_index(drop=True), file, separator, marks)
     except UnicodeDecodeError:
         raise TableError(f"{file} is not text in UTF-8; save it again in that encoding") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TableError(f"{file} is damaged or not compressed by gzip ({error})") from None
+    except pd.errors.ParserWarning:
+        raise TableError(
+            f"{file} is not a regular table: its rows have more cells than its header has names"
+        ) from None
     except pd.errors.ParserError as error:
         reason = " ".join(str(error).replace("Error tokenizing data. C error:", "").split())
         raise TableError(f"{file} is not a regular table ({reason})") from None
@@ -149,25 +170,65 @@ def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterato
         raise TableError(f"{file} is not a regular table ({error})") from None
 
 
+def _next_block(reader: Any) -> pd.DataFrame | None:
+    """The next block, or None; cells without a name are an error, where pandas would only warn and drop them."""
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return next(reader, None)
+
+
+def _understood(
+    block: pd.DataFrame, file: Path, separator: str, marks: tuple[set[str], set[str]]
+) -> pd.DataFrame:
+    """A block without a first column that has no name, and with points in the place of decimal commas."""
+    notes = []
+    if UNNAMED in block:
+        block = block.drop(columns=UNNAMED)
+        notes.append("The first column has no name and was left out; give it one to use it.")
+    if separator == ";":
+        for name in block.columns:
+            commas = block[name].str.fullmatch(DECIMAL_COMMA).fillna(False).astype(bool)
+            points = block[name].str.fullmatch(POINT).fillna(False).astype(bool)
+            for mark, found in zip(marks, (commas, points)):
+                mark.update([name] if found.any() else [])
+            if commas.any():
+                block.loc[commas, name] = block.loc[commas, name].str.replace(",", ".", regex=False)
+        both = sorted(marks[0] & marks[1])
+        if both:
+            raise TableError(
+                f"{file}: column {both[0]!r} has numbers with decimal commas and numbers with points; write all of "
+                "them with a decimal point"
+            )
+        if marks[0]:
+            notes.append("Numbers with decimal commas were read as such.")
+    block.attrs["notes"] = tuple(notes)
+    return block
+
+
 def _header(file: Path, separator: str, zipped: bool) -> tuple[list[str], str]:
-    """Column names, each of them once; a comma may turn out to be a semicolon."""
+    """Column names, each of them once; a comma may turn out to be a semicolon, a tab or a bar."""
     options: dict[str, Any] = {"encoding": "utf-8-sig", "newline": ""}
     with gzip.open(file, "rt", **options) if zipped else file.open(**options) as lines:
         first = next((line for line in lines if line.strip()), "")
-    if not first:
-        raise TableError(f"{file} is empty")
-    if "\0" in first:
-        raise TableError(f"{file} is not a text file")
-    if separator == "," and "," not in first and ";" in first:
-        separator = ";"
-    names = [name.strip() for name in next(csv.reader([first], delimiter=separator))]
+        if not first:
+            raise TableError(f"{file} is empty")
+        if "\0" in first:
+            raise TableError(f"{file} is not a text file")
+        if separator == "," and "," not in first:
+            separator = next((other for other in OTHERS if other in first), separator)
+        # a name in quotes may go on in the next line
+        names = [name.strip() for name in next(csv.reader(chain([first], lines), delimiter=separator))]
+    if len(names) > 1 and not names[0]:
+        names[0] = UNNAMED  # row numbers, as some programs write them
     _check_names(names, file)
     return names, separator
 
 
 def _check_names(names: list[str], file: Path) -> None:
     if any(not name for name in names):
-        raise TableError(f"{file}: column {names.index('') + 1} has no name in the header")
+        raise TableError(f"{file}: column {names.index('') + 1} has no name in the header; give it one")
     for name in names:
         if names.count(name) > 1:
             raise TableError(f"{file}: two columns are called {name!r}; rename one of them")

@@ -1,0 +1,190 @@
+"""Tables as people really have them: each is understood, or refused in one clear sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from cavity.cli import app
+from cavity.cli.shared import in_options
+from cavity.tables import TableError, read_table
+from cavity.tables.reading import read_blocks
+
+RNG = np.random.default_rng(0)
+N = 12
+X = RNG.uniform(0, 10, N).round(2)
+Y = (np.sin(X) + 0.1 * RNG.standard_normal(N)).round(3)
+PLAIN = pd.DataFrame({"x": X, "y": Y})
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+
+
+def fit(path, *options):
+    quick = ("--restarts", "0", "--test-size", "0")
+    return run("fit", path, "--target", "y", *quick, "-o", path.with_suffix(".cavity"), *options)
+
+
+def with_comma(value) -> str:
+    return str(value).replace(".", ",")
+
+
+def table(first, columns=("x", "y"), separator=",") -> str:
+    """A table with a first column of texts."""
+    return "\n".join([separator.join(columns), *(f"{a}{separator}{b}" for a, b in zip(first, Y))]) + "\n"
+
+
+NUMBERS = "Regression (the target is numeric)"
+UNDERSTOOD = {
+    "semicolons": (PLAIN.to_csv(index=False, sep=";"), NUMBERS),
+    "tabs in a file called csv": (PLAIN.to_csv(index=False, sep="\t"), NUMBERS),
+    "bars": (PLAIN.to_csv(index=False, sep="|"), NUMBERS),
+    "decimal commas": (
+        PLAIN.to_csv(index=False, sep=";", decimal=","),
+        "Numbers with decimal commas were read as such.",
+    ),
+    "a column of row numbers": (PLAIN.to_csv(), "The first column has no name and was left out"),
+    "a byte order mark": ("\ufeff" + PLAIN.to_csv(index=False), NUMBERS),
+    "blanks and empty lines": (PLAIN.to_csv(index=False).replace(",", " , ").replace("\n", "\n\n"), NUMBERS),
+    "a name of two lines": (PLAIN.to_csv(index=False).replace("x,", '"a\nb",', 1), NUMBERS),
+    "truth values as inputs": (PLAIN.assign(flag=X > 5).to_csv(index=False), NUMBERS),
+    "truth values as target": (PLAIN.assign(y=X > 5).to_csv(index=False), "2 classes, 'False', 'True'"),
+    "three classes of text": (
+        PLAIN.assign(y=np.array(["low", "mid", "high"])[np.digitize(X, [4, 7])]).to_csv(index=False),
+        "3 classes, 'high', 'low', 'mid'",
+    ),
+    "text alone": (
+        pd.DataFrame({"a": list("uvw") * 4, "b": list("pq") * 6, "y": Y}).to_csv(index=False),
+        "Column 'a' is text with 3 levels, 'u', 'v', 'w': 3 0/1 columns (one-hot).",
+    ),
+    "a code for missing values": (PLAIN.assign(z=-999).to_csv(index=False), "Column 'z' is constant (-999)"),
+    "rows that repeat": (pd.concat([PLAIN.iloc[:4]] * 3).to_csv(index=False), NUMBERS),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", UNDERSTOOD)
+def test_tables_that_are_understood(name, tmp_path):
+    text, said = UNDERSTOOD[name]
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    result = fit(path)
+    assert result.exit_code == 0, result.output
+    assert said in result.stdout
+    predicted = run("predict", path.with_suffix(".cavity"), path)
+    assert predicted.exit_code == 0, predicted.output
+    assert len(predicted.stdout.split()) == N + 1
+
+
+NOT_PLAIN = "holds numbers that are not written as plain numbers, such as"
+DAYS = pd.date_range("2020-01-01", periods=N)
+REFUSED = {
+    "one row": ("x,y\n1,2\n", "the table has 1 row; a model needs at least 3"),
+    "two rows": ("x,y\n1,2\n2,3\n", "the table has 2 rows; a model needs at least 3"),
+    "no rows": ("x,y\n", "has a header but no rows"),
+    "nothing": ("", "is empty"),
+    "a constant target": (PLAIN.assign(y=3).to_csv(index=False), "the target 'y' is the same in all rows, 3"),
+    "one class": (PLAIN.assign(y="a").to_csv(index=False), "has one class only, 'a': there is nothing to tell"),
+    "a target with gaps": (PLAIN.assign(y=PLAIN.y.where(X > 2)).to_csv(index=False), "'y' is missing in"),
+    "a column with gaps": (PLAIN.assign(x=PLAIN.x.where(X > 2)).to_csv(index=False), "use --impute median to"),
+    "dates": (table(DAYS.strftime("%Y-%m-%d")), "column 'x' holds dates, such as '2020-01-01'; convert them"),
+    "dates with points": (table(DAYS.strftime("%d.%m.%Y")), "holds dates, such as '01.01.2020'"),
+    "decimal commas in quotes": (table(f'"{with_comma(v)}"' for v in X), f"column 'x' {NOT_PLAIN}"),
+    "thousands": (table(f'"{1000 * v:,.0f}"' for v in X), f"column 'x' {NOT_PLAIN}"),
+    "per cent": (table(f"{5 * (i % 3)}%" for i in range(N)), f"column 'x' {NOT_PLAIN} '0%'; write them with a"),
+    "a currency": (PLAIN.assign(y=[f"${abs(v)}" for v in Y]).to_csv(index=False), f"the target 'y' {NOT_PLAIN}"),
+    "commas and points": (
+        table([*map(with_comma, X[1:]), "1.234"], separator=";"),
+        "column 'x' has numbers with decimal commas and numbers with points",
+    ),
+    "huge numbers": (PLAIN.assign(x=X * 1e300).to_csv(index=False), "column 'x' has values of up to"),
+    "a huge target": (PLAIN.assign(y=Y * 1e300).to_csv(index=False), "the target 'y' has values of up to"),
+    "a tiny target": (PLAIN.assign(y=Y * 1e-200).to_csv(index=False), "give it in other units"),
+    "infinity": (table(["inf", *X[1:]]), "column 'x' has 'inf' in row 1, which is not a finite number"),
+    "a name twice": (PLAIN.to_csv(index=False, header=["y", "y"]), "two columns are called 'y'"),
+    "a column without a name": ("x,,y\n1,2,3\n2,3,4\n", "column 2 has no name in the header; give it one"),
+    "no header": (PLAIN.to_csv(index=False, header=False), "the first row must hold names, and here it holds num"),
+    "capitals": (PLAIN.rename(columns={"y": "Y"}).to_csv(index=False), "did you mean 'Y'?"),
+    "no inputs": (PLAIN[["y"]].to_csv(index=False), "no input columns are left"),
+    "too many levels": (table(f"L{i}" for i in range(N)), "leave it out with --drop x"),
+    "labels that are no classes": (PLAIN.assign(y=[f"t{i}" for i in range(N)]).to_csv(index=False), "not classes"),
+    "rows of different lengths": ("x,y\n1,2\n3,4,5\n6,7\n", "is not a regular table"),
+    "a quote without end": ('x,y\n"1,2\n3,4\n', "is not a regular table"),
+    "a remark before the header": ("# made today\n" + PLAIN.to_csv(index=False), "more cells than its header"),
+    "rows longer than the header": ("x,y\n1,2,3\n4,5,6\n7,8,9\n", "more cells than its header has names"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_tables_that_are_refused(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("cavity.tables.preparation.MAX_LEVELS", 8)
+    text, message = REFUSED[name]
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    result = fit(path)
+    assert result.exit_code == 1, result.output
+    sentence = result.stderr.replace("\n", " ")
+    assert message in sentence, sentence
+    assert "Traceback" not in result.output
+    assert not path.with_suffix(".cavity").exists()
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_other_encodings_are_named(encoding, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(PLAIN.rename(columns={"x": "größe"}).to_csv(index=False).encode(encoding))
+    assert "is not text in UTF-8; save it again in that encoding" in fit(path).stderr.replace("\n", " ")
+
+
+def test_decimal_commas_are_numbers_and_the_same_in_every_block(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(PLAIN.to_csv(index=False, sep=";", decimal=","))
+    np.testing.assert_array_equal(read_table(path).frame.astype(float), PLAIN)
+    # a comma in one block and a point in another are still two ways to write numbers
+    path.write_text("x;y\n1,5;2\n2,5;3\n1.234;4\n")
+    with pytest.raises(TableError, match="decimal commas and numbers with points"):
+        list(read_blocks(path, rows=2))
+    # text with commas stays what it is
+    path.write_text("x;y\na,b;2\nc,d;3\n")
+    assert read_table(path).frame.x.tolist() == ["a,b", "c,d"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--likelihood", "probit"],
+            "probit noise is for classes, and 'y' is a number: use another --likelihood",
+        ),
+        (["--likelihood", "poisson"], f"must hold non-negative integers (counts), got {Y[0]:g} in row 1"),
+        (["--likelihood", "student-t", "--inference", "exact"], "use --inference laplace"),
+        (["--restarts", "-1"], "--restarts must be an integer >= 0"),
+        (["--max-time", "-1"], "--max-time must be a number of seconds >= 0"),
+        (["--mean", "cubic"], "--mean must be 'zero', 'constant', 'linear'"),
+        (["--kernel", "SE([1.0, 2.0, 3.0])"], "SE is made for 3 input columns, but the data have 1"),
+    ],
+)
+def test_options_that_do_not_suit_the_table(options, message, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(PLAIN.to_csv(index=False))
+    result = fit(path, *options)
+    assert result.exit_code == 1, result.output
+    assert message in result.stderr.replace("\n", " "), result.stderr
+
+
+def test_a_class_of_one_row_cannot_be_held_out(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(PLAIN.assign(y=["a"] * (N - 1) + ["b"]).to_csv(index=False))
+    result = run("compare", path, "--target", "y", "--folds", "3")
+    assert result.exit_code == 1
+    assert "the class 'b' has one row only, which cannot be held out and learned from" in result.stderr
+
+
+def test_sentences_name_options_of_the_command_line():
+    assert in_options("set max_rows=50 for less") == "use --max-rows 50 for less"
+    assert in_options("max_rows must be at least 1, got 0") == "--max-rows must be at least 1, got 0"
+    assert in_options("the mean must be known") == "the mean must be known"
+    assert in_options("fit with --impute median (impute='median')") == "fit with --impute median"
