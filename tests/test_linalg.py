@@ -40,7 +40,7 @@ def with_garbage_above(A: np.ndarray) -> np.ndarray:
 # --- factors ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 130])
+@pytest.mark.parametrize("n", [1, 2, 7, 130, 201])
 def test_factor_agrees_with_numpy(n):
     A = positive_definite(n)
     rng = np.random.default_rng(1)
@@ -92,6 +92,11 @@ def test_entries_that_are_not_finite_are_noticed(row):
 def test_a_singular_factor_has_no_inverse():
     with pytest.raises(NotPositiveDefiniteError, match="singular at row 1"):
         Cholesky(np.array([[1.0, 0.0], [1.0, 0.0]])).into_inverse()
+    for row in (3, 170):  # inverted in two halves
+        L = np.eye(200)
+        L[row, row] = 0.0
+        with pytest.raises(NotPositiveDefiniteError, match=f"singular at row {row}"):
+            Cholesky(L).into_inverse()
 
 
 # --- the jitter policy --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.linalg.blas import dtrmm
+from scipy.linalg.blas import dtrmm, dtrsv
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -240,7 +240,11 @@ class Cholesky:
         """A^-1 B."""
         if B.size == 0:
             return B.copy()
-        x, _ = lapack.dpotrs(self.lower.T, B, lower=0)
+        U = self.lower.T
+        if B.ndim == 1:
+            half = dtrsv(U, B, lower=0, trans=1)
+            return dtrsv(U, half, lower=0, overwrite_x=1)
+        x, _ = lapack.dpotrs(U, B, lower=0)
         return cast(Array, x.reshape(B.shape))
 
     def half_solve(self, B: Array) -> Array:
@@ -270,9 +274,8 @@ class Cholesky:
         out, info = _inverse_of_factor(self.lower.T)
         if info != 0:
             raise NotPositiveDefiniteError(f"the factor is singular at row {info - 1}")
-        lower = cast(Array, out.T)
         self.lower = np.empty((0, 0))
-        return lower
+        return out.T
 
     def inverse_diagonal(self) -> Array:
         """The diagonal of A^-1, by row norms of L^-1 (the factor is kept)."""

@@ -16,8 +16,9 @@ from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.inference.bounds import lower_bound
 from cavity.inference.ep import EP
+from cavity.inference.ep.newton_step import krylov, newton_sites
 from cavity.inference.ep.parallel import damped
-from cavity.inference.ep.positive import krylov, newton_sites, positive_ep, positive_state
+from cavity.inference.ep.positive import guessed_sites, positive_ep, positive_state
 from cavity.inference.ep.rule import certify
 from cavity.inference.ep.state import Problem, State
 from cavity.inference.exact import Exact
@@ -660,6 +661,25 @@ def test_newton_steps_are_quadratic(likelihood, kind):
     assert sizes[1] < 0.02 * sizes[0]
 
 
+def test_guessed_sites_are_nearer_than_those_of_a_sweep():
+    X, y = inputs(60, 2), targets("sign", 60, 2)
+    for variance in (5.0, 50.0, 500.0):
+        problem = Problem(prior_of(X, variance, mean=Constant(0.3)), Probit(), y)
+        swept = positive_state(problem, positive_state(problem, Sites.zero(60)).target)
+        guessed = positive_state(problem, guessed_sites(problem))
+        assert guessed.residual < 0.5 * swept.residual
+
+
+def test_a_useless_guess_does_no_harm(monkeypatch):
+    X, y = inputs(40, 2), targets("sign", 40, 2)
+    problem = Problem(prior_of(X, 20.0), Probit(), y)
+    usual, _ = positive_ep(problem, Sites.zero(40), 1e-9)
+    nothing = Sites(np.full(40, np.nan), np.ones(40))
+    monkeypatch.setattr("cavity.inference.ep.positive.guessed_sites", lambda problem: nothing)
+    without, _ = positive_ep(problem, Sites.zero(40), 1e-9)
+    assert without.log_evidence == pytest.approx(usual.log_evidence, abs=1e-9)
+
+
 def test_sites_that_say_nothing_do_not_stop_newton():
     # a prior mean far on the right side of the boundary for most labels: site precisions of rounding size
     X = np.linspace(-30, 30, 60)[:, None]
@@ -701,8 +721,8 @@ def test_warm_starts_reproduce_the_cold_value_in_fewer_sweeps():
     cold, cold_gradient = moved.evidence(X, y)
     assert warm == pytest.approx(cold, abs=1e-8)
     np.testing.assert_allclose(warm_gradient, cold_gradient, atol=1e-6)
-    problem = Problem(moved.prior(X), Probit(), y)
-    near = Problem(gp.prior(X), Probit(), y)
+    strong, near = (model(Probit(), v).bind(1).prior(X) for v in (2000.0, 2100.0))
+    problem, near = Problem(strong, Probit(), y), Problem(near, Probit(), y)
     _, from_zero = positive_ep(problem, Sites.zero(40))
     _, from_near = positive_ep(problem, positive_ep(near, Sites.zero(40))[0].sites)
     assert from_near < from_zero

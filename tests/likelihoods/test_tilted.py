@@ -150,6 +150,16 @@ def test_second_order_gives_the_same_without_higher_moments(name):
     np.testing.assert_array_equal(a.var, b.var)
 
 
+@pytest.mark.parametrize("power", [1.0, 0.7])
+@pytest.mark.parametrize("name", ["probit", "logit"])
+def test_moments_alone_are_those_of_the_tilted_density(name, power):
+    likelihood, (y, mean, var) = CASES[name][:2]
+    full = likelihood.tilted(y, mean / var, 1.0 / var, power, 4)
+    alone = likelihood.tilted_moments(y, mean / var, 1.0 / var, power)
+    for one, other in zip(alone, (full.mean, full.var, full.c3, full.c4)):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_improper_cavities_down_to_the_limit():
     # against quadrature of the unnormalized integrand, which exists although the cavity is no density
     mix = lk.MixtureOfGaussians(0.2, 0.5, outlier_scale=2.0)

@@ -31,7 +31,7 @@ from cavity.likelihoods.base import (
     require_cavity,
 )
 from cavity.prediction import CategoricalPrediction
-from cavity.special import half_line, inverse_mills, log_sigmoid
+from cavity.special import Moments, half_line, inverse_mills, log_sigmoid
 from cavity.transforms import Logit as LogitTransform
 
 LABELS = np.array([-1.0, 1.0])
@@ -86,31 +86,38 @@ class BinaryLikelihood(Likelihood):
         return np.where(np.asarray(y) > 0, np.exp(log_p[:, 0]), np.exp(log_p[:, 1]))
 
 
-def _probit_tilted(
-    y: Array, shift: Array, precision: Array, order: int, noise: float = 1.0
-) -> tuple[Array, Array, Array, Array | None, Array | None]:
-    """log Z (normalized), mean, variance, c3, c4 for P(f + noise sd N(0,1) has the sign of y).
+def _probit_moments(y: Array, shift: Array, precision: Array, noise: float = 1.0) -> tuple[Array, Moments]:
+    """The boundary in sd of the noisy function, and the tilted moments, for P(f + noise sd N(0,1) has the sign of y).
 
     noise is a variance: 1 for the probit, 0 for the Heaviside step.
     """
     # In units v = 1/precision; g = y f + noise has variance v + noise, i.e. (1 + noise precision)/precision.
-    total = 1 + noise * precision
+    total = 1.0 + noise * precision
     root = np.sqrt(precision * total)  # precision times sd of g
-    z = -y * shift / root  # zero in standard units of g
+    side = -y / root
+    z = side * shift  # zero in standard units of g
     t = half_line(z)
-    sd_g = total / root
-    # f = E[f|g] + independent part: E[f|g] = (m noise + v g)/(v + noise)
-    gain = 1 / total
-    mean = noise * shift / total + y * gain * sd_g * t.mean
+    # f = E[f|g] + independent part: E[f|g] = (m noise + v g)/(v + noise), of sd 1/root
     rest = noise / total
-    spread = gain * sd_g
-    var = spread**2 * t.var + rest
+    mean = rest * shift - side * t.mean
+    spread2 = side * side
+    known = spread2 * t.var
+    c3 = -(spread2 * side) * t.c3
+    c4 = spread2 * spread2 * t.c4 + 3.0 * rest * (2.0 * known + rest)
+    return z, Moments(mean, known + rest, c3, c4)
+
+
+def _probit_tilted(
+    y: Array, shift: Array, precision: Array, order: int, noise: float = 1.0
+) -> tuple[Array, Array, Array, Array | None, Array | None]:
+    """log Z (normalized), mean, variance, c3, c4, as in `_probit_moments`."""
+    z, t = _probit_moments(y, shift, precision, noise)
     log_z = np.asarray(log_ndtr(-z))
-    if order <= 2:
-        return log_z, mean, var, None, None
-    c3 = y * spread**3 * t.c3
-    c4 = spread**4 * t.c4 + 6 * spread**2 * t.var * rest + 3 * rest**2
-    return log_z, mean, var, c3, c4
+    return (log_z, t.mean, t.var, None, None) if order <= 2 else (log_z, *t)
+
+
+def _is_one(power: float | Array) -> bool:
+    return power == 1.0 if isinstance(power, float) else not np.any(np.asarray(power) != 1.0)
 
 
 def _tilted_by_power(
@@ -182,7 +189,7 @@ class Probit(BinaryLikelihood):
         order: int = 2,
     ) -> Tilted:
         """A cut normal density; panels where the power is not one."""
-        if np.any(np.asarray(power) != 1.0):
+        if not _is_one(power):
             return _tilted_by_power(self, y, cavity_shift, cavity_precision, power, order)
         require_cavity(self, cavity_precision, power)
         log_z, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, order)
@@ -190,6 +197,15 @@ class Probit(BinaryLikelihood):
         return Tilted(
             log_z + log_cavity_mass(cavity_shift, cavity_precision), log_z, mean, var, empty, c3, c4
         )
+
+    def tilted_moments(
+        self, y: Array, cavity_shift: Array, cavity_precision: Array, power: float | Array = 1.0
+    ) -> Moments:
+        """Of the cut normal density."""
+        if not _is_one(power):
+            return super().tilted_moments(y, cavity_shift, cavity_precision, power)
+        require_cavity(self, cavity_precision, power)
+        return _probit_moments(y, cavity_shift, cavity_precision)[1]
 
 
 class LapseProbit(BinaryLikelihood):
@@ -255,7 +271,7 @@ class LapseProbit(BinaryLikelihood):
     ) -> Tilted:
         """Mixture of the cavity itself and a cut normal density; panels where the power is not one."""
         from cavity.likelihoods.mixture import _softmax_columns
-        from cavity.special import Moments, mix_moments
+        from cavity.special import mix_moments
 
         if np.any(np.asarray(power) != 1.0):
             return _tilted_by_power(self, y, cavity_shift, cavity_precision, power, order)

@@ -1,48 +1,36 @@
-"""EP for log-concave likelihoods, whose sites have nonnegative precisions: a few sweeps, then Newton's method.
+"""EP for log-concave likelihoods, whose sites have nonnegative precisions: Newton's method from a good guess.
 
-One factorization gives everything a Newton step needs. With B = I + S K S = L L' and S^2 = T = diag(tau),
-
-    var_i = (1 - (B^-1)_ii) / tau_i,   Sigma_ij = -(B^-1)_ij / (s_i s_j)  for i != j.
-
-In standardized statistics (x, -x^2/2), x = (f - mean)/sd, a change b = (b1, b2) of the sites changes the natural
-parameters of the marginals by (R b1, (R o R) b2) with R the posterior correlations, those of the cavities by that minus
-b, and the target sites by M times the change of the cavities, with one 2 x 2 block M_i = C_s^-1 C_t - I per point
-(C_t, C_s: covariances of the statistics under the tilted density and under the normal density with its moments). So
-
-    (I - M (blockdiag(R, R o R) - I)) b = target - sites,
-
-which a few Krylov iterations solve: an n x n product each, since the eigenvalues are those of the plain iteration, well
-inside the unit circle. The step is taken in the cavities, and the sites follow from the tilted moments there, so that
-their precisions stay positive. Plain sweeps take 16 to 33 factorizations where this takes 7 (USPS, Ionosphere).
+What costs is factorizations of B = I + S K S, S^2 = diag(precisions of the sites), each with an inverse. Plain sweeps
+take 16 to 33 of them where this takes 4 (USPS, Ionosphere): the first sweep is done by products with K alone
+(`guessed_sites`), then come Newton steps (`newton_step`), and plain sweeps only where these do not help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import cast
-
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsymm, dsymv
 
+from cavity.inference.ep.newton_step import newton_sites
 from cavity.inference.ep.state import TOLERANCE, Problem, State
 from cavity.latent.conditioned import Pulled
 from cavity.latent.dense import DensePrior
-from cavity.linalg import Array, try_factorize
+from cavity.linalg import Array, lower_tiles, try_factorize
 from cavity.sites import Sites
 
 SWEEPS = 100
 """Factorizations after which the iteration is given up."""
 
-PLAIN, PLAIN_AFTER_FAILURE, DAMPING = 3, 2, 0.9
-"""Plain sweeps from zero sites before Newton's method, after a Newton step that did not help, and their step there."""
+FIRST_STEPS = (0.7, 0.9)
+"""Plain sweeps from zero sites before Newton's method: all sites together go too far, so that full steps swing."""
 
-NEAR = 0.5
+ROUGHLY, FEW = 0.1, 20
+"""Relative residual of the equations for guessed means, and most iterations on them."""
+
+PLAIN_AFTER_FAILURE, DAMPING = 2, 0.9
+"""Plain sweeps after a Newton step that did not help, and their step."""
+
+NEAR = 1.0
 """Mismatch, in posterior sd, from which Newton's method is tried at once."""
-
-KRYLOV, FORCING = 40, 0.1
-"""Most iterations of a linear solve; by how much it reduces the residual at first, and as the mismatch falls."""
 
 CLEARLY = 0.9
 """Share of the tolerance at which the iteration ends: the mismatch may change a little when it is computed anew."""
@@ -54,12 +42,18 @@ DIGITS = 1e-12
 """Where tau var is below this over the tolerance, 1 - (B^-1)_ii has too few digits and a product is used instead."""
 
 
-@dataclass(frozen=True)
 class _Factor:
-    """What is left of a factorization."""
+    """What is left of a factorization: the diagonal of the factor, for its determinant."""
 
-    log_det: float
-    jitter: float = 0.0
+    jitter = 0.0
+
+    def __init__(self, diagonal: Array) -> None:
+        self._diagonal = diagonal
+
+    @property
+    def log_det(self) -> float:
+        """log |B|."""
+        return 2.0 * float(np.log(self._diagonal).sum())
 
 
 class PositivePosterior:
@@ -73,34 +67,39 @@ class PositivePosterior:
         B^-1 in the lower triangle, with zeros on the diagonal.
     left : array (n,)
         That diagonal: 1 - tau var, the part of a marginal's precision that is not its own site's.
-    unexplained : array (n,)
-        The diagonal of (K + T^-1)^-1.
     """
 
     def __init__(self, prior: DensePrior, sites: Sites, digits: float = DIGITS / TOLERANCE) -> None:
-        self.prior, n, K, tau = prior, prior.n, prior.covariance, sites.precision
+        self.prior, n, K, tau = prior, prior.n, prior.lower_covariance, sites.precision
         root = self.root = np.sqrt(tau)
-        B = np.multiply(K, root, out=prior.workspace.get("B", (n, n)))
-        B *= root[:, None]
+        B = prior.workspace.get("B", (n, n))
+        for rows, columns in lower_tiles(n):
+            tile = np.multiply(K[rows, columns], root[columns], out=B[rows, columns])
+            tile *= root[rows, None]
         B.reshape(-1)[:: n + 1] += 1.0
         factor = try_factorize(B)
         if factor is None:
             raise np.linalg.LinAlgError("I + S K S is not positive definite")
-        self.correction = _Factor(factor.log_det)
+        diagonal = B.reshape(-1)[:: n + 1]
+        self.correction = _Factor(diagonal.copy())
         # S B^-1 S^-1 = I - R K subtracts nothing.
-        self.weights = np.asarray(root * factor.solve((sites.shift - tau * prior.mean) / root))
+        self.weights = root * factor.solve((sites.shift - tau * prior.mean) / root)
         self.mean = prior.mean + dsymv(1.0, K.T, self.weights, lower=0)
         self.inverse = factor.into_inverse()
-        diagonal = self.inverse.reshape(-1)[:: n + 1]
         left = self.left = diagonal.copy()
-        self.unexplained = tau * left
-        self.var = (1.0 - left) / tau
-        weak = np.flatnonzero(1.0 - left <= digits)
-        if weak.size:
-            scaled = root[:, None] * K[:, weak]
+        explained = 1.0 - left
+        self.var = explained / tau
+        if explained.min() <= digits:
+            weak = np.flatnonzero(explained <= digits)
+            scaled = root[:, None] * prior.covariance[:, weak]
             known = np.einsum("ij,ij->j", scaled, dsymm(1.0, self.inverse.T, scaled, lower=0))
             self.var[weak] = prior.diagonal[weak] - known
         diagonal[:] = 0.0
+
+    @property
+    def unexplained(self) -> Array:
+        """The diagonal of (K + T^-1)^-1."""
+        return np.asarray(self.root * self.root * self.left)
 
     def pull(self, d_log_normalizer: float = 1.0) -> Pulled:
         """As `Conditioned.pull` of the log normalizer."""
@@ -123,154 +122,117 @@ class _Prior:
     """q where the sites are zero."""
 
     def __init__(self, prior: DensePrior) -> None:
-        self.prior, self.correction = prior, _Factor(0.0)
-        self.mean, self.var = prior.mean, prior.diagonal
+        self.prior, self.correction = prior, _Factor(np.ones(1))
+        self.mean, self.var, self.left = prior.mean, prior.diagonal, np.ones(prior.n)
         self.weights = self.unexplained = np.zeros(prior.n)
 
 
 def positive_state(problem: Problem, sites: Sites, tolerance: float = TOLERANCE) -> State | None:
-    """State at nonnegative sites, with four tilted moments; None where it cannot be used.
+    """State at nonnegative sites (power one), with four tilted moments; None where it cannot be used.
 
     Precisions below what rounding leaves of them are raised to that.
     """
     prior = problem.prior
     if not (np.isfinite(sites.shift).all() and np.isfinite(sites.precision).all()):
         return None
-    silent = not (sites.precision.any() or sites.shift.any())
-    if silent:
-        q: PositivePosterior | _Prior = _Prior(prior)
-    else:
+    if sites.precision.any() or sites.shift.any():
         sites = Sites(sites.shift, np.maximum(sites.precision, SILENT / prior.diagonal))
         try:
-            q = PositivePosterior(prior, sites, min(DIGITS / tolerance, 1e-2))
+            q: PositivePosterior | _Prior = PositivePosterior(prior, sites, min(DIGITS / tolerance, 1e-2))
         except np.linalg.LinAlgError:
             return None
-    state = State(problem, sites, q, order=4)  # type: ignore[arg-type]
-    if not (np.all(q.var > 0) and state.feasible and np.isfinite(state.merit)):
+    else:
+        q = _Prior(prior)
+    if not q.var.min() > 0:
         return None
+    state = State(problem, sites, q, order=4)  # type: ignore[arg-type]
+    # What State would compute itself, from 1 - tau var as it is known here and with nothing done twice.
+    precision = q.left / q.var
+    state.__dict__["cavity"] = precision * q.mean - q.weights, precision
+    if not (precision > problem.min_cavity_precision).all():
+        return None
+    t = state.moments
+    ratio, off = t.var / q.var, (t.mean - q.mean) / np.sqrt(q.var)
+    relative = np.log(ratio)
+    merit = float(off @ off + relative @ relative) ** 0.5
+    if not np.isfinite(merit):
+        return None
+    ratio -= 1.0
+    state.__dict__["merit"] = merit
+    state.__dict__["mismatch"] = off, ratio
     return state
 
 
+def guessed_sites(problem: Problem) -> Sites:
+    """Sites of a first sweep and of most of a second one, whose marginals are not computed but guessed.
+
+    After the first sweep means need a linear solve (a few conjugate gradients), and variances lie between those of the
+    prior, k, and k / (1 + x) with x_i = sum_j K_ij^2 tau_j / k_i (by Jensen's inequality, since 1/(1 + x) is convex):
+    the geometric mean of the two is the guess.
+    """
+    prior = problem.prior
+    n, K, k = prior.n, prior.lower_covariance, prior.diagonal
+    known = 1.0 / k
+    t = problem.moments(prior.mean * known, known)
+    smallest = SILENT * known
+    tau = np.maximum(1.0 / t.var - known, smallest)
+    shift = t.mean / t.var - prior.mean * known
+    root = np.sqrt(tau)
+    squares = prior.workspace.get("B squared", (n, n))
+    for rows, columns in lower_tiles(n):
+        tile = K[rows, columns]
+        np.multiply(tile, tile, out=squares[rows, columns])
+    precision = known * np.sqrt(1.0 + known * dsymv(1.0, squares.T, tau, lower=0))
+    weights = root * _roughly_solved(K, root, (shift - tau * prior.mean) / root)
+    mean = prior.mean + dsymv(1.0, K.T, weights, lower=0)
+    cavity = np.maximum(precision - tau, 0.1 * precision)
+    moved = cavity * mean - weights
+    t = problem.moments(moved, cavity)
+    step = FIRST_STEPS[0]
+    shift += step * (t.mean / t.var - moved - shift)
+    tau += step * (np.maximum(1.0 / t.var - cavity, smallest) - tau)
+    return Sites(shift, tau)
+
+
+def _roughly_solved(K: Array, root: Array, right: Array) -> Array:
+    """(I + S K S)^-1 right to a tenth, by conjugate gradients."""
+    a, r, p = np.zeros(len(right)), right.copy(), right.copy()
+    size = float(r @ r)
+    enough = ROUGHLY**2 * size
+    for _ in range(FEW):
+        if not size > enough:
+            break
+        q = p + root * dsymv(1.0, K.T, root * p, lower=0)
+        step = size / float(p @ q)
+        a += step * p
+        r -= step * q
+        size, before = float(r @ r), size
+        p *= size / before
+        p += r
+    return a
+
+
 def positive_ep(problem: Problem, start: Sites, tolerance: float = TOLERANCE) -> tuple[State | None, int]:
-    """(converged state, factorizations); the state is None if it did not converge."""
-    state = positive_state(problem, start, tolerance)
-    started = start.precision.any()
-    plain = 0 if started else PLAIN
-    damping = 1.0
+    """(converged state, steps to it from the first one); the state is None if it did not converge."""
+    plain: list[float] = []
+    state = None
+    if not (start.precision.any() or start.shift.any()):
+        plain = list(FIRST_STEPS)
+        state = positive_state(problem, guessed_sites(problem), tolerance)
+    if state is None:
+        state = positive_state(problem, start, tolerance)
     for sweep in range(SWEEPS):
         if state is None:
             return None, sweep
         if state.residual <= CLEARLY * tolerance:
             return state, sweep
         after = None
-        if sweep + started > 0 and (plain <= 0 or state.residual < NEAR):
+        if state.sites.precision.any() and (not plain or state.residual < NEAR):
             after = positive_state(problem, newton_sites(state, tolerance), tolerance)
             if after is None or after.merit > state.merit:
-                after, plain, damping = None, PLAIN_AFTER_FAILURE, DAMPING
+                after, plain = None, [DAMPING] * PLAIN_AFTER_FAILURE
         if after is None:
-            at, target = state.sites, state.target
-            sites = Sites(
-                at.shift + damping * (target.shift - at.shift),
-                at.precision + damping * (target.precision - at.precision),
-            )
+            sites = state.towards_target(plain.pop(0) if plain else 1.0)
             after = positive_state(problem, sites, tolerance)
-            plain -= 1
         state = after
     return None, SWEEPS
-
-
-# --- Newton's method --------------------------------------------------------------------------------------------------
-
-
-def newton_sites(state: State, tolerance: float = TOLERANCE) -> Sites:
-    """Sites after a Newton step in the cavities."""
-    q, n = cast(PositivePosterior, state.q), len(state.sites)
-    sd, target = np.sqrt(q.var), state.target
-    d_shift, d_precision = target.shift - state.sites.shift, target.precision - state.sites.precision
-    gap = np.stack([(d_shift - d_precision * q.mean) * sd, d_precision * q.var])
-    along, across = _blocks(state)
-    squares = q.prior.workspace.get("B squared", (n, n))
-    np.multiply(q.inverse, q.inverse, out=squares)
-    matrices = q.inverse.T, squares.T
-    scale = np.empty((2, n))
-    np.divide(1.0, q.root * sd, out=scale[0])
-    np.multiply(scale[0], scale[0], out=scale[1])
-
-    def cavities(b: Array) -> Array:
-        """(R - I) b1 and (R o R - I) b2: off the diagonal, R is minus B^-1 scaled."""
-        u = scale * b
-        u[0] = dsymv(-1.0, matrices[0], u[0], lower=0)
-        u[1] = dsymv(1.0, matrices[1], u[1], lower=0)
-        u *= scale
-        return u
-
-    def equations(b: Array) -> Array:
-        c = cavities(b.reshape(2, n))
-        out = across * c[::-1]
-        out += along * c
-        return b - out.reshape(-1)
-
-    size = float(np.linalg.norm(gap))
-    wanted = max(min(FORCING, 0.3 * size) * size, 0.1 * tolerance)
-    c1, c2 = cavities(krylov(equations, gap.reshape(-1), wanted).reshape(2, n))
-    shift, precision = state.cavity
-    moved = _kept_positive(precision, precision + c2 / q.var)
-    shift = shift + c1 / sd + (moved - precision) * q.mean
-    t = state.problem.tilted(shift, moved)
-    eta = state.problem.power
-    return Sites((t.mean / t.var - shift) / eta, (1.0 / t.var - moved) / eta)
-
-
-def _blocks(state: State) -> tuple[Array, Array]:
-    """M = C_s^-1 C_t - I for statistics standardized by the marginals: entries (11, 22) and (12, 21), each (2, n)."""
-    t, q = state.tilted, state.q
-    sd_t, sd_q = np.sqrt(t.var), np.sqrt(q.var)
-    # Standardized by the tilted moments, M is ((0, -skew/2), (-skew, excess/2)).
-    skew = cast(Array, t.c3) / (t.var * sd_t)
-    half_excess = 0.5 * cast(Array, t.c4) / (t.var * t.var) - 1.5
-    # From there, b1 and b2 in the marginal's units and about its mean are w (b1 - a b2) and w^2 b2.
-    a, w = (t.mean - q.mean) / sd_q, sd_t / sd_q
-    M21 = -skew / w
-    M22 = half_excess - a * M21
-    return np.stack([a * M21, M22]), np.stack([a * M22 - 0.5 * w * skew, M21])
-
-
-def _kept_positive(old: Array, new: Array) -> Array:
-    """`new` where it is at least half of `old`, and else a positive number that falls with it."""
-    return np.where(new >= 0.5 * old, new, 0.25 * old * old / np.maximum(old - new, 0.5 * old))
-
-
-def krylov(equations: Callable[[Array], Array], right: Array, wanted: float) -> Array:
-    """x with |equations(x) - right| <= wanted, or the best after `KRYLOV` iterations: GMRES from zero.
-
-    The basis is orthogonal, so the residual is that of a small least-squares problem, kept triangular by rotations.
-    """
-    size = float(np.sqrt(right @ right))
-    if size <= wanted:
-        return right.copy()
-    V = np.empty((KRYLOV + 1, len(right)))
-    T = np.zeros((KRYLOV, KRYLOV))
-    rhs, rotations = np.zeros(KRYLOV + 1), list[tuple[float, float]]()
-    V[0], rhs[0] = right / size, size
-    for k in range(KRYLOV):
-        w = equations(V[k])
-        column = V[: k + 1] @ w
-        w -= column @ V[: k + 1]
-        beyond = float(np.sqrt(w @ w))
-        h = column.tolist()
-        for j, (c, s) in enumerate(rotations):
-            h[j], h[j + 1] = c * h[j] + s * h[j + 1], c * h[j + 1] - s * h[j]
-        length = float(np.hypot(h[k], beyond))
-        if not 0.0 < length < np.inf:
-            break
-        c, s = h[k] / length, beyond / length
-        rotations.append((c, s))
-        T[:k, k], T[k, k] = h[:k], length
-        rhs[k], rhs[k + 1] = c * rhs[k], -s * rhs[k]
-        if abs(rhs[k + 1]) <= wanted or beyond <= 1e-14 * length:
-            break
-        V[k + 1] = w / beyond
-    used = len(rotations)
-    if used == 0:
-        return right.copy()
-    return np.asarray(solve_triangular(T[:used, :used], rhs[:used], check_finite=False) @ V[:used])

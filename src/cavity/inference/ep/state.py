@@ -21,6 +21,7 @@ from cavity.latent.dense import DensePrior
 from cavity.likelihoods.base import LOG_2PI, Likelihood, Tilted
 from cavity.linalg import Array
 from cavity.sites import Sites
+from cavity.special import Moments
 
 TOLERANCE = 1e-6
 """Largest mismatch of tilted and marginal moments, in posterior standard deviations, of a converged solution."""
@@ -54,6 +55,10 @@ class Problem:
     def tilted(self, shift: Array, precision: Array, order: int = 2) -> Tilted:
         """Moments of the tilted densities."""
         return self.likelihood.tilted(self.y, shift, precision, self.factor_power, order)
+
+    def moments(self, shift: Array, precision: Array) -> Moments:
+        """Mean, variance, third and fourth central moments alone."""
+        return self.likelihood.tilted_moments(self.y, shift, precision, self.factor_power)
 
 
 class State:
@@ -100,6 +105,11 @@ class State:
         return self.problem.tilted(*self.cavity, self._order)
 
     @cached_property
+    def moments(self) -> Moments:
+        """The first four of them alone."""
+        return self.problem.moments(*self.cavity)
+
+    @cached_property
     def mismatch(self) -> tuple[Array, Array]:
         """Difference of means in posterior sd, and relative difference of variances, each (n,)."""
         t, q = self.tilted, self.q
@@ -124,6 +134,15 @@ class State:
         t, eta = self.tilted, self.problem.power
         shift, precision = self.cavity
         return Sites((t.mean / t.var - shift) / eta, (1.0 / t.var - precision) / eta)
+
+    def towards_target(self, step: float) -> Sites:
+        """Sites a part of the way to those that would match the moments (power one)."""
+        t, at, (shift, precision) = self.moments, self.sites, self.cavity
+        inverse = 1.0 / t.var
+        return Sites(
+            at.shift + step * (t.mean * inverse - shift - at.shift),
+            at.precision + step * (inverse - precision - at.precision),
+        )
 
     @cached_property
     def log_evidence(self) -> float:
