@@ -14,7 +14,9 @@ SECTIONS = (
     ("cavity.likelihoods", "Likelihoods", None),
     ("cavity.means", "Mean and basis functions", None),
     ("cavity.priors", "Priors", None),
+    ("cavity.hyper", "Parameters", None),
     ("cavity.inference.mcmc.rule", "Sampling", ("MCMC",)),
+    ("cavity.inference.mcmc.samples", "Draws", ("SamplePosterior",)),
     (
         "cavity.inference.mcmc.ais",
         "Annealed importance sampling",
@@ -24,6 +26,7 @@ SECTIONS = (
     ("cavity.em", "Mixtures and hidden Markov models", None),
     ("cavity.control", "Uncertain inputs and control", None),
     ("cavity.control.mdp", "Finite decision processes", None),
+    ("cavity.plots", "Pictures", None),
     ("cavity.io", "Model files", None),
     ("cavity.datasets", "Data", None),
     ("cavity.studies", "Studies", ("names", "load", "run", "Study")),

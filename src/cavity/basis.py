@@ -37,7 +37,15 @@ class Features:
 
 @dataclass(frozen=True)
 class Powers(Features):
-    """1, x_1, ..., x_D, x_1^2, ..., x_D^2, ... up to the given degree, without products of columns."""
+    """1, x_1, ..., x_D, x_1^2, ..., x_D^2, ... up to the given degree, without products of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.means import Basis, Powers
+    >>> Basis(Powers(2)).features(np.array([[3.0, 4.0]]))
+    array([[ 1.,  3.,  4.,  9., 16.]])
+    """
 
     degree: int = 1
 
@@ -65,7 +73,16 @@ class Powers(Features):
 
 @dataclass(frozen=True)
 class Harmonics(Features):
-    """cos(2 pi j x / period), sin(2 pi j x / period) for j = 1, ..., order, of one input column."""
+    """cos(2 pi j x / period), sin(2 pi j x / period) for j = 1, ..., order, of one input column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.means import Basis, Harmonics
+    >>> Basis(Harmonics(period=4.0, order=1)).features(np.array([[0.0], [1.0]])).round(6)
+    array([[1., 0.],
+           [0., 1.]])
+    """
 
     period: float = 1.0
     order: int = 1

@@ -140,7 +140,14 @@ def fixed(value: ArrayLike) -> Param:
 
 
 def format_value(value: Any) -> str:
-    """Text of a number or array that evaluates back to it exactly."""
+    """Text of a number or array that evaluates back to it exactly.
+
+    Examples
+    --------
+    >>> from cavity.hyper import format_value
+    >>> format_value(0.1), format_value([1.0, 2.5])
+    ('0.1', '[1.0, 2.5]')
+    """
     if isinstance(value, str):
         return repr(value)
     array = np.asarray(value, dtype=float)
@@ -148,7 +155,14 @@ def format_value(value: Any) -> str:
 
 
 def make_param(value: Any, transform: Transform, name: str, owner: str) -> Param:
-    """Complete and check what a user gave for a parameter: a number, an array or a `Param`."""
+    """Complete and check what a user gave for a parameter: a number, an array or a `Param`.
+
+    Examples
+    --------
+    >>> from cavity.hyper import Log, make_param
+    >>> make_param(2.0, Log(), "lengthscale", "SE").value
+    2.0
+    """
     param = value if isinstance(value, Param) else Param(value)
     chosen = param.transform or transform
     try:
@@ -220,6 +234,13 @@ class Parametrized:
     Subclasses declare `_transforms` (parameter name -> default transform) and call `_set_up` once in their
     constructor. All vectors list own parameters first, in declaration order, then those of the parts. Vectors
     that are handed out (`flat`, `theta`) are read-only: copy them to change them.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE
+    >>> kernel = 2.0 * SE(1.0)
+    >>> kernel.names, kernel.replace([0.0, 0.0]).flat
+    (('se.variance', 'se.lengthscale'), array([1., 1.]))
     """
 
     _transforms: ClassVar[Mapping[str, Transform]] = {}

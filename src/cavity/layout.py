@@ -28,7 +28,17 @@ MAX_DRAWS = 1000
 
 
 class Prior(Protocol):
-    """What a prior density over a natural value must answer, element by element (see `cavity.priors`)."""
+    """What a prior density over a natural value must answer, element by element (see `cavity.priors`).
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE
+    >>> from cavity import Param
+    >>> from cavity.priors import Gamma
+    >>> kernel = SE(Param(2.0, prior=Gamma(2.0, 1.0)))
+    >>> round(float(kernel.log_prior()[0]), 4)
+    -1.3069
+    """
 
     def log_density(self, x: Array) -> Array:
         """Log density of each element."""
@@ -45,7 +55,14 @@ class Prior(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """One scalar of a flat vector: where it comes from and how it may move."""
+    """One scalar of a flat vector: where it comes from and how it may move.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE
+    >>> [(entry.name, entry.fixed) for entry in (2.0 * SE(1.0)).entries]
+    [('se.variance', False), ('se.lengthscale', False)]
+    """
 
     name: str
     transform: Transform
@@ -69,6 +86,13 @@ class Layout:
         Flat index of the first copy behind each entry of theta.
     free : tuple of Entry, length p
         Transform, prior and bounds of each entry of theta.
+
+    Examples
+    --------
+    >>> from cavity.kernels import SE
+    >>> layout = (2.0 * SE(1.0)).layout
+    >>> layout.to_natural([0.0, 0.0])  # of logarithms
+    array([1., 1.])
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:

@@ -42,7 +42,16 @@ __all__ = [
 
 
 class Mean(Parametrized):
-    """A mean function m(x); add them with `+`."""
+    """A mean function m(x); add them with `+`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.means import Constant, Linear
+    >>> mean = Constant(1.0) + Linear(0.0, 2.0)
+    >>> mean.bind(1)(np.array([[0.0], [3.0]]))
+    array([1., 7.])
+    """
 
     n_dims: int | None = None
     """Number of input columns it is made for; None where any number will do."""
@@ -245,6 +254,14 @@ class Polynomial(Mean):
     intercept : float or Param
     coefficients : float, array (degree, D) or Param
         A number is the same start for all, made a matrix when the mean meets data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.means import Polynomial
+    >>> mean = Polynomial(2, intercept=1.0, coefficients=[[0.0], [0.5]])  # 1 + x^2 / 2
+    >>> mean.bind(1)(np.array([[0.0], [2.0]]))
+    array([1., 3.])
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"intercept": IDENTITY, "coefficients": IDENTITY}
@@ -363,7 +380,14 @@ class FunctionMean(Mean):
 
 
 class Sum(Mean):
-    """m(x) = m_1(x) + m_2(x) + ...; written with `+`."""
+    """m(x) = m_1(x) + m_2(x) + ...; written with `+`.
+
+    Examples
+    --------
+    >>> from cavity.means import Constant, Linear, Sum
+    >>> Sum(Constant(1.0), Linear(0.0, 2.0)) == Constant(1.0) + Linear(0.0, 2.0)
+    True
+    """
 
     def __init__(self, *terms: Mean) -> None:
         if not terms or not all(isinstance(t, Mean) and not isinstance(t, Basis) for t in terms):

@@ -33,7 +33,20 @@ def check_levels(q: ArrayLike) -> Array:
 
 
 class Prediction(ABC):
-    """A distribution for each of n cases."""
+    """A distribution for each of n cases.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import StudentT
+    >>> posterior = GP(1.0 * SE(1.0), StudentT(0.1, 4.0)).condition([[0.0], [1.0]], [0.5, -0.5])
+    >>> prediction = posterior.predict_y([[0.0], [5.0]])  # Student-t noise around an uncertain f
+    >>> len(prediction), prediction.quantile([0.1, 0.9]).shape
+    (2, (2, 2))
+    >>> prediction.cdf(prediction.median).round(6)
+    array([0.5, 0.5])
+    """
 
     @property
     @abstractmethod

@@ -43,7 +43,15 @@ POSITIVE = (0.0, np.inf)
 
 
 class Density:
-    """What all priors share: the edges of the support, shapes, and checks of their own parameters."""
+    """What all priors share: the edges of the support, shapes, and checks of their own parameters.
+
+    Examples
+    --------
+    >>> from cavity.priors import Density, LogNormal
+    >>> prior = LogNormal(0.0, 1.0)
+    >>> isinstance(prior, Density), round(float(prior.log_density(1.0)), 4)
+    (True, -0.9189)
+    """
 
     support: ClassVar[tuple[float, float]] = REAL_LINE
     _positive: ClassVar[tuple[str, ...]] = ()

@@ -16,7 +16,14 @@ Array = NDArray[np.float64]
 
 
 class Transform:
-    """A smooth increasing map from the real line (u) onto the values a parameter may take (x); here u = x."""
+    """A smooth increasing map from the real line (u) onto the values a parameter may take (x); here u = x.
+
+    Examples
+    --------
+    >>> from cavity.hyper import Transform
+    >>> Transform().support
+    (-inf, inf)
+    """
 
     name: str = "identity"
     support: tuple[float, float] = (-np.inf, np.inf)
@@ -52,6 +59,12 @@ class Log(Transform):
 
     Near zero floating-point numbers are dense, so x = exp(u) is resolved for |u| up to about 700. Near
     another `low` they are not: far enough down, x is the number next to `low`, never `low` itself.
+
+    Examples
+    --------
+    >>> from cavity.hyper import Log
+    >>> Log().to_natural(0.0), Log(low=1.0).support
+    (np.float64(1.0), (1.0, inf))
     """
 
     name = "log"
@@ -89,6 +102,12 @@ class Logit(Transform):
 
     Next to an end other than zero, such as 1, no number is nearer to it than about 1e-16: for |u| beyond 37
     or so, x is the number next to that end, never the end itself.
+
+    Examples
+    --------
+    >>> from cavity.hyper import Logit
+    >>> Logit(0.0, 2.0).to_natural(0.0), Logit(0.0, 2.0).support
+    (np.float64(1.0), (0.0, 2.0))
     """
 
     name = "logit"

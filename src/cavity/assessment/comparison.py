@@ -35,6 +35,12 @@ class Predictive:
     probability_error, largest_probability_error : float
         Mean and largest difference to the chains of the probability of a class, or of the distribution function at the
         test targets (at the chains' median where there are none).
+
+    Examples
+    --------
+    >>> from cavity.assessment import Predictive
+    >>> Predictive(log_loss=0.4, probability_error=0.01).log_loss
+    0.4
     """
 
     log_loss: float = np.nan
@@ -52,6 +58,18 @@ class MethodResult:
     (m - m_gold) / sd_gold, `sd_error` that of sd / sd_gold - 1; the largest are beside them. `total_variation` is the
     median over marginals of the distance to the chains' marginal, of which `total_variation_noise` would be seen even
     for equal distributions, because chains are finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP, assess
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> X, y = np.linspace(0, 3, 6)[:, None], np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
+    >>> model = GP(1.0 * SE(1.0), Probit())
+    >>> found = assess(model, X, y, methods=["ep"], budget=1.0, seed=0, progress=False)
+    >>> found["ep"].converged, abs(found["ep"].evidence_error) < 1.0
+    (True, True)
     """
 
     name: str

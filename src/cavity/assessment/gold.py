@@ -47,6 +47,13 @@ class Chains:
         The worst over all latent values (the smaller of bulk and tail).
     divergences : int
     seconds : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.assessment import Chains
+    >>> Chains(np.zeros((4, 100, 3)), rhat=1.02, ess=90.0, divergences=0, seconds=1.0).believed
+    False
     """
 
     latent: Array
@@ -87,7 +94,20 @@ class Chains:
 
 @dataclass(frozen=True)
 class GoldStandard:
-    """What approximations are held against."""
+    """What approximations are held against.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP, assess
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> X, y = np.linspace(0, 3, 6)[:, None], np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
+    >>> model = GP(1.0 * SE(1.0), Probit())
+    >>> found = assess(model, X, y, methods=["ep"], budget=1.0, seed=0, progress=False)
+    >>> abs(found.gold.evidence.log_evidence - model.condition(X, y).log_evidence) < 1.0
+    True
+    """
 
     evidence: AISResult
     chains: Chains

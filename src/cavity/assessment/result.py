@@ -43,6 +43,18 @@ class Assessment:
         The chains' own log loss and calibration.
     y : array (n,)
     seconds : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP, assess
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> X, y = np.linspace(0, 3, 6)[:, None], np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
+    >>> model = GP(1.0 * SE(1.0), Probit())
+    >>> found = assess(model, X, y, methods=["ep"], budget=1.0, seed=0, progress=False)
+    >>> found["ep"].name, sorted(found.verdicts)
+    ('ep', ['ep'])
     """
 
     methods: tuple[MethodResult, ...]

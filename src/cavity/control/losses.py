@@ -137,6 +137,13 @@ class SaturatingLoss(Loss):
 
     An expected quadratic loss grows with every variance, so that a planner avoids uncertainty even on the only way to
     the goal; this loss does not punish an uncertain state more than one that is surely bad.
+
+    Examples
+    --------
+    >>> from cavity.control import QuadraticLoss, SaturatingLoss
+    >>> loss = SaturatingLoss(QuadraticLoss.around([0.6, 0.0], [1.0, 0.1]), width=0.5)
+    >>> float(loss([0.6, 0.0])), round(float(loss([50.0, 0.0])), 4)
+    (0.0, 1.0)
     """
 
     def __init__(self, quadratic: QuadraticLoss, width: float) -> None:

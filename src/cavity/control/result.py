@@ -31,6 +31,14 @@ class OutputMoments:
         Input-output covariance Cov(x, f) = S q.
     method : str
         "exact", or the approximation that was used ("gauss-hermite", "unscented", "monte-carlo").
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.control import angle_map
+    >>> moments, _ = angle_map(2, [1]).forward([0.5, np.pi / 2], np.diag([0.1, 0.2]))
+    >>> moments.mean.shape, moments.covariance.shape
+    ((3,), (3, 3))
     """
 
     mean: Array

@@ -40,6 +40,14 @@ class ExactModel:
     """The system itself in place of a learned model: what the planner could do at best.
 
     Derivatives are by central differences of the Runge-Kutta step.
+
+    Examples
+    --------
+    >>> from cavity.control import ExactModel, MountainCar
+    >>> car = MountainCar()
+    >>> after, _ = ExactModel(car).forward_mean([[-0.5, 0.0]], [[4.0]])
+    >>> bool((after == car.step([[-0.5, 0.0]], [[4.0]])).all())
+    True
     """
 
     def __init__(self, system: System) -> None:

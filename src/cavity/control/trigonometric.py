@@ -51,6 +51,16 @@ class TrigonometricMap:
     frequencies : array (K, D)
     coefficients : complex array (P, K)
         A sine has coefficient -1j, a cosine 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.control import TrigonometricMap, angle_map
+    >>> isinstance(angle_map(1, [0]), TrigonometricMap)
+    True
+    >>> result, _ = angle_map(1, [0]).forward([0.0], [[0.2]])
+    >>> result.mean.round(4)  # E sin, E cos = exp(-0.1)
+    array([0.    , 0.9048])
     """
 
     def __init__(self, linear: ArrayLike, frequencies: ArrayLike, coefficients: ArrayLike) -> None:
@@ -205,6 +215,14 @@ def squash_map(
     kind : {"third-order", "sine"}
         limit (9 sin u + sin 3u) / 8, flatter at the bounds and of slope 3/2 at zero (as in PILCO; Deisenroth 2010),
         or limit sin(u).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.control import squash_map
+    >>> bounded, _ = squash_map(2, [1], limit=4.0).forward([0.5, 100.0], 1e-12 * np.eye(2))
+    >>> bool(abs(bounded.mean[1]) <= 4.0)
+    True
     """
     listed = [int(k) for k in actions]
     if len(set(listed)) < len(listed) or not all(0 <= k < n_inputs for k in listed):

@@ -26,6 +26,17 @@ def exact_moments(posteriors: Any, noise: bool = False) -> GaussianMoments | Pol
     ------
     NotAnalyticError
         If they have no closed-form moments jointly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP, kernels, likelihoods
+    >>> from cavity.control import exact_moments
+    >>> X = np.linspace(-2, 2, 20)[:, None]
+    >>> posterior = GP(1.0 * kernels.SE(0.8), likelihoods.Gaussian(0.01)).condition(X, X[:, 0] ** 2)
+    >>> result, _ = exact_moments([posterior]).forward(np.array([0.5]), np.array([[0.04]]))
+    >>> result.mean.round(1)
+    array([0.3])
     """
     try:
         return GaussianMoments.of(posteriors, noise)

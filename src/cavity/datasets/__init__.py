@@ -88,6 +88,16 @@ def load(name: str, **options: Any) -> Dataset:
     ------
     DatasetNotFoundError
         If a real data set is in none of the places looked at; the message lists them and the remedy.
+
+    Examples
+    --------
+    >>> from cavity import datasets
+    >>> "boston" in datasets.names()
+    True
+    >>> datasets.load("bostom")
+    Traceback (most recent call last):
+        ...
+    ValueError: name: there is no data set 'bostom'; did you mean 'boston'?
     """
     if name in _GENERATORS:
         return _GENERATORS[name](**options)

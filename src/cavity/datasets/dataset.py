@@ -36,6 +36,15 @@ class Dataset:
     description, license, citation, home : str
     extra : mapping
         What else is known: which targets a generator made outliers, columns of a file that are not inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.datasets import Dataset
+    >>> X, y = np.zeros((3, 1)), np.arange(3.0)
+    >>> fields = Dataset("fields", "regression", X, y, ("rain",), "harvest", "Harvests.", "CC0", "")
+    >>> fields.X.shape, fields.feature_names
+    ((3, 1), ('rain',))
     """
 
     name: str

@@ -34,7 +34,18 @@ def data_folders() -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: CAVITY_CACHE, or a folder `cavity` in the user's cache."""
+    """Where downloads are kept: CAVITY_CACHE, or a folder `cavity` in the user's cache.
+
+    Examples
+    --------
+    >>> import os
+    >>> from cavity.datasets import cache_folder
+    >>> before = os.environ.get("CAVITY_CACHE")
+    >>> os.environ["CAVITY_CACHE"] = "/tmp/data"
+    >>> cache_folder().name
+    'data'
+    >>> _ = os.environ.pop("CAVITY_CACHE") if before is None else os.environ.update(CAVITY_CACHE=before)
+    """
     if given := os.environ.get(CACHE_VARIABLE):
         return Path(given).expanduser()
     if sys.platform == "win32":

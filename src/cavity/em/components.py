@@ -37,6 +37,14 @@ class Components(ABC):
     ----------
     letters : dict
         Letter of each parameter in `params` / `init_params` of the HMM, as hmmlearn's users know them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Components, Gaussian
+    >>> family = Gaussian("diag").bind(np.array([[0.0], [1.0]]), np.ones(2), n_components=1)
+    >>> isinstance(family, Components), family.n_features, family.letter_names()["m"]
+    (True, 1, ('means',))
     """
 
     letters: ClassVar[dict[str, tuple[str, ...]]] = {}
@@ -279,7 +287,15 @@ class _OneRate(IndependentFeatures):
 
 
 class Poisson(_OneRate):
-    """Independent Poisson counts, parameter `rates` (K, D)."""
+    """Independent Poisson counts, parameter `rates` (K, D).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Mixture, Poisson
+    >>> Mixture(1, Poisson(pseudo_count=0.0)).fit(np.array([[1], [2], [6]])).params_["rates"]
+    array([[3.]])
+    """
 
     parameter = "rates"
     letters: ClassVar[dict[str, tuple[str, ...]]] = {"l": ("rates",)}
@@ -315,7 +331,16 @@ class Poisson(_OneRate):
 
 
 class Exponential(_OneRate):
-    """Independent exponential waiting times, parameter `scales` (K, D), the means."""
+    """Independent exponential waiting times, parameter `scales` (K, D), the means.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Exponential, Mixture
+    >>> waits = np.array([[1.0], [2.0], [3.0]])
+    >>> Mixture(1, Exponential(pseudo_count=0.0)).fit(waits).params_["scales"]
+    array([[2.]])
+    """
 
     parameter = "scales"
     letters: ClassVar[dict[str, tuple[str, ...]]] = {"l": ("scales",)}
@@ -349,7 +374,16 @@ class Exponential(_OneRate):
 
 
 class Bernoulli(_OneRate):
-    """Independent binary features, parameter `probabilities` (K, D) of a one."""
+    """Independent binary features, parameter `probabilities` (K, D) of a one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Bernoulli, Mixture
+    >>> X = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]])
+    >>> Mixture(2, Bernoulli(pseudo_count=0.1), random_state=0).fit(X).predict(X)
+    array([1, 1, 0, 0])
+    """
 
     parameter = "probabilities"
     letters: ClassVar[dict[str, tuple[str, ...]]] = {"e": ("probabilities",)}
@@ -409,6 +443,14 @@ class Categorical(Components):
         Size of the alphabet; None takes one more than the largest symbol in the data.
     concentration : float
         Dirichlet prior of every row; 1 is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Categorical, Mixture
+    >>> model = Mixture(1, Categorical(n_symbols=3)).fit(np.array([[0], [0], [1], [0]]))
+    >>> model.params_["emissionprob"]
+    array([[0.75, 0.25, 0.  ]])
     """
 
     letters: ClassVar[dict[str, tuple[str, ...]]] = {"e": ("emissionprob",)}
@@ -541,6 +583,22 @@ class Plugin(Components):
         ``log_prob(x) -> (n,)`` and ``fit_weighted(x, w) -> object`` (a new component; for generalized EM it
         only has to raise the weighted log-likelihood), and for the methods that need them ``sample(n, rng) ->
         (n, D)``, ``mean() -> (D,)``, ``n_parameters`` (int).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Mixture, Plugin
+    >>> class Uniform:
+    ...     n_parameters = 1
+    ...     def __init__(self, end):
+    ...         self.end = end
+    ...     def log_prob(self, x):
+    ...         return np.where(x[:, 0] <= self.end, -np.log(self.end), -np.inf)
+    ...     def fit_weighted(self, x, w):
+    ...         return Uniform(float(x[w > 0, 0].max()))
+    >>> model = Mixture(1, Plugin([Uniform(9.0)])).fit(np.array([[1.0], [2.0]]))
+    >>> model.params_["components"][0].end
+    2.0
     """
 
     def __init__(self, components: Any) -> None:

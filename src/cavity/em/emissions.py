@@ -40,6 +40,14 @@ class MixtureEmission(Components):
         Family of the densities; a tied covariance is shared by all densities of all states.
     concentration : float
         Dirichlet prior of the weights within each state; 1 is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import HMM, MixtureEmission, Poisson
+    >>> X = np.random.default_rng(0).poisson(np.repeat([[1.0], [20.0]], 50, axis=0))
+    >>> HMM(2, MixtureEmission(2, Poisson()), random_state=0, max_iter=20, tol=-1.0).fit(X).weights_.shape
+    (2, 2)
     """
 
     def __init__(

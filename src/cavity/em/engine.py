@@ -84,6 +84,15 @@ class EMResult(Generic[Params]):
     status : str, in words: why the run ended.
     start : str, kind of starting point ("k-means++", "random", "given").
     statistics : the expected statistics at `theta`, from the last E-step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import GaussianMixture
+    >>> X = np.random.default_rng(0).normal([[-4.0]] * 50 + [[4.0]] * 50)
+    >>> runs = GaussianMixture(2, n_init=2, random_state=0).fit(X).runs_
+    >>> [run.start for run in runs], all(run.converged for run in runs)
+    (['k-means++', 'random'], True)
     """
 
     theta: Params
@@ -284,6 +293,17 @@ def run_restarts(
     n_jobs : int or None
         joblib workers (threads: the heavy work releases the interpreter lock).
     controls : keyword arguments of `run_em`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Gaussian, run_restarts
+    >>> from cavity.em.mixture import MixtureProblem
+    >>> x, ones = np.random.default_rng(0).normal([[-4.0]] * 50 + [[4.0]] * 50), np.ones(100)
+    >>> problem = MixtureProblem(Gaussian().bind(x, ones, 2), x, ones)
+    >>> found = run_restarts(problem, [("random", lambda: problem.start("random", 0))], max_iter=100)
+    >>> found.best.theta.params["means"].round(0).ravel().tolist() in ([-4.0, 4.0], [4.0, -4.0])
+    True
     """
     if not starts:
         raise ValueError("n_init must be at least 1: no starting point was given")
@@ -321,6 +341,16 @@ def gradient_m_step(
 
     Each step starts at twice the last accepted length and is halved until Armijo's condition holds, so
     Q(new) >= Q(x) always: all that generalized EM needs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import gradient_m_step
+    >>> x = np.array([3.0])
+    >>> for _ in range(20):
+    ...     x = gradient_m_step(lambda x: -float(x @ x), lambda x: -2 * x, x)
+    >>> bool(np.abs(x[0]) < 1e-3)
+    True
     """
     value = q(x)
     length = initial_step

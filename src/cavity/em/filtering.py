@@ -21,6 +21,15 @@ class Forecast:
     state_probs : (S, K)
     mean : (S, D)
     covariance : (S, D, D)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import HMM
+    >>> X = np.random.default_rng(0).normal(np.repeat([[0.0], [5.0]], 50, axis=0))
+    >>> forecast = HMM(2, random_state=0).fit(X).predict_next(X)
+    >>> forecast.state_probs.round(1), forecast.mean.shape
+    (array([[0., 1.]]), (1, 1))
     """
 
     state_probs: Array
@@ -60,6 +69,15 @@ class OnlineFilter:
         P(state now | observations so far); start probabilities before the first observation.
     log_likelihood : float
         Log-likelihood of the observations so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import HMM
+    >>> X = np.random.default_rng(0).normal(np.repeat([[0.0], [5.0]], 50, axis=0))
+    >>> online = HMM(2, random_state=0).fit(X).online()
+    >>> [int(online.update(x).argmax()) for x in ([0.1], [4.9])]
+    [0, 1]
     """
 
     def __init__(

@@ -47,6 +47,15 @@ class Gaussian(Components):
         the diagonal of the covariance of a component of average size, and more for a smaller one. Unlike a
         constant added after the M-step it is a prior, so EM stays monotone. 0 is plain maximum likelihood.
     prior : NormalInverseWishart or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Gaussian, Mixture
+    >>> X = np.array([[0.0], [2.0], [4.0]])
+    >>> model = Mixture(1, Gaussian("spherical", reg_covar=0.0)).fit(X)
+    >>> model.means_[0], model.params_["covariances"].round(4)
+    (array([2.]), array([2.6667]))
     """
 
     letters: ClassVar[dict[str, tuple[str, ...]]] = {

@@ -31,6 +31,16 @@ class NormalInverseWishart:
         Prior mean; None takes the mean of the data.
     kappa : float
         How many observations the prior mean is worth; 0 leaves the mean free.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import GaussianMixture, NormalInverseWishart
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])  # the second feature is constant
+    >>> prior = NormalInverseWishart(scale=[1.0, 1.0], dof=4.0)
+    >>> GaussianMixture(1, prior=prior).fit(X).covariances_[0].round(2)
+    array([[0.9, 0. ],
+           [0. , 0.1]])
     """
 
     scale: ArrayLike

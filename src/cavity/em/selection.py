@@ -20,7 +20,17 @@ DEFAULT_MAX = 10
 
 @dataclass(frozen=True)
 class Candidate:
-    """One fitted candidate: its size, criteria and convergence."""
+    """One fitted candidate: its size, criteria and convergence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import GaussianMixture
+    >>> X = np.random.default_rng(0).normal([[-4.0]] * 50 + [[4.0]] * 50)
+    >>> model = GaussianMixture(range(1, 4), "diag", random_state=0).fit(X)
+    >>> [candidate.n for candidate in model.selection_], min(model.selection_, key=lambda c: c.bic).n
+    ([1, 2, 3], 2)
+    """
 
     n: int
     log_likelihood: float

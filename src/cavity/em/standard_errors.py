@@ -54,6 +54,15 @@ class StandardErrors:
 
     `positive_definite` tells whether the observed information was; if not, the estimate is not an interior
     maximum and all errors are NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Mixture
+    >>> counts = np.array([[1], [2], [6], [3]])
+    >>> found = Mixture(1, "poisson").fit(counts).standard_errors(counts)
+    >>> found.values["rates"].round(2), found.errors["rates"].round(2)  # sqrt(3 / 4)
+    (array([[3.]]), array([[0.87]]))
     """
 
     errors: dict[str, Array]

@@ -34,6 +34,14 @@ class StudentT(Gaussian):
     dof_bounds : (float, float)
         Range of the estimates. At the upper end a component is Gaussian for all practical purposes.
     covariance_type, n_factors, reg_covar, prior : as for `Gaussian`, here for the scale matrices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.em import Mixture, StudentT
+    >>> X = np.array([[-1.0], [0.0], [1.0], [100.0]])
+    >>> Mixture(1, StudentT(dof=2.0, reg_covar=0.0)).fit(X).means_.round(0)  # the outlier hardly counts
+    array([[0.]])
     """
 
     letters: ClassVar[dict[str, tuple[str, ...]]] = {**Gaussian.letters, "d": ("dofs",)}

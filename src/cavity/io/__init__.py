@@ -41,6 +41,16 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ------
     ModelFileError
         If a part of the model cannot be stored; the message names it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import cavity
+    >>> from cavity.kernels import SE
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "prior.cavity"
+    >>> cavity.io.save(cavity.GP(1.0 * SE(2.0)), path)
+    >>> cavity.load(path).kernel
+    1.0 * SE(lengthscale=2.0)
     """
     write_atomically(path, dumps(model))
 
@@ -77,7 +87,16 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def dumps(model: Any) -> bytes:
-    """The bytes of a model file."""
+    """The bytes of a model file.
+
+    Examples
+    --------
+    >>> from cavity import GP, io
+    >>> from cavity.kernels import SE
+    >>> data = io.dumps(GP(1.0 * SE(2.0)))
+    >>> data[:2], io.loads(data) == GP(1.0 * SE(2.0))
+    (b'PK', True)
+    """
     codec = codec_of(model)
     if codec is None or codec.name not in HOMES:
         raise ModelFileError(f"a {type(model).__name__} cannot be saved; {', '.join(sorted(HOMES))} can")
@@ -97,7 +116,18 @@ def dumps(model: Any) -> bytes:
 
 
 def header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a file says about itself: `version` of the format, and `written_by`, versions of packages."""
+    """What a file says about itself: `version` of the format, and `written_by`, versions of packages.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import cavity
+    >>> from cavity.kernels import SE
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "prior.cavity"
+    >>> cavity.GP(1.0 * SE(2.0)).save(path)
+    >>> cavity.io.header(path)["version"]
+    1
+    """
     document, _ = unpack(Path(path).read_bytes())
     _check_version(document)
     by = document.get("written_by")
@@ -106,7 +136,19 @@ def header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def loads(data: bytes) -> Any:
-    """The model in the bytes of a file."""
+    """The model in the bytes of a file.
+
+    Examples
+    --------
+    >>> from cavity import GP, io
+    >>> from cavity.kernels import SE
+    >>> io.loads(io.dumps(GP(1.0 * SE(2.0)))).kernel
+    1.0 * SE(lengthscale=2.0)
+    >>> io.loads(b"something else")
+    Traceback (most recent call last):
+        ...
+    cavity.io.errors.ModelFileError: it is not a zip archive, so it is not a model file of cavity
+    """
     document, arrays = unpack(data)
     _check_version(document)
     root = document.get("model")

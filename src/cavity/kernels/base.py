@@ -81,7 +81,19 @@ def _tiles(a: Rows, b: Rows, n: int, m: int) -> Iterator[tuple[slice, slice, Row
 
 
 class Kernel(Parametrized):
-    """A covariance function k(x, x'); combine with `+`, `*`, `**`, and choose columns with `.on(...)`."""
+    """A covariance function k(x, x'); combine with `+`, `*`, `**`, and choose columns with `.on(...)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.kernels import SE, Linear
+    >>> kernel = 2.0 * SE(0.5).on([0]) + Linear()
+    >>> X = np.array([[0.0, 1.0], [0.5, 2.0]])
+    >>> kernel(X).shape, kernel(X, X[:1]).shape
+    ((2, 2), (2, 1))
+    >>> kernel.names
+    ('se.variance', 'se.lengthscale', 'linear.variance', 'linear.bias')
+    """
 
     n_dims: int | None = None
     """Number of input columns it is made for; None where any number will do."""

@@ -106,6 +106,15 @@ def register_function(name: str, function: InputFunction, jacobian: InputFunctio
     function : callable, inputs (n, D) to (n, E)
     jacobian : callable, inputs (n, D) to (n, E, D), optional
         Needed only for derivatives in the inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.kernels import SE, Warped, parse, register_function
+    >>> register_function("log_of_inputs", np.log, lambda x: (1.0 / x)[:, :, None] * np.eye(x.shape[1]))
+    >>> kernel = Warped(SE(1.0), "log_of_inputs")
+    >>> parse(repr(kernel)) == kernel
+    True
     """
     if not name.isidentifier():
         raise ValueError(f"the name of a function must be an identifier, got {name!r}")

@@ -42,6 +42,14 @@ class Stationary(Kernel):
         Distance, in units of the inputs, over which the function changes.
     loadings : array (D, q), optional
         Factor-analysis part of the metric: r2 gains |(x - x')' loadings|^2. In units of 1 / input.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.kernels import Matern, Stationary
+    >>> kernel = Matern(2.0, nu=1.5)
+    >>> isinstance(kernel, Stationary), kernel([[0.0], [1.0]]).round(3)[0]
+    (True, array([1.   , 0.785]))
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG, "loadings": IDENTITY}

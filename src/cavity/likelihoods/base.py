@@ -33,7 +33,16 @@ LOG_2PI = float(np.log(2 * np.pi))
 
 
 class Derivatives(NamedTuple):
-    """log p(y|f) and its first three derivatives in f, each of the shape of f."""
+    """log p(y|f) and its first three derivatives in f, each of the shape of f.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Gaussian
+    >>> found = Gaussian(0.5).derivatives(np.array([1.0]), np.array([0.0]))
+    >>> found.d1, found.d2  # (y - f) / variance, -1 / variance
+    (array([2.]), array([-2.]))
+    """
 
     log_prob: Array
     d1: Array
@@ -42,7 +51,16 @@ class Derivatives(NamedTuple):
 
 
 class ParameterDerivatives(NamedTuple):
-    """Derivatives in the flat parameters of log p and of its first two derivatives in f, each (P, n)."""
+    """Derivatives in the flat parameters of log p and of its first two derivatives in f, each (P, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Gaussian
+    >>> found = Gaussian(0.5).parameter_derivatives(np.array([1.0]), np.array([0.0]))
+    >>> found.log_prob  # (y - f)^2 / (2 v^2) - 1 / (2 v)
+    array([[1.]])
+    """
 
     log_prob: Array
     d1: Array
@@ -50,7 +68,16 @@ class ParameterDerivatives(NamedTuple):
 
 
 class LatentDerivatives(NamedTuple):
-    """For several latent values: log p (n,), its gradient (n, L) and Hessian (n, L, L) in f."""
+    """For several latent values: log p (n,), its gradient (n, L) and Hessian (n, L, L) in f.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Softmax
+    >>> found = Softmax(3).latent_derivatives(np.array([0.0]), np.zeros((1, 3)))
+    >>> found.gradient.round(3), found.hessian.shape
+    (array([[ 0.667, -0.333, -0.333]]), (1, 3, 3))
+    """
 
     log_prob: Array
     gradient: Array
@@ -61,6 +88,14 @@ class ExpectedLogProb(NamedTuple):
     """E[log p(y|f)] under f ~ N(mean, var), shape (n,), and its derivatives.
 
     `d_mean` and `d_var` have the shapes of mean and var, `d_flat` is (P, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Gaussian
+    >>> found = Gaussian(0.5).expected_log_prob(np.array([1.0]), np.array([0.0]), np.array([0.1]))
+    >>> found.d_mean, found.d_var  # (y - mean) / variance, -1 / (2 variance)
+    (array([2.]), array([-1.]))
     """
 
     value: Array
@@ -77,6 +112,14 @@ class Tilted:
     normalized to a density (nan where the cavity is improper): it does not lose the small difference of two
     large numbers. `c3` and `c4` are central moments, present when asked for by `order=4`. `d_log_z` is (P,
     n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Probit
+    >>> tilted = Probit().tilted(np.ones(1), np.zeros(1), np.ones(1))  # a cavity N(0, 1) and the label +1
+    >>> tilted.mean.round(4), tilted.var.round(4)
+    (array([0.5642]), array([0.6817]))
     """
 
     log_z: Array
@@ -119,7 +162,23 @@ def first_bad(y: Array, bad: NDArray[np.bool_]) -> tuple[float, int]:
 
 
 class Likelihood(Parametrized):
-    """Observation model p(y | f). Subclass it and write `log_prob`; see `docs/likelihoods.md`."""
+    """Observation model p(y | f). Subclass it and write `log_prob`; see `docs/likelihoods.md`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Likelihood
+    >>> class Cauchy(Likelihood):
+    ...     def __init__(self, scale=1.0):
+    ...         self._set_up({"scale": scale})
+    ...     def log_prob(self, y, f):
+    ...         return -np.log(np.pi * self.scale) - np.log1p(((y - f) / self.scale) ** 2)
+    >>> posterior = GP(1.0 * SE(1.0), Cauchy(0.5), inference="ep").condition([[0.0], [1.0]], [0.5, 0.4])
+    >>> posterior.mean([[0.5]]).round(2)
+    array([0.39])
+    """
 
     n_latent: int = 1
     """Latent values per observation."""
@@ -295,7 +354,18 @@ class Likelihood(Parametrized):
 
 
 class MultiLatentLikelihood(Likelihood):
-    """Base of likelihoods with several latent values per observation: f has shape (..., n, L)."""
+    """Base of likelihoods with several latent values per observation: f has shape (..., n, L).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import MultiLatentLikelihood, Softmax
+    >>> likelihood = Softmax(3)
+    >>> isinstance(likelihood, MultiLatentLikelihood), likelihood.n_latent
+    (True, 3)
+    >>> np.exp(likelihood.log_prob(np.array([2.0]), np.zeros((1, 3)))).round(4)
+    array([0.3333])
+    """
 
     @abstractmethod
     def latent_derivatives(self, y: Array, f: Array) -> LatentDerivatives:

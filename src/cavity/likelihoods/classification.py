@@ -38,7 +38,17 @@ LABELS = np.array([-1.0, 1.0])
 
 
 class BinaryLikelihood(Likelihood):
-    """What all models of labels -1 and +1 share; p(y|f) depends on z = y f alone."""
+    """What all models of labels -1 and +1 share; p(y|f) depends on z = y f alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import BinaryLikelihood, Probit
+    >>> isinstance(Probit(), BinaryLikelihood)
+    True
+    >>> np.exp(Probit().log_prob(np.array([1.0, -1.0]), np.array([0.5, 0.5]))).sum()  # of both labels
+    np.float64(1.0)
+    """
 
     discrete = True
 

@@ -29,7 +29,18 @@ from cavity.special import log_sigmoid
 
 
 class CountLikelihood(Likelihood):
-    """What models of non-negative integers share."""
+    """What models of non-negative integers share.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import CountLikelihood, Poisson
+    >>> isinstance(Poisson(), CountLikelihood)
+    True
+    >>> prediction = Poisson().predictive(np.log([3.0]), [0.0])
+    >>> prediction.mean.round(6), prediction.quantile(0.9)
+    (array([3.]), array([5.]))
+    """
 
     log_concave = True
     discrete = True

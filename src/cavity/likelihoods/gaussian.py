@@ -26,7 +26,16 @@ from cavity.prediction import GaussianPrediction
 
 
 class GaussianNoise(Likelihood):
-    """What all normal noise models share; a subclass says what the variances are."""
+    """What all normal noise models share; a subclass says what the variances are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import GaussianNoise, KnownNoise
+    >>> noise = KnownNoise(np.array([0.1, 0.4]))
+    >>> isinstance(noise, GaussianNoise), noise.noise_variances(2)[0]
+    (True, array([0.1, 0.4]))
+    """
 
     log_concave = True
 
@@ -250,6 +259,15 @@ class Noiseless(GaussianNoise):
 
     The covariance matrix is then that of the kernel alone. Where that is nearly singular (points close
     together, a long length scale), the jitter policy of `cavity.linalg` steps in and reports what it added.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Noiseless
+    >>> posterior = GP(1.0 * SE(1.0), Noiseless()).condition([[0.0], [1.0]], [0.5, -0.5])
+    >>> posterior.mean([[0.0], [1.0]]).round(6)
+    array([ 0.5, -0.5])
     """
 
     smooth = False

@@ -26,7 +26,15 @@ WIDE = 3.0
 
 
 class ScaleMixture(Likelihood):
-    """A likelihood that is normal given a latent precision w."""
+    """A likelihood that is normal given a latent precision w.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Laplace, ScaleMixture, StudentT
+    >>> [isinstance(noise, ScaleMixture) for noise in (StudentT(0.1, 4.0), Laplace(0.1))]
+    [True, True]
+    """
 
     @abstractmethod
     def scale_mixture(self) -> tuple[Array, Array]:

@@ -64,6 +64,18 @@ def plot_calibration(
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.plots import plot_calibration
+    >>> x = np.random.default_rng(0).uniform(0, 6, (40, 1))
+    >>> y = np.sin(x[:, 0]) + 0.1 * np.random.default_rng(1).standard_normal(40)
+    >>> model = GPRegressor(n_restarts=0, random_state=0).fit(x[:20], y[:20])
+    >>> ax = plot_calibration(model, x[20:], y[20:], bins=5)
+    >>> len(ax.patches) >= 5
+    True
     """
     view = View(model)
     if view.classes is not None:
@@ -174,6 +186,16 @@ def plot_residuals(
     Returns
     -------
     list of two Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.plots import plot_residuals
+    >>> x = np.linspace(0, 6, 20)[:, None]
+    >>> y = np.sin(x[:, 0]) + 0.1 * np.random.default_rng(1).standard_normal(20)
+    >>> len(plot_residuals(GPRegressor(n_restarts=0, random_state=0).fit(x, y), x, y))
+    2
     """
     view = View(model)
     if view.classes is not None:

@@ -57,6 +57,18 @@ def plot_components(
     -------
     list of Axes
         One for each term.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.kernels import SE, Linear
+    >>> from cavity.plots import plot_components
+    >>> x = np.linspace(0, 6, 15)[:, None]
+    >>> model = GPRegressor(1.0 * SE(1.0) + Linear(), n_restarts=0, random_state=0)
+    >>> axes = plot_components(model.fit(x, x[:, 0] + np.sin(3 * x[:, 0])))
+    >>> len(axes)  # of each term, and of the mean
+    3
     """
     view = View(model)
     rows, _ = view.data_or(X, None)

@@ -66,6 +66,16 @@ def plot_contours(
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPClassifier
+    >>> from cavity.plots import plot_contours
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    >>> model = GPClassifier(n_restarts=0, random_state=0).fit(X, X[:, 0] > 0)
+    >>> plot_contours(model, reject=0.2).get_ylabel()
+    'x2'
     """
     view = View(model)
     if len(columns) != 2 or view.n_features < 2:

@@ -50,6 +50,16 @@ def plot_starts(model: Any, *, problem: int = 0, title: str = "", ax: Axes | Non
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.plots import plot_starts
+    >>> x = np.linspace(0, 6, 10)[:, None]
+    >>> ax = plot_starts(GPRegressor(n_restarts=1, random_state=0).fit(x, np.sin(x[:, 0])))
+    >>> ax.get_ylabel() != ""
+    True
     """
     runs = _runs(model, problem)
     values = np.array([run.value for run in runs])
@@ -154,6 +164,17 @@ def plot_hyperparameters(
     -------
     Axes
         Contours are at 0.5, 2, 5, 10, 20 and 50 nats below the highest value on the grid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.plots import plot_hyperparameters
+    >>> x = np.linspace(0, 6, 10)[:, None]
+    >>> model = GPRegressor(n_restarts=0, random_state=0).fit(x, np.sin(x[:, 0]))
+    >>> ax = plot_hyperparameters(model, pair=("se.lengthscale[0]", "se.variance"), resolution=4)
+    >>> ax.get_xlabel()
+    'se.lengthscale[0]'
     """
     gp, inputs, targets, weight = _problem(model, X, y, problem)
     if len(gp.names) < 2:

@@ -116,6 +116,18 @@ def plot_relevance(
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.plots import plot_relevance
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20, 3))
+    >>> model = GPRegressor(n_restarts=0, random_state=0)
+    >>> ax = plot_relevance(model.fit(X, X[:, 0] + 2 * X[:, 1] + 0.1 * rng.standard_normal(20)))
+    >>> [text.get_text() for text in ax.get_yticklabels()]
+    ['x2', 'x1', 'x3']
     """
     view = View(model)
     found = relevance_of(model, X, measure, shuffles, seed)

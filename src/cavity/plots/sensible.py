@@ -45,6 +45,15 @@ def plot(model: Any, X: Any = None, y: Any = None, **options: Any) -> Any:
     Returns
     -------
     Axes, or a list of them
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> x = np.linspace(0, 6, 12)[:, None]
+    >>> ax = GPRegressor(n_restarts=0, random_state=0).fit(x, np.sin(x[:, 0])).plot()
+    >>> ax.get_xlabel()
+    'x'
     """
     trace = getattr(model, "trace", None)
     if trace is not None and trace.dim > 0:
@@ -70,6 +79,19 @@ def plot_traces(
     names : sequence of str, optional
         By default the first six hyperparameters.
     ax : Axes or several, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.inference.mcmc.rule import MCMC
+    >>> from cavity.kernels import SE
+    >>> from cavity.plots import plot_traces
+    >>> X = np.linspace(0, 5, 8)[:, None]
+    >>> rule = MCMC(draws=20, warmup=20, chains=2, seed=0, warn=False, progress=False)
+    >>> axes = plot_traces(GP(1.0 * SE(1.0), inference=rule).condition(X, np.sin(X[:, 0])))
+    >>> len(axes)  # variance, length scale, noise
+    3
     """
     shown = list(posterior.draws.model.names)[:MOST_TRACES] if names is None else list(names)
     panels = panels_or_new(ax, len(shown), 2, 4.4, 2.2)

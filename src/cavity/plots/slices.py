@@ -70,6 +70,16 @@ def plot_slices(
     -------
     list of Axes
         One for each input. Short marks along the lower edge show where the data are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.plots import plot_slices
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    >>> model = GPRegressor(n_restarts=0, random_state=0).fit(X, X[:, 0] ** 2 + X[:, 1])
+    >>> [ax.get_xlabel() for ax in plot_slices(model)]
+    ['x1', 'x2']
     """
     view = View(model)
     rows, _ = view.data_or(X, None)
@@ -125,6 +135,16 @@ def plot_partial_dependence(
     Returns
     -------
     list of Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.plots import plot_partial_dependence
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    >>> model = GPRegressor(n_restarts=0, random_state=0).fit(X, X[:, 0] ** 2 + X[:, 1])
+    >>> [ax.get_xlabel() for ax in plot_partial_dependence(model, max_rows=10)]
+    ['x1', 'x2']
     """
     view = View(model)
     rows, _ = view.data_or(X, None)

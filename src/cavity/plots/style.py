@@ -61,7 +61,15 @@ def marker(i: int) -> str:
 
 
 def new_figure(panels: int = 1, width: float = 5.2, height: float = 4.0) -> tuple[Any, list[Axes]]:
-    """A figure with panels side by side that share their axes, drawn without a display."""
+    """A figure with panels side by side that share their axes, drawn without a display.
+
+    Examples
+    --------
+    >>> from cavity.plots import new_figure
+    >>> figure, axes = new_figure(panels=2)
+    >>> len(axes)
+    2
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * panels, height), dpi=130, layout="constrained")

@@ -51,6 +51,14 @@ def plot_trace(source: Any | ArrayLike, name: str | None = None, *, ax: Axes | N
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.plots import plot_trace
+    >>> ax = plot_trace(np.random.default_rng(0).standard_normal((4, 100)))
+    >>> ax.get_xlabel()
+    'draw'
     """
     x, called = _draws(source, name)
     ax = axes_or_new(ax, 6.4, 3.2)
@@ -89,6 +97,14 @@ def plot_autocorrelation(
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.plots import plot_autocorrelation
+    >>> ax = plot_autocorrelation(np.random.default_rng(0).standard_normal((2, 200)), lags=20)
+    >>> ax.get_xlabel()
+    'lag'
     """
     from cavity.inference.mcmc.diagnostics import ess_bulk
 

@@ -52,12 +52,26 @@ _MODULES: dict[str, str] = {
 
 
 def names() -> list[str]:
-    """Names of all studies."""
+    """Names of all studies.
+
+    Examples
+    --------
+    >>> from cavity import studies
+    >>> "two-arcs" in studies.names()
+    True
+    """
     return sorted(_MODULES)
 
 
 def load(name: str) -> Study:
-    """A study by its name."""
+    """A study by its name.
+
+    Examples
+    --------
+    >>> from cavity import studies
+    >>> studies.load("two-arcs").name
+    'two-arcs'
+    """
     if name not in _MODULES:
         raise ValueError(f"there is no study {name!r}; choose one of: {', '.join(names())}")
     study: Study = import_module(f"cavity.studies.{_MODULES[name]}").STUDIES[name]

@@ -34,6 +34,12 @@ class Outcome:
         What pictures need.
     note : str
         Anything a reader should know of this cell, in a sentence.
+
+    Examples
+    --------
+    >>> from cavity.studies import Outcome
+    >>> Outcome({"error": 0.25}, note="a short run").measures["error"]
+    0.25
     """
 
     measures: Mapping[str, float]
@@ -46,6 +52,13 @@ class Cell:
     """One unit of work: `function(**arguments)` gives an `Outcome`.
 
     The function must be importable and the arguments small values, so that a cell can travel to another process.
+
+    Examples
+    --------
+    >>> from cavity.studies import Cell, Outcome
+    >>> cell = Cell({"method": "ep", "seed": 1}, Outcome, {"measures": {"error": 0.25}})
+    >>> cell.slug, cell.function(**cell.arguments).measures
+    ('method-ep__seed-1', {'error': 0.25})
     """
 
     labels: Mapping[str, Label]
@@ -61,7 +74,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Published:
-    """A number in print: for these labels, this measure has this value."""
+    """A number in print: for these labels, this measure has this value.
+
+    Examples
+    --------
+    >>> from cavity.studies import Published
+    >>> Published({"method": "ep"}, "error", 0.2, "Table 3").value
+    0.2
+    """
 
     labels: Mapping[str, Label]
     measure: str
@@ -75,6 +95,14 @@ class Target:
 
     It is about the mean over cells, or with ``statistic="median"`` about the median, for measures whose mean is decided
     by the hardest cell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.studies import Target
+    >>> target = Target({"method": "ep"}, "error", "<=", 0.3, statistic="median")
+    >>> target.met(target.of(np.array([0.2, 0.25, 0.9])))
+    True
     """
 
     labels: Mapping[str, Label]
@@ -121,6 +149,15 @@ class Results:
         Where arrays and pictures are.
     quick : bool
         Whether this was the cut-down version.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from cavity.studies import Results
+    >>> record = {"labels": {"method": "ep"}, "measures": {"error": 0.2}}
+    >>> record |= {"seconds": 1.0, "note": "", "error": ""}
+    >>> len(Results([record], Path(), quick=True).frame)
+    1
     """
 
     def __init__(self, records: Sequence[Mapping[str, Any]], folder: Path, quick: bool) -> None:
@@ -185,6 +222,13 @@ class Study:
         ``remarks(results)``: sentences that only the results can tell.
     quick_note : str
         What the cut-down version leaves out.
+
+    Examples
+    --------
+    >>> from cavity import studies
+    >>> study = studies.load("two-arcs")
+    >>> len(study.cells(True)) <= len(study.cells(False))
+    True
     """
 
     name: str

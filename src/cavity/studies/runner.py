@@ -24,7 +24,17 @@ from cavity.studies.summary import as_markdown, summarize
 
 @dataclass(frozen=True)
 class Report:
-    """What a run leaves: the cells, the summary, pictures, remarks, and where they are."""
+    """What a run leaves: the cells, the summary, pictures, remarks, and where they are.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from cavity import studies
+    >>> nothing = studies.Study("nothing", "A study without cells", "", cells=lambda quick: [])
+    >>> report = studies.run(nothing, quick=True, out=tempfile.mkdtemp(), show_progress=False)
+    >>> report.folder.name, len(report.table)
+    ('nothing-quick', 0)
+    """
 
     study: Study
     results: Results
@@ -61,6 +71,15 @@ def run(
     -------
     Report
         With ``finished=False`` where the run was interrupted; what was finished is stored.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from cavity import studies
+    >>> nothing = studies.Study("nothing", "A study without cells", "", cells=lambda quick: [])
+    >>> report = studies.run(nothing, quick=True, out=tempfile.mkdtemp(), show_progress=False)
+    >>> report.finished
+    True
     """
     folder = Path(out) / (study.name + ("-quick" if quick else ""))
     store = Store(folder, f"{study.name} {'quick' if quick else 'full'}")

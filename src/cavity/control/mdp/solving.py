@@ -32,6 +32,13 @@ class Solution:
         Bound of the error of the values; zero up to rounding where they come from linear equations, infinite where
         no bound is known (gamma = 1).
     converged : bool
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import random_walk, value_iteration
+    >>> solution = value_iteration(random_walk(3))
+    >>> solution.values.round(4), solution.converged
+    (array([1., 1., 1.]), True)
     """
 
     policy: Indices
@@ -43,12 +50,29 @@ class Solution:
 
 
 def q_values(mdp: MDP, values: ArrayLike) -> Array:
-    """Q(s, a) of one action followed by what `values` (S,) promise, shape (S, A)."""
+    """Q(s, a) of one action followed by what `values` (S,) promise, shape (S, A).
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import q_values, random_walk
+    >>> q_values(random_walk(3), [0.25, 0.5, 0.75])  # to the left, to the right
+    array([[0.  , 0.5 ],
+           [0.25, 0.75],
+           [0.5 , 1.  ]])
+    """
     return np.asarray(mdp.expected_rewards + mdp.gamma * (mdp.transitions @ np.asarray(values, dtype=float)))
 
 
 def bellman_residual(mdp: MDP, values: ArrayLike, policy: ArrayLike | None = None) -> float:
-    """Largest violation of the Bellman equation: of a policy, or of optimality by default."""
+    """Largest violation of the Bellman equation: of a policy, or of optimality by default.
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import bellman_residual, random_walk, value_iteration
+    >>> walk = random_walk(3)
+    >>> bellman_residual(walk, value_iteration(walk).values) < 1e-9
+    True
+    """
     v, q = np.asarray(values, dtype=float), q_values(mdp, values)
     right = q.max(axis=1) if policy is None else (mdp.policy(policy) * q).sum(axis=1)
     return float(np.abs(right - v).max())
@@ -61,6 +85,12 @@ def evaluate(mdp: MDP, policy: ArrayLike) -> Array:
     ------
     ValueError
         For gamma = 1 and a policy under which some states are never left: their values are infinite or undefined.
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import evaluate, random_walk
+    >>> evaluate(random_walk(3), [[0.5, 0.5]] * 3)  # how likely the walk ends on the right
+    array([0.25, 0.5 , 0.75])
     """
     p = mdp.policy(policy)
     T = np.einsum("sa,sak->sk", p, mdp.transitions)
@@ -94,14 +124,28 @@ def _ends(T: Array) -> NDArray[np.bool_]:
 
 
 def greedy(q: ArrayLike) -> Indices:
-    """The best action in each state; the first among equals, up to rounding. Shape (S,) for q (S, A)."""
+    """The best action in each state; the first among equals, up to rounding. Shape (S,) for q (S, A).
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import greedy
+    >>> greedy([[1.0, 2.0], [3.0, 3.0]])
+    array([1, 0])
+    """
     q = np.asarray(q, dtype=float)
     best = q.max(axis=-1, keepdims=True)
     return np.asarray(np.argmax(q >= best - TIE * np.maximum(1.0, np.abs(best)), axis=-1))
 
 
 def soft_greedy(q: ArrayLike, epsilon: float) -> Array:
-    """Probabilities of the epsilon-greedy policy: greedy, but with probability epsilon any action, shape (S, A)."""
+    """Probabilities of the epsilon-greedy policy: greedy, but with probability epsilon any action, shape (S, A).
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import soft_greedy
+    >>> soft_greedy([[1.0, 2.0]], epsilon=0.2)
+    array([[0.1, 0.9]])
+    """
     q = np.asarray(q, dtype=float)
     A = q.shape[-1]
     return np.asarray((1.0 - epsilon) * np.eye(A)[greedy(q)] + epsilon / A)
@@ -114,6 +158,13 @@ def policy_iteration(mdp: MDP, policy: ArrayLike | None = None, max_iterations: 
     ----------
     policy : array, optional
         Where to begin; by default any action with equal probability. For gamma = 1 it must be one that ends.
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import grid_world, policy_iteration
+    >>> solution = policy_iteration(grid_world(["S.G"]))
+    >>> solution.converged, solution.policy[:2]  # right, right
+    (True, array([2, 2]))
     """
     first = mdp.uniform_policy() if policy is None else mdp.policy(policy)
     present, values = greedy(first), evaluate(mdp, first)
@@ -139,6 +190,13 @@ def value_iteration(
 
     The bound is |v - v*| <= gamma / (1 - gamma) |change| for gamma < 1; for gamma = 1 iteration stops when the change
     is below `tolerance`, without a bound.
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import grid_world, value_iteration
+    >>> solution = value_iteration(grid_world(["S.G"]))
+    >>> solution.converged, solution.policy  # to the right, to the right
+    (True, array([2, 2]))
     """
     if max_iterations < 1:
         raise ValueError(f"max_iterations must be positive, got {max_iterations!r}")
@@ -156,7 +214,15 @@ def value_iteration(
 
 
 def linear_program(mdp: MDP) -> Array:
-    """Optimal values as the smallest v with v >= Q(s, a) for all actions (`scipy.optimize.linprog`), shape (S,)."""
+    """Optimal values as the smallest v with v >= Q(s, a) for all actions (`scipy.optimize.linprog`), shape (S,).
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import grid_world, linear_program, value_iteration
+    >>> world = grid_world(["S.G"])
+    >>> bool(abs(linear_program(world) - value_iteration(world).values).max() < 1e-6)
+    True
+    """
     from scipy.optimize import linprog
 
     S, A = mdp.states, mdp.actions

@@ -73,6 +73,13 @@ def random_walk(size: int = 5) -> MDP:
     """Sutton's random walk: `size` states in a row, left or right, reward 1 for leaving on the right.
 
     Under the uniform policy the values are k / (size + 1), k = 1, ..., size.
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import random_walk
+    >>> walk = random_walk(5)
+    >>> walk.states, walk.actions
+    (5, 2)
     """
     T, R_end = np.zeros((size, 2, size)), np.zeros((size, 2))
     for k in range(size):
@@ -93,6 +100,16 @@ def from_gymnasium(env: Any, gamma: float = 0.99) -> MDP:
     env : gymnasium.Env
         With an attribute `P`: P[s][a] = [(probability, next state, reward, terminated), ...].
     gamma : float
+
+    Examples
+    --------
+    >>> class Coin:
+    ...     "An environment with tables as Gymnasium's toy texts have them: heads ends it with a reward."
+    ...     unwrapped = type("Tables", (), {"P": {0: {0: [(0.5, 0, 1.0, True), (0.5, 0, 0.0, False)]}}})
+    ...
+    >>> from cavity.control.mdp import evaluate, from_gymnasium
+    >>> evaluate(from_gymnasium(Coin(), gamma=1.0), [[1.0]])
+    array([1.])
     """
     inner = getattr(env, "unwrapped", env)
     table = getattr(inner, "P", None)

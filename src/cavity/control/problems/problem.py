@@ -126,6 +126,13 @@ class Trajectory:
     actions : array (T, ..., F)
         `actions[t]` leads from `states[t]` to `states[t + 1]`.
     dt : float
+
+    Examples
+    --------
+    >>> from cavity.control import Pendulum
+    >>> path = Pendulum().simulate([[1.0]] * 5)
+    >>> path.states.shape, path.actions.shape
+    ((6, 2), (5, 1))
     """
 
     states: Array
@@ -143,6 +150,13 @@ class System(Problem, ABC):
 
     `step` is a fixed number of steps of the classical Runge-Kutta method for any batch of states at once, and
     `integrate` is the accurate solution (`scipy.integrate.solve_ivp`, tolerance 1e-10) to check it against.
+
+    Examples
+    --------
+    >>> from cavity.control import Pendulum, System
+    >>> pendulum = Pendulum()
+    >>> isinstance(pendulum, System), pendulum.simulate([[1.0]] * 5).states.shape
+    (True, (6, 2))
     """
 
     substeps: int

@@ -108,7 +108,7 @@ class SamplePosterior:
     >>> from cavity.kernels import SE
     >>> from cavity.inference.mcmc.rule import MCMC
     >>> X = np.linspace(0, 5, 15)[:, None]
-    >>> rule = MCMC(draws=200, warmup=100, seed=0, warn=False, progress=False)
+    >>> rule = MCMC(draws=40, warmup=40, chains=2, seed=0, warn=False, progress=False)
     >>> posterior = GP(1.0 * SE(1.0), inference=rule).condition(X, np.sin(X[:, 0]))
     >>> posterior.predict_y([[2.5]]).interval(0.9)[0].shape
     (1,)
