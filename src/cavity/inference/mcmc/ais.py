@@ -66,6 +66,19 @@ class AISResult(Annealing):
     jitter : float
         What was added to the diagonal of the covariance matrix before it could be factorized.
     interrupted : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.inference.mcmc.ais import annealed_importance_sampling
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> X, y = np.linspace(0, 3, 6)[:, None], np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
+    >>> model = GP(1.0 * SE(1.0), Probit())
+    >>> result = annealed_importance_sampling(model, X, y, runs=16, steps=20, seed=0, progress=False)
+    >>> abs(result.log_evidence - model.condition(X, y).log_evidence) < 0.5
+    True
     """
 
     certified: bool = False
