@@ -32,6 +32,13 @@ class Rate:
     """Learning rate alpha = scale * ((offset + 1) / (offset + n))^power at the n-th visit.
 
     Robbins and Monro's conditions (7.16) hold for powers in (1/2, 1]; power 0 is a constant rate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.control.mdp import Rate
+    >>> Rate(power=1.0)(np.array([1, 2, 4]))
+    array([1.  , 0.5 , 0.25])
     """
 
     power: float = 0.7
@@ -66,6 +73,13 @@ class Learned:
         Steps of each agent; fewer than asked for after Ctrl-C.
     reward : array (agents,)
         Mean reward per step.
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import grid_world, q_learning
+    >>> learned = q_learning(grid_world(["S.G"]), 200, agents=3, rng=0)
+    >>> learned.tables.shape, learned.standard_error.shape
+    ((3, 2, 4), (2, 4))
     """
 
     tables: Array
@@ -121,6 +135,15 @@ def td(
     rate : callable or float, optional
         Learning rate as a function of the number of visits; `Rate()` by default.
     agents : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.control.mdp import evaluate, random_walk, td
+    >>> walk, policy = random_walk(3), [[0.5, 0.5]] * 3
+    >>> learned = td(walk, policy, 1000, agents=20, rng=0)
+    >>> bool(np.abs(learned.mean - evaluate(walk, policy)).max() < 0.1)
+    True
     """
     probabilities = mdp.policy(policy)
     run = _Run(mdp, steps, agents, trace, traces, rate, rng)
@@ -156,6 +179,13 @@ def sarsa(
 
     That is epsilon-greedy in the present values, or a fixed `policy`; other parameters as for `td`. `epsilon` may be
     a function of the step.
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import grid_world, sarsa
+    >>> learned = sarsa(grid_world(["S.G"]), 300, trace=0.5, rng=0)
+    >>> learned.mean.shape, learned.policy
+    ((2, 4), array([2, 2]))
     """
     run = _Run(mdp, steps, agents, trace, traces, rate, rng)
     fixed = None if policy is None else np.cumsum(mdp.policy(policy), axis=1)
@@ -196,6 +226,14 @@ def q_learning(
 
     Parameters as for `sarsa`. Traces end where an action was not the greedy one: what follows says nothing about
     the optimal values of what came before.
+
+    Examples
+    --------
+    >>> from cavity.control.mdp import grid_world, policy_iteration, q_learning
+    >>> world = grid_world(["S.G"])
+    >>> learned = q_learning(world, 1000, rng=0)
+    >>> bool((learned.policy == policy_iteration(world).policy).all())
+    True
     """
     run = _Run(mdp, steps, agents, trace, traces, rate, rng)
     Q, visits, e = (np.zeros((agents, mdp.states, mdp.actions)) for _ in range(3))
