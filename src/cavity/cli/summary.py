@@ -42,7 +42,7 @@ def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
     ]
     if model.report.get("relevance"):
         title = (
-            "Relevance of inputs: share of the variance of predictions due to a column (total Sobol index)"
+            "Relevance of inputs: share of the variance of predictions (total Sobol index)"
         )
         found.append((title, relevance_table(model)))
     outliers = model.report.get("outliers")
