@@ -95,8 +95,13 @@ def test_drawings_show_what_they_are_given() -> None:
 
     axis = Figure().subplots()
     levels = np.repeat(np.linspace(0.05, 0.95, 10), 3)
-    pit_histogram(axis, levels)
-    assert [int(bar.get_height()) for bar in axis.containers[0]] == [3] * 10
+    pit_histogram(axis, levels, levels)
+    assert [round(bar.get_height(), 9) for bar in axis.containers[0]] == [3] * 10
+    axis = (
+        Figure().subplots()
+    )  # two counts, each with the mass of half of all: spread evenly over their halves
+    pit_histogram(axis, np.array([0.0, 0.5]), np.array([0.5, 1.0]))
+    assert [round(bar.get_height(), 9) for bar in axis.containers[0]] == [0.2] * 10
     axis = Figure().subplots()
     reliability(axis, np.array([0.6, 0.6, 0.9, 0.9]), np.array([True, False, True, True]))
     points = [line for line in axis.lines if line.get_marker() == "o"]

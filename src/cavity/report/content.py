@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor
 from cavity.estimators.robust import is_robust
+from cavity.plots.measures.calibration import pit
 from cavity.report import drawings
 from cavity.report.figures import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
@@ -318,8 +319,8 @@ def _calibration(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Bl
             )
         ]
     prediction, _, how = _unseen(model, X, y)
-    levels = np.asarray(prediction.cdf(y))
-    svg = as_svg(lambda ax: drawings.pit_histogram(ax, levels), "calibration", height=3.2)
+    levels = pit(prediction, y, discrete=model.estimator.likelihood_.discrete)
+    svg = as_svg(lambda ax: drawings.pit_histogram(ax, *levels), "calibration", height=3.2)
     return [Picture(svg, f"Calibration, {how}: bars within the band are what a calibrated model shows.")]
 
 

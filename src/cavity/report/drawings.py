@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from cavity.plots.measures import calibration
 from cavity.prediction import Prediction
 
 Array = NDArray[np.float64]
@@ -58,13 +59,17 @@ def predicted_against_observed(
     axis.legend(frameon=False, fontsize=8)
 
 
-def pit_histogram(axis: Any, levels: Array) -> None:
-    """How often targets fall into each tenth of their predictive distribution; the band holds 95 % of fair models."""
-    counts, edges = np.histogram(levels, bins=BINS, range=(0, 1))
-    n = len(levels)
-    low, high = (float(binom.ppf(q, n, 1 / BINS)) for q in (0.025, 0.975))
+def pit_histogram(axis: Any, below: Array, up_to: Array) -> None:
+    """How often targets fall into each tenth of their predictive distribution; the band holds 95 % of fair models.
+
+    P(Y < y) and P(Y <= y) of each row are the same for measurements; the mass of a count is spread between them.
+    """
+    rows_per_bin = len(below) / BINS
+    counts = rows_per_bin * calibration.pit_histogram(below, up_to, BINS)
+    low, high = (rows_per_bin * end for end in calibration.pit_band(len(below), BINS))
     axis.axhspan(low, high, color=GREEN, alpha=0.2, linewidth=0, label="expected of a calibrated model")
-    axis.bar(edges[:-1], counts, width=1 / BINS, align="edge", color=BLUE, edgecolor="white", linewidth=0.5)
+    edges = np.arange(BINS) / BINS
+    axis.bar(edges, counts, width=1 / BINS, align="edge", color=BLUE, edgecolor="white", linewidth=0.5)
     _label(axis, "level of the observed value in its predictive distribution", "rows")
     axis.legend(frameon=False, fontsize=8)
 
