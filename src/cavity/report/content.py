@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 GRID = 300
 
 REMEDIES = (
+    ("the chains", "more draws (--draws), or a rule that does not sample (--inference ep)"),
     ("jitter", "duplicate rows or a length scale far too long: drop duplicates or let the model have noise"),
     ("converge", "more restarts (--restarts), another inference rule, or more time (--max-time)"),
     ("bound", "a value sits at the edge of what is allowed: look at that column's scale and units"),
@@ -427,7 +428,7 @@ def _warnings(model: TableModel) -> list[Block]:
     found = model.report.get("warnings") or []
     if not found:
         return [Text("None.", "good")]
-    return [Text(text + _remedy(text), "warning") for text in found]
+    return [Text(f"{text.rstrip('.')}.{_remedy(text)}", "warning") for text in found]
 
 
 def _remedy(text: str) -> str:
