@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from cavity.estimators.base import GPEstimator, generator
 from cavity.estimators.memory import require_memory
 from cavity.estimators.reports import issue, warnings_of
-from cavity.estimators.robust import by_given_row, cavities, choose, gaussian_start, is_robust
+from cavity.estimators.robust import by_given_row, cavities, choose, first_stages, is_robust
 from cavity.estimators.rows import TrainingRows, contains_white, require_numbers
 from cavity.estimators.sampling import prepared, samples
 from cavity.gp import GP, Posterior
@@ -48,7 +48,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
     n_restarts : int
         Runs of the optimizer beside the first, data-driven one: one from the kernel's own values if a kernel
         was given, the others from the most promising of many draws. With robust noise there is one more, from
-        the solution for Gaussian noise.
+        the solution for Gaussian noise, or from that for Laplace noise where tails are heavier and it is the
+        more promising of the two.
     standardize : bool
         Whether starting values and the scale of the optimizer are read off the data. It never changes the
         model: kernel values, `log_evidence_` and predictions are always in the units of the data.
@@ -204,9 +205,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             "max_time": self.max_time,
         }
         also = (
-            gaussian_start(model, rows, rng=rng, **options)
-            if is_robust(model.likelihood) and not warm
-            else ()
+            first_stages(model, rows, rng=rng, **options) if is_robust(model.likelihood) and not warm else ()
         )
         return learn(
             model,
