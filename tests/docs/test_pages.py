@@ -59,6 +59,17 @@ def promised(code: str) -> list[str]:
     return [m[1] for i, m in enumerate(comments, 1) if m and i in ends]
 
 
+def outputs(name: str) -> list[str]:
+    """What the README says its code prints, behind the code."""
+    page = (ROOT / name).read_text(encoding="utf-8") if name == "README.md" else ""
+    return re.findall(r"^```\n(90 % between.*?)^```", page, re.S | re.M)
+
+
+def words(text: str) -> str:
+    """Without numbers, which depend on the machine in their last digits, and without spacing."""
+    return " ".join(re.sub(r"-?\d+(\.\d+)?(e[+-]?\d+)?", "0", text).split())
+
+
 @pytest.mark.parametrize("name", OWN)
 def test_code_on_the_page_runs(name, monkeypatch, tmp_path, capsys):
     matplotlib.use("Agg")
@@ -71,10 +82,37 @@ def test_code_on_the_page_runs(name, monkeypatch, tmp_path, capsys):
         printed = capsys.readouterr().out
         for text in promised(code):
             assert text in printed, f"{name} promises {text}"
+        for shown in outputs(name):
+            assert words(shown) in words(printed)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_commands_on_the_first_page_print_what_it_shows(monkeypatch, tmp_path):
+    """In the folder where the page's code wrote the tables; with one run of the optimizer, to be quick."""
+    from typer.testing import CliRunner
+
+    from cavity.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    code = next(code for _, code in PAGES["docs/start.md"] if "houses.csv" in code)
+    exec(compile(code, "docs/start.md", "exec"), {})
+    page = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```console\n(\$ cavity fit.*?)^```", page, re.S | re.M)
+    commands = re.split(r"^\$ cavity ", block, flags=re.M)[1:]
+    assert len(commands) == 2
+    for text in commands:
+        command, _, shown = text.partition("\n")
+        quick = ["--restarts", "0"] if command.startswith("fit") else []
+        result = CliRunner().invoke(app, [*command.split(), *quick], env={"COLUMNS": "80"})
+        assert result.exit_code == 0, result.output
+        for piece in shown.split("...\n"):
+            for line in piece.splitlines():
+                assert words(line) in words(result.stdout), line
 
 
 def test_nothing_is_forgotten():
     assert len(OWN) >= 8
+    assert len(outputs("README.md")) == 1
     for page, test in RUN_ELSEWHERE.items():
         assert Path(page).name in (ROOT / "tests" / test).read_text(encoding="utf-8")
         assert PAGES[page]
