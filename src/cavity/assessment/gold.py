@@ -119,7 +119,14 @@ class GoldStandard:
 
 
 def sample_latent(
-    model: GP, X: Array, y: Array, *, seconds: float, seed: np.random.Generator, progress: Any = None
+    model: GP,
+    X: Array,
+    y: Array,
+    *,
+    seconds: float,
+    seed: np.random.Generator,
+    enough: float = ENOUGH_ESS,
+    progress: Any = None,
 ) -> Chains:
     """Chains of f at the training inputs: stretch after stretch, until there is enough or the time is up."""
     started = time.perf_counter()
@@ -143,9 +150,7 @@ def sample_latent(
         per_draw = (time.perf_counter() - began) / (warmup + draws)
         left = seconds - (time.perf_counter() - started)
         rhat, ess = quality
-        wanted = max(
-            F.shape[1] * ENOUGH_ESS / max(ess, 1.0) - F.shape[1], 0.0 if rhat <= WORST_RHAT else draws
-        )
+        wanted = max(F.shape[1] * enough / max(ess, 1.0) - F.shape[1], 0.0 if rhat <= WORST_RHAT else draws)
         draws = int(min(wanted, 2 * F.shape[1], left / per_draw - 50, _affordable(F) - F.shape[1]))
         if draws < 20 or trace.interrupted:
             return Chains(F, rhat, ess, divergences, time.perf_counter() - started)
@@ -184,13 +189,14 @@ def gold_standard(
     seconds: float,
     seed: np.random.Generator,
     target_error: float | None = None,
+    enough: float = ENOUGH_ESS,
     progress: Any = None,
 ) -> GoldStandard:
     """Half of the time for the evidence, half for the chains; less where the error and draws wanted are reached."""
     evidence = annealed_importance_sampling(
         model, X, y, budget=0.5 * seconds, target_error=target_error, seed=seed, progress=progress
     )
-    chains = sample_latent(model, X, y, seconds=0.5 * seconds, seed=seed, progress=progress)
+    chains = sample_latent(model, X, y, seconds=0.5 * seconds, seed=seed, enough=enough, progress=progress)
     return GoldStandard(evidence, chains)
 
 

@@ -33,6 +33,9 @@ KEPT_DRAWS = 9000
 LEAST_PRECISION = 1e-6
 """Smaller ones are drawn there."""
 
+ERROR = 0.15
+"""Standard error that annealing is asked for, in nats."""
+
 LABEL = "one point"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy.stats import multivariate_normal
 from cavity.gp import GP
 from cavity.inference.mcmc import ais
 from cavity.inference.mcmc.ais import annealed_importance_sampling, reverse_annealing
+from cavity.inference.mcmc.ways import Problem
 from cavity.kernels import SE
 from cavity.likelihoods import (
     Gaussian,
@@ -242,6 +244,25 @@ def test_a_clock_that_jumps_leaves_runs_to_confirm(monkeypatch):
     assert result.certified, result.reason
     assert result.second is not None
     assert ais.FEWEST_STEPS < result.second.steps <= result.steps // 2
+
+
+@pytest.mark.parametrize(("start", "factor", "expected"), [("ep", 1e6, "prior"), ("prior", 1e9, "ep")])
+def test_the_cheaper_start_is_taken(monkeypatch, start, factor, expected):
+    """Where EP's pilot expects a long way, the prior is chosen if its pilot expects less, and only then."""
+    whole = Problem.way
+
+    def way(self, name, runs, rng):
+        new = name not in self.ways
+        found = whole(self, name, runs, rng)
+        if new and name in (start, "ep"):  # EP's way is long in both cases
+            pilot = found.pilot
+            found.pilot = replace(pilot, difficulty=pilot.difficulty * (factor if name == start else 1e4))
+        return found
+
+    monkeypatch.setattr(Problem, "way", way)
+    X, y = labels(20)
+    result = annealed_importance_sampling(GP(9.0 * SE(1.0), Probit()), X, y, budget=2.0, seed=0)
+    assert result.sets[0].start == expected
 
 
 def test_an_interrupt_keeps_what_there_is():

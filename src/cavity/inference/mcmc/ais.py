@@ -43,6 +43,9 @@ FEWEST_STEPS = 30
 LONGEST_GROWTH = 8.0
 """A next set of runs is at most so many times longer than the last."""
 
+LONG_WAY = 2000
+"""Steps from an approximation beyond which it pays to see what the prior would take."""
+
 
 @dataclass(frozen=True)
 class AISResult(Annealing):
@@ -133,8 +136,8 @@ def annealed_importance_sampling(
         given (increasing from 0 to 1). The confirming set of runs uses "power" where this is "adaptive" and the
         reverse.
     start : "auto", "prior", "ep" or "laplace"
-        Where runs start. "auto" tries the Gaussian of EP (or of Laplace's method), and the prior where the log
-        weights of a set of runs from there vary by more than 1.
+        Where runs start. "auto" tries the Gaussian of EP (or of Laplace's method); where that would be a long way, or
+        the log weights of a set of runs vary by more than 1, the prior is taken if it promises to cost less.
     moves : "hmc" or "elliptical"
         Hamiltonian moves need d log p / df; elliptical slice moves do not, and are much slower to forget where the
         data are strong.
@@ -253,25 +256,37 @@ class _Search:
     def growing(self) -> None:
         """Sets of increasing length until a certificate, or until the next would not fit into the budget."""
         way = self.problem.first_way(self._start, self.runs, self.rng)
-        main = self._grow(way)
-        if faults(main, None) and self._start == "auto" and way.start != "prior":
-            way = self.problem.existing_way("prior", self.runs, self.rng)
-            main = self._grow(way)
+        elsewhere = self._start == "auto" and way.start != "prior"
+        if elsewhere and self._wanted(way) > LONG_WAY:
+            prior = self.problem.existing_way("prior", self.runs, self.rng)
+            if prior.pilot.cost < way.pilot.cost:
+                way, elsewhere = prior, False
+        main = self._grow(way, leave=elsewhere)
+        if elsewhere and faults(main, None):
+            prior = self.problem.existing_way("prior", self.runs, self.rng)
+            # the spread of the weights tells what the start at the approximation costs, a pilot what the prior does
+            here = main.difficulty * main.time / main.steps
+            way, last = (way, main) if here < prior.pilot.cost else (prior, None)
+            main = self._grow(way, last)
         if not faults(main, self.target):
             self._confirm(way, main)
 
-    def _grow(self, way: Way) -> Annealing:
-        wanted = min(0.8, self.aim * np.sqrt(self.runs))
-        steps = self._steps(1.2 * way.pilot.difficulty / wanted**2, way, 0.5)
-        while True:
-            found = self.run(way, steps, 0)
-            if not faults(found, self.aim):
-                return found
+    def _wanted(self, way: Way) -> float:
+        """Steps for the error aimed at, as the pilot has it."""
+        return 1.2 * way.pilot.difficulty / float(min(0.8, self.aim * np.sqrt(self.runs))) ** 2
+
+    def _grow(self, way: Way, found: Annealing | None = None, leave: bool = False) -> Annealing:
+        """Sets of runs until the error aimed at; with `leave` only until one whose weights vary too much."""
+        if found is None:
+            found = self.run(way, self._steps(self._wanted(way), way, 0.5), 0)
+        while faults(found, self.aim) and not (leave and faults(found, None)):
+            steps = found.steps
             needed = min(int(1.2 * steps_needed(found, self.aim)), int(LONGEST_GROWTH * steps))
             needed = min(max(needed, int(1.5 * steps)), self._affordable(way, 0.6))
             if needed < 1.3 * steps:
-                return found
-            steps = needed
+                break
+            found = self.run(way, needed, 0)
+        return found
 
     def _confirm(self, way: Way, main: Annealing) -> None:
         other = self.other_way(way)
