@@ -172,11 +172,14 @@ def test_comparisons_that_are_refused(arguments, message):
     refused(run("compare", *arguments), message)
 
 
-def test_compare_does_not_start_what_does_not_fit_into_memory(monkeypatch):
+@pytest.mark.parametrize(
+    "arguments", [("compare", "wells.csv", "--target", "level"), ("assess", "wells.cavity", "wells.csv")]
+)
+def test_nothing_is_started_that_does_not_fit_into_memory(monkeypatch, arguments):
     from cavity.tables import fitting
 
     monkeypatch.setattr(fitting, "available_memory", lambda: 5400.0)
-    refused(run("compare", "wells.csv", "--target", "level"), "an exact fit of 30 rows needs about")
+    refused(run(*arguments), "an exact fit of 30 rows needs about")
 
 
 # --- assess -------------------------------------------------------------------------------------------------

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cavity.cli.shared import Debug, check_output, command_line, console, load_table_model, one_sentence, say
+from cavity.cli.shared import (
+    Debug,
+    check_memory,
+    check_output,
+    command_line,
+    console,
+    load_table_model,
+    one_sentence,
+    say,
+)
 
 if TYPE_CHECKING:
     from cavity.assessment import Assessment
@@ -87,6 +96,7 @@ def assess_table(
     if not 0.0 <= test_size < 1.0:
         raise ValueError(f"--test-size must be at least 0 and below 1, got {test_size!r}")
     table = read_table(data, max_rows, seed)
+    check_memory(len(table.frame))
     X = model.preparation.inputs(table.frame, table.rows)
     y = model.preparation.targets(table.frame, table.rows)
     order = np.random.default_rng(seed).permutation(len(X))
