@@ -96,7 +96,7 @@ def test_a_loaded_posterior_samples_on():
 def test_estimators_that_sample_come_back(tmp_path):
     rule = MCMC(**{**SHORT, "seed": None, "progress": lambda done, total: None})
     regressor = GPRegressor(
-        likelihood="student-t", inference=rule, max_rows=11, n_restarts=0, random_state=0
+        likelihood="laplace", objective=None, inference=rule, max_rows=11, n_restarts=0, random_state=0
     ).fit(X, SIGNAL)
     regressor.save(tmp_path / "m.cavity")
     again = cavity.load(tmp_path / "m.cavity")
@@ -106,8 +106,7 @@ def test_estimators_that_sample_come_back(tmp_path):
     assert np.isnan(again.log_evidence_)
     assert again.get_params()["inference"].draws == SHORT["draws"]
     for labels in (SIGNAL > 0, np.digitize(SIGNAL, [-0.3, 0.4])):
-        model = GPClassifier(inference="laplace", n_restarts=0, random_state=0)
-        model.set_params(inference=MCMC(**SHORT)).fit(X, labels)
+        model = GPClassifier(SE(1.0), objective=None, inference=MCMC(**SHORT)).fit(X, labels)
         assert loads(dumps(model)).predict_proba(NEW).tobytes() == model.predict_proba(NEW).tobytes()
 
 
@@ -158,8 +157,14 @@ def test_every_family_comes_back(name, tmp_path):
     assert again.selection_ == model.selection_ or np.isnan(model.selection_[0].icl)
     assert [run.trace for run in again.runs_] == [run.trace for run in model.runs_]
     assert dumps(again) == dumps(model)
-    errors, same = (one.standard_errors(data).errors for one in (model, again))
-    assert all(np.array_equal(errors[key], same[key], equal_nan=True) for key in errors)
+    if name in (
+        "poisson",
+        "categorical",
+        "diag",
+        "hmm symbols",
+    ):  # what a family knows of its data is used there
+        errors, same = (one.standard_errors(data).errors for one in (model, again))
+        assert all(np.array_equal(errors[key], same[key], equal_nan=True) for key in errors)
 
 
 def test_a_hidden_markov_model_set_by_hand_comes_back(tmp_path):
