@@ -59,16 +59,22 @@ RELOCATIONS = 5
 FAILURES = 30
 """Evaluations of a run that may fail before it is given up: it is at the edge of what can be evaluated."""
 
-FAILED_RISE = 2.0
-"""Where an evaluation fails, the line search is told that the objective got worse by this many times what the
-slope had promised: it then comes back by a factor of about five, and not by so much that it would stop."""
+WITHIN, LONGEST_PART = 0.95, 0.45
+"""Where an evaluation fails or is refused, the line search is shown a parabola with its lowest point at a part of the
+step, so that it comes back to there: this part of what is allowed, and never more than that of the step."""
 
-SHRINK, SHORTEST = 0.15, 0.02
-"""Where an inference rule limits the step (one branch of solutions, which may end): the part of a step that failed up
-to which others are tried after it, and the limit below which the branch is taken to end here."""
+FIRST, SHRINK, SHORTEST = 0.5, 0.15, 0.02
+"""Where an inference rule limits the step (one branch of solutions, which may end): the part of its limit for the first
+step, the part of a step that failed up to which others are tried after it, and the limit below which the branch is
+taken to end here."""
 
-BRANCHES, FIRST_BEYOND = 5, 0.25
-"""Times that a run is begun anew beyond the end of a branch, and the longest of its first steps: it is near an edge."""
+BEFORE, NEARBY = 0.8, 0.5
+"""Where it is known how far a branch goes, the part of the way to its end that a step may take, and the distance up to
+which an end is taken for a plane that it cannot cross."""
+
+BRANCHES, FIRST_BEYOND, JUST_BEYOND = 5, 0.25, 0.3
+"""Times that a run is begun anew beyond the end of a branch, the longest of its first steps (it is near an edge), and
+how far beyond: next to the end, branches are short."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +139,31 @@ class _Reach:
     """How far from the best point a line search may go: all the way, or as far as an inference rule can follow.
 
     A step beyond is refused without an evaluation. The limit shrinks where an evaluation fails, and grows again with
-    steps that use it.
+    steps that use it. Where a failure says how far the way is open, steps may not cross that end of the branch either.
     """
 
     def __init__(self, longest: float, first: float = np.inf) -> None:
         self.longest, self.now = longest, min(first, longest)
+        self.ends: list[tuple[Array, Array]] = []
+
+    def end_at(self, end: Array, step: Array, normal: Array | None) -> None:
+        """Remember an end of the branch that was met by a step: a plane, across the step if nothing else is known."""
+        if normal is None or normal.shape != step.shape:
+            normal = step
+        self.ends.append((end, normal if normal @ step > 0 else -normal))
+
+    def towards(self, here: Array, there: Array) -> tuple[float, Array | None]:
+        """The longest step from here in the direction of there, and the end of the branch that limits it, if any."""
+        limit, nearest, step = self.now, None, there - here
+        length = float(np.max(np.abs(step)))
+        for end, normal in self.ends:
+            ahead = float(step @ normal)
+            if ahead <= 0 or float(np.max(np.abs(end - here))) > NEARBY:
+                continue
+            open_way = BEFORE * length * max(float((end - here) @ normal), 0.0) / ahead
+            if open_way < limit:
+                limit, nearest = open_way, end
+        return limit, nearest
 
     def failed(self, distance: float) -> None:
         """After a failure at this distance."""
@@ -155,7 +181,8 @@ class Objective:
     """What is maximized, as a function of `theta`; counts evaluations and remembers the best point.
 
     `best` is that of the present run, with what the inference rule remembered there in `memory`; `best_ever` is
-    that of all runs in this process.
+    that of all runs in this process. `reached` and `normal` say, after a failure, how far from the best point
+    and up to what surface the inference rule could follow its solution, where it knows (`InferenceFailedError`).
     """
 
     model: GP
@@ -167,6 +194,8 @@ class Objective:
     evaluations: int = 0
     failures: int = 0
     last_error: str = ""
+    reached: float | None = None
+    normal: Array | None = None
     best: tuple[float, Array] | None = None
     best_ever: tuple[float, Array] | None = None
     memory: dict[str, Any] = field(default_factory=dict)
@@ -194,6 +223,7 @@ class Objective:
         if self.best_ever is not None and time.monotonic() > self.deadline:
             raise _OutOfTime
         self.evaluations += 1
+        self.reached = self.normal = None
         try:
             try:
                 model = self.model.replace(theta)
@@ -205,6 +235,7 @@ class Objective:
             value, gradient = value + prior, gradient + d_prior
         except (np.linalg.LinAlgError, FloatingPointError, OverflowError) as error:
             self.last_error = str(error)
+            self.reached, self.normal = getattr(error, "reached", None), getattr(error, "normal", None)
             value = -np.inf
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             self.failures += 1
@@ -239,19 +270,33 @@ def maximize(
 
     failed = [False]  # whether the last evaluation failed
     lowest: list[tuple[float, Array, Array]] = []  # value, place and gradient of the best evaluation
-    reach = _Reach(objective.longest_step, first)
+    reach = _Reach(objective.longest_step, min(first, FIRST * objective.longest_step))
     beyond: Array | None = None
 
-    def worse(u: Array) -> tuple[float, Array]:
+    def worse(u: Array, part: float) -> tuple[float, Array]:
+        """A parabola from the best place whose lowest point is that part of the way to u, and higher at u."""
         f, place, slope = lowest[0]
-        return f + FAILED_RISE * abs(float(slope @ (u - place))) + 1e-9 * (1.0 + abs(f)), -slope
+        fall, part = abs(float(slope @ (u - place))), min(part, LONGEST_PART)
+        rise = fall * (0.5 / part - 1.0) + 1e-9 * (1.0 + abs(f))
+        return f + rise, -slope * (1.0 / part - 1.0)
+
+    def ends_here(end: Array, u: Array) -> np.linalg.LinAlgError:
+        nonlocal beyond
+        step = u * scale - lowest[0][1] * scale
+        beyond = end + JUST_BEYOND * step / np.max(np.abs(step))
+        return np.linalg.LinAlgError(f"the branch of solutions ends here: {objective.last_error}")
 
     def negative(u: Array) -> tuple[float, Array]:
-        nonlocal beyond
-        distance = float(np.max(np.abs((u - lowest[0][1]) * scale))) if lowest else 0.0
-        if distance > reach.now:
-            failed[0] = True
-            return worse(u)
+        distance = 0.0
+        if lowest:
+            here, there = lowest[0][1] * scale, u * scale
+            distance = float(np.max(np.abs(there - here)))
+            limit, end = reach.towards(here, there)
+            if distance > limit:
+                if end is not None and limit < SHORTEST:
+                    raise ends_here(end, u)
+                failed[0] = True
+                return worse(u, WITHIN * limit / distance)
         value, gradient = objective(u * scale)
         failed[0] = value == -np.inf
         if failed[0]:
@@ -261,11 +306,19 @@ def maximize(
                 )
             if objective.failures > FAILURES:
                 raise np.linalg.LinAlgError(f"too many evaluations fail: {objective.last_error}")
-            reach.failed(distance)
-            if reach.now < SHORTEST:
-                beyond = u * scale
-                raise np.linalg.LinAlgError(f"the branch of solutions ends here: {objective.last_error}")
-            return worse(u)
+            if objective.reached is not None:
+                end = here + objective.reached * (there - here)
+                reach.end_at(end, there - here, objective.normal)
+                part = BEFORE * objective.reached
+                reach.now = max(min(reach.now, part * distance), SHORTEST)
+                if part * distance < SHORTEST:
+                    raise ends_here(end, u)
+            else:
+                part = SHRINK
+                reach.failed(distance)
+                if reach.now < SHORTEST:
+                    raise ends_here(u * scale, u)
+            return worse(u, part)
         reach.went(distance)
         if not lowest or -value <= lowest[0][0]:
             lowest[:] = [(-value, u.copy(), -gradient * scale)]

@@ -632,6 +632,19 @@ def test_a_user_s_classifier_equals_the_probit():
     assert ours.log_evidence == pytest.approx(own.log_evidence, abs=1e-7)
 
 
+def test_where_a_bound_on_rounding_is_too_pessimistic_it_is_measured(monkeypatch):
+    X, y = inputs(N), targets("real", N)
+    problem = Problem(prior_of(X), StudentT(0.3, 3.0), y, np.where(np.arange(N) < 3, 2.0, 1.0))
+    state = EP(tolerance=1e-12)._solve(problem).state
+    monkeypatch.setattr("cavity.inference.ep.rule._rounding", lambda state: 1e-5)
+    assert certify(problem, state.sites, 1e-6) is not None
+    near = Sites(state.sites.shift * (1 + 2e-7), state.sites.precision)
+    assert 0.3e-6 < State(problem, near).residual <= 1e-6
+    assert certify(problem, near, 1e-6) is None  # what rounding may add to it cannot be told
+    monkeypatch.setattr("cavity.inference.ep.rule._rounding", lambda state: 1.0)
+    assert certify(problem, state.sites, 1e-6) is None
+
+
 # --- parallel updates themselves ----------------------------------------------------------------------------
 
 

@@ -191,23 +191,52 @@ def test_a_long_step_is_walked_in_parts(monkeypatch):
     start = EP(tolerance=1e-9)._solve(here).state
     there = gp.update({"studentt.scale": 0.9, "se.lengthscale": 2.0})
     posed = Problem(there.prior(X), there.likelihood, y)
-    real, at, calls = points.newton_from_sites, [np.log(0.3)], []
+    real, at, calls = points.newton, [np.log(0.3)], []
 
-    def short_sighted(problem, sites, enough=1e-14):
-        place = np.log(problem.likelihood.scale)
+    def short_sighted(point, steps=20, enough=1e-14):
+        place = np.log(point.problem.likelihood.scale)
         calls.append(place)
         if abs(place - at[0]) > 0.2:
             return None
         at[0] = place
-        return real(problem, sites, enough)
+        return real(point, steps, enough)
 
-    monkeypatch.setattr(points, "newton_from_sites", short_sighted)
-    sites = walk(Landmark.of(here, start.sites, start.log_evidence), posed)
+    monkeypatch.setattr(points, "newton", short_sighted)
+    landmark = Landmark.of(here, start.sites, start.log_evidence)
+    way = walk(landmark, posed)
+    assert way.part == 1.0
     assert len(calls) > 6
     cold, _ = there.evidence(X, y)
-    assert certify(posed, sites, 1e-8).log_evidence == pytest.approx(cold, abs=1e-8)
-    monkeypatch.setattr(points, "newton_from_sites", lambda problem, sites, enough: None)
-    assert walk(Landmark.of(here, start.sites, start.log_evidence), posed) is None
+    assert certify(posed, way.sites, 1e-8).log_evidence == pytest.approx(cold, abs=1e-8)
+    monkeypatch.setattr(points, "newton", lambda point, steps=20, enough=1e-14: None)
+    nowhere = walk(landmark, posed)
+    assert nowhere.sites is None
+    assert nowhere.part == 0.0
+
+
+def test_the_end_of_a_branch_is_located(branches):
+    """The branch goes on along the surface at which it ends, and nowhere across it."""
+    problem, gp, landmarks = branches
+    step = np.where(np.array(gp.names) == "mixtureofgaussians.scale", 0.2, 0.0)
+
+    def gone(step):
+        there = gp.replace(gp.theta + step)
+        return walk(landmarks[0], Problem(there.prior(problem.X), there.likelihood, problem.y))
+
+    way = gone(step)
+    assert way.sites is None
+    assert 0.0 < way.part < 1.0
+    assert gone(0.95 * way.part * step).sites is not None
+    assert gone((way.part + 0.02) * step).sites is None
+    assert np.linalg.norm(way.normal) == pytest.approx(1.0)
+    # from just before the end, a little along the surface is still on the branch, the same across it is not
+    before = 0.97 * way.part * step
+    across = way.normal * np.sign(way.normal @ step)
+    along = np.eye(len(step))[np.argmin(np.abs(across))]
+    along = along - across * (along @ across)
+    size = 0.1 * way.part * np.linalg.norm(step)
+    assert gone(before + size * across).sites is None
+    assert gone(before + size * along / np.linalg.norm(along)).sites is not None
 
 
 def test_a_landmark_knows_the_models_it_belongs_to():

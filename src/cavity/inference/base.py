@@ -33,7 +33,15 @@ class ConvergenceWarning(UserWarning):
 
 
 class InferenceFailedError(np.linalg.LinAlgError):
-    """An evaluation of the evidence that cannot be used by an optimizer; the message says why."""
+    """An evaluation of the evidence that cannot be used by an optimizer; the message says why.
+
+    Where it is known, `reached` is the part of the way from the run's best evaluation up to which its solution could be
+    followed, and `normal` the direction in `theta` in which it ends there, whatever the way.
+    """
+
+    def __init__(self, message: str, reached: float | None = None, normal: Array | None = None) -> None:
+        super().__init__(message)
+        self.reached, self.normal = reached, normal
 
 
 class UnsupportedPairError(ValueError):

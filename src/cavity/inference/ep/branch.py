@@ -2,12 +2,14 @@
 
 EP may have several fixed points, and which one plain iterations reach after a long step is a matter of luck. Newton's
 method from the known fixed point finds the continuation of its branch where the step is short enough; where it fails,
-the step is walked in parts, along a straight line in unconstrained parameters.
+the step is walked in parts, along a straight line in unconstrained parameters, from predictions by the implicit
+derivative of the cavities. A branch may end (two of them meet and vanish): then it is said where, and at what surface.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +17,12 @@ from cavity.inference.ep.state import Problem
 from cavity.kernels.base import Kernel
 from cavity.latent.dense import DensePrior
 from cavity.likelihoods.base import Likelihood
+from cavity.linalg import Array
 from cavity.means import Mean
 from cavity.sites import Sites
+
+if TYPE_CHECKING:
+    from cavity.inference.ep.points import Point
 
 FIRST_PART, SHORTEST_PART = 0.25, 1.0 / 128
 """Parts of the way that are tried at once."""
@@ -26,6 +32,15 @@ ENOUGH = 1e-10
 
 LONGEST_WALK = 40
 """Newton solutions after which a walk is given up."""
+
+EPS = 1e-6
+"""Part of the way over which derivatives are taken."""
+
+NEARLY_SINGULAR = 0.1
+"""Smallest singular value of the Jacobian up to which a branch counts as ending where it could not be followed."""
+
+LARGEST = 4.0
+"""Largest predicted step of a cavity coordinate."""
 
 
 @dataclass(frozen=True)
@@ -71,20 +86,119 @@ def _between(a: np.ndarray, b: np.ndarray, part: float) -> np.ndarray:
     return np.asarray((1.0 - part) * a + part * b)
 
 
-def walk(landmark: Landmark, problem: Problem) -> Sites | None:
-    """Sites of the fixed point that the landmark's branch leads to; None where it ends or the way is too long."""
-    from cavity.inference.ep.points import newton_from_sites
+@dataclass(frozen=True)
+class Walk:
+    """How far a branch could be followed.
 
-    sites, done, part = landmark.sites, 0.0, 1.0
+    Attributes
+    ----------
+    sites : Sites or None
+        Those at the end of the way, where it was reached.
+    part : float
+        The part of the way that was gone.
+    normal : array or None
+        Where the branch ends on the way: the normal, in the parameters of kernel, mean function and likelihood, of the
+        surface at which it does. There the Jacobian is singular, w'J = 0, and the normal is w' d equations / d theta.
+    """
+
+    sites: Sites | None
+    part: float
+    normal: Array | None = None
+
+
+def walk(landmark: Landmark, problem: Problem) -> Walk:
+    """Follow the landmark's branch to the problem's parameters.
+
+    After the first attempt, Newton's method starts from a prediction along the branch.
+    """
+    from cavity.inference.ep.points import newton, newton_from_sites
+
+    found = newton_from_sites(problem, landmark.sites, ENOUGH)
+    if found is not None:
+        return Walk(found, 1.0)
+    point = _point(landmark.towards(problem, 0.0), landmark.sites)
+    done, part = 0.0, FIRST_PART
+    slope: Array | None = None
     for _ in range(LONGEST_WALK):
+        if point is None or part < SHORTEST_PART:
+            break
+        if slope is None:
+            slope = _slope(point, landmark.towards(problem, done + EPS))
+            if slope is None:
+                break
         goal = min(1.0, done + part)
-        found = newton_from_sites(problem if goal == 1.0 else landmark.towards(problem, goal), sites, ENOUGH)
-        if found is not None:
-            if goal == 1.0:
-                return found
-            sites, done, part = found, goal, 2.0 * part
-            continue
-        part = min(0.5 * part, FIRST_PART) if done == 0.0 else 0.5 * part
-        if part < SHORTEST_PART:
-            return None
-    return None
+        there = problem if goal == 1.0 else landmark.towards(problem, goal)
+        guess = point.moved((goal - done) * slope, there) if np.max(np.abs(slope)) * part < LARGEST else None
+        new: Point | None = None if guess is None else newton(guess, enough=ENOUGH)
+        if new is None:
+            part *= 0.5
+        elif goal == 1.0:
+            return Walk(new.sites, 1.0)
+        else:
+            point, done, part, slope = new, goal, 2.0 * part, None
+    return Walk(None, done, None if point is None else _normal(point))
+
+
+def _normal(point: Point) -> Array | None:
+    """See `Walk`; None where the branch does not seem to end here."""
+    left, sizes, _ = np.linalg.svd(point.jacobian())
+    if sizes[-1] > NEARLY_SINGULAR:
+        return None
+    problem, prior = point.problem, point.problem.prior
+    slopes = []
+    for k, theta in enumerate(prior.kernel.theta):
+        kernel = prior.kernel.replace(_changed(prior.kernel.theta, k, theta + EPS))
+        slopes.append(replace(problem, prior=DensePrior(kernel, prior.X, prior.mean_function)))
+    if prior.mean_function is not None:
+        for k, theta in enumerate(prior.mean_function.theta):
+            mean = prior.mean_function.replace(_changed(prior.mean_function.theta, k, theta + EPS))
+            slopes.append(replace(problem, prior=DensePrior(prior.kernel, prior.X, mean)))
+    for k, theta in enumerate(problem.likelihood.theta):
+        likelihood = problem.likelihood.replace(_changed(problem.likelihood.theta, k, theta + EPS))
+        slopes.append(replace(problem, likelihood=likelihood))
+    changes = [_change(point, ahead) for ahead in slopes]
+    if any(change is None for change in changes):
+        return None
+    normal = np.array([left[:, -1] @ change for change in changes])
+    size = float(np.linalg.norm(normal))
+    return normal / size if 0.0 < size < np.inf else None
+
+
+def _changed(theta: Array, k: int, value: float) -> Array:
+    new = np.array(theta)
+    new[k] = value
+    return new
+
+
+def _point(problem: Problem, sites: Sites) -> Point | None:
+    from cavity.inference.ep.parallel import state_or_none
+    from cavity.inference.ep.points import ERRORS, Point
+
+    state = state_or_none(problem, sites)
+    try:
+        return None if state is None else Point.of_state(state)
+    except ERRORS:
+        return None
+
+
+def _change(point: Point, ahead: Problem) -> Array | None:
+    """Change of the equations at the same cavities, divided by `EPS`."""
+    from cavity.inference.ep.points import ERRORS, Point
+
+    try:
+        moved = Point(ahead, point.shift, np.log(point.precision - ahead.min_cavity_precision))
+    except ERRORS:
+        return None
+    return np.asarray((moved.equations - point.equations) / EPS)
+
+
+def _slope(point: Point, ahead: Problem) -> Array | None:
+    """Change of the cavities along the branch."""
+    change = _change(point, ahead)
+    if change is None:
+        return None
+    try:
+        slope = np.asarray(np.linalg.solve(point.jacobian(), -change))
+    except np.linalg.LinAlgError:
+        return None
+    return slope if np.all(np.isfinite(slope)) else None

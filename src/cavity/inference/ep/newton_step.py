@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 KRYLOV, FORCING = 40, 0.1
 """Most iterations of a linear solve, and by how much it reduces the residual."""
 
-INNER, ENOUGH, FALLING = 4, 0.02, 0.5
+INNER, ENOUGH, FALLING = 4, 0.05, 0.5
 """Most linear solves of a Newton step; the part of the mismatch (squared, where that is below one) at which they end,
 since variances are only linear here; and by how much each must reduce it."""
 
