@@ -246,6 +246,23 @@ def test_a_clock_that_jumps_leaves_runs_to_confirm(monkeypatch):
     assert ais.FEWEST_STEPS < result.second.steps <= result.steps // 2
 
 
+def test_sets_that_disagree_call_for_a_longer_one(monkeypatch):
+    """All sets must agree with the longest: here nothing is near enough, so that there is no certificate."""
+    monkeypatch.setattr(ais, "AGREEMENT", 1e-6)
+    X, y = labels(20)
+    model = GP(9.0 * SE(1.0), Probit())
+    result = annealed_importance_sampling(model, X, y, start="prior", budget=20.0, seed=0)
+    main, second, third = result.sets
+    assert second.steps < main.steps
+    assert third.steps == 2 * main.steps == result.steps
+    assert not result.certified
+    assert "disagree" in result.reason
+    monkeypatch.undo()
+    calm = annealed_importance_sampling(model, X, y, start="prior", budget=20.0, seed=0)
+    assert calm.certified
+    assert len(calm.sets) == 2
+
+
 @pytest.mark.parametrize(("start", "factor", "expected"), [("ep", 1e6, "prior"), ("prior", 1e9, "ep")])
 def test_the_cheaper_start_is_taken(monkeypatch, start, factor, expected):
     """Where EP's pilot expects a long way, the prior is chosen if its pilot expects less, and only then."""
