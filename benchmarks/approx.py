@@ -43,6 +43,11 @@ NEIGHBOR = 0.05
 """Distance in log hyperparameters from which a warm start comes: a usual step of an optimizer."""
 
 
+SETTLE = 0.25
+"""Seconds after a turn of GPy in which its threads stop spinning: measured, ours take twice the time for a tenth of a
+second."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """How often things are repeated, and seconds after which no further round is begun."""
@@ -192,7 +197,9 @@ def measure_ep(plan: Plan, problem: Problem, folder: str, outcome: Outcome) -> N
                 return float(gpy.ask(op="evidence", theta=moved(problem.theta, k).tolist())["seconds"])
 
             sometimes["gpy"] = timed
-        outcome.ep = timing.interleave({"cavity": ours}, sometimes, rounds, every, budget=budget)
+        outcome.ep = timing.interleave(
+            {"cavity": ours}, sometimes, rounds, every, budget=budget, settle=SETTLE
+        )
 
 
 def measure_fits(plan: Plan, name: str, problem: Problem, folder: str, outcome: Outcome) -> None:

@@ -52,6 +52,7 @@ def interleave(
     budget: float = math.inf,
     warm_up: int = 2,
     warm_sometimes: bool = True,
+    settle: float = 0.0,
 ) -> Series:
     """Time subjects in turn, in an order that is reversed every other round.
 
@@ -62,6 +63,8 @@ def interleave(
     budget : seconds after which no further round is begun, once there are five
     warm_up : uncounted rounds of the first kind
     warm_sometimes : whether the second kind gets one uncounted call
+    settle : seconds of rest after each call of the second kind: threads of another process may spin for a while after
+        its turn, which would disturb the next one alone
     """
     for k in range(warm_up):
         for timed in always.values():
@@ -69,6 +72,7 @@ def interleave(
     if warm_sometimes:
         for timed in sometimes.values():
             timed(0)
+            time.sleep(settle)
     series, began = Series(), time.perf_counter()
     for k in range(rounds):
         if k >= FEWEST and time.perf_counter() - began > budget:
@@ -78,4 +82,6 @@ def interleave(
         if k % every == 0:
             turn = [*turn, *sometimes.items()]
         series.rounds.append({name: timed(warm_up + k) for name, timed in turn})
+        if k % every == 0 and sometimes:
+            time.sleep(settle)
     return series
