@@ -59,8 +59,9 @@ def sobol_total(
     group.
 
     Each shuffle moves values by a different number of rows of a random order, so that with n - 1 shuffles every pair
-    of different rows is used once, and the index is exact for the data (n / (n - 1) times the index of a population
-    in which a row can be drawn twice).
+    of different rows is used once, and the index is exact for the data. The variance is measured on the same pairs,
+    Var m = E (m(x) - m(x'))^2 / 2: the errors of numerator and denominator then go together, and an index of all
+    columns at once is one.
     """
     n = len(X)
     inputs = [
@@ -69,25 +70,32 @@ def sobol_total(
     if shuffles < 1:
         raise ValueError(f"shuffles must be an integer >= 1, got {shuffles!r}")
     before = np.asarray(mean(X)).reshape(n, -1)
-    total = float(np.sum(before.var(axis=0)))
-    if n < 2 or not total > 0:
-        return Relevance(np.zeros(len(inputs)), np.zeros(len(inputs)))
-    rng = np.random.default_rng(rng)
     value, error = np.zeros(len(inputs)), np.zeros(len(inputs))
+    if n < 2 or not float(np.sum(before.var(axis=0))) > 0:
+        return Relevance(value, error)
+    rng = np.random.default_rng(rng)
     with Progress("relevance of inputs", len(inputs)) as progress:
         for i, columns in enumerate(inputs):
             order = rng.permutation(n)
-            found = []
+            gaps = []  # squared differences, of the column alone and of all columns
             for shift in rng.permutation(np.arange(1, n))[:shuffles]:
+                other = np.roll(order, shift)
                 changed = X.copy()
-                changed[np.ix_(order, columns)] = X[np.ix_(np.roll(order, shift), columns)]
-                gap = np.asarray(mean(changed)).reshape(n, -1) - before
-                found.append(0.5 * float(np.sum(np.mean(gap**2, axis=0))) / total)
-            value[i] = np.mean(found)
-            if 1 < len(found) < n - 1:
-                error[i] = np.std(found, ddof=1) / np.sqrt(len(found))
+                changed[np.ix_(order, columns)] = X[np.ix_(other, columns)]
+                alone = np.asarray(mean(changed)).reshape(n, -1) - before
+                gaps.append((_mean_square(alone), _mean_square(before[order] - before[other])))
+            some, all_ = np.array(gaps).T
+            if all_.sum() > 0:  # the pairs of few shuffles may happen to be alike
+                value[i] = some.sum() / all_.sum()
+                if 1 < len(gaps) < n - 1:
+                    error[i] = np.std(some - value[i] * all_, ddof=1) / (all_.mean() * np.sqrt(len(gaps)))
             progress.advance()
     return Relevance(value, error)
+
+
+def _mean_square(gaps: Array) -> float:
+    """Of differences (n, L), summed over the latent functions."""
+    return float(np.sum(np.mean(gaps**2, axis=0)))
 
 
 def inverse_lengthscales(kernel: Kernel, X: Array) -> Array:
