@@ -96,7 +96,7 @@ class Run:
     memory : mapping
         What the inference rule remembers of the run, to find the same approximation again.
     beyond : array or None
-        A point that could not be evaluated next to the best one, where the branch of solutions ends.
+        A point beyond the place where the branch of solutions ends, if it does next to the best one.
     """
 
     kind: str
