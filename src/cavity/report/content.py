@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from cavity.tables.comparing import Comparison
     from cavity.tables.preparation import Preparation
 
-GRID = 300
+GRID, GRID_OF_DRAWS = 300, 80
+"""Places along one input; fewer where each prediction is an average over draws."""
 
 REMEDIES = (
     ("the chains", "more draws (--draws), or a rule that does not sample (--inference ep)"),
@@ -218,7 +219,7 @@ def _predictions(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Bl
     estimator: GPRegressor = model.estimator
     if X.shape[1] == 1:
         x = X.to_numpy(dtype=float)[:, 0]
-        grid = np.linspace(x.min(), x.max(), GRID)
+        grid = np.linspace(x.min(), x.max(), GRID_OF_DRAWS if draws_of(estimator) else GRID)
         prediction = estimator.predict_dist(_like(X, grid[:, None]))
         names = (X.columns[0], model.preparation.target)
         suspicious = _suspicious(model, y)
