@@ -41,9 +41,7 @@ def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
         ("Hyperparameters, in the units of the table", hyperparameter_table(model)),
     ]
     if model.report.get("relevance"):
-        title = (
-            "Relevance of inputs: share of the variance of predictions (total Sobol index)"
-        )
+        title = "Relevance of inputs: share of the variance of predictions (total Sobol index)"
         found.append((title, relevance_table(model)))
     outliers = model.report.get("outliers")
     if outliers is not None:
