@@ -45,7 +45,8 @@ def terminal(folder: Path) -> None:
     width, height = (round(float(v)) for v in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())
     page = folder / "terminal.html"
     page.write_text(
-        "<meta charset='utf-8'><style>body{margin:0} text{font-family:'DejaVu Sans Mono',monospace!important}</style>" + svg,
+        "<meta charset='utf-8'>"
+        "<style>body{margin:0} text{font-family:'DejaVu Sans Mono',monospace!important}</style>" + svg,
         encoding="utf-8",
     )
     shoot(page, HERE / "terminal.png", width, height)
