@@ -21,6 +21,7 @@ from cavity.studies import classification_methods
 from cavity.studies.base import Cell, Outcome, Published, Results, Study
 from cavity.studies.folds import standardized, stratified_by_class
 from cavity.studies.pictures import COLORS, MARKERS, new_panels, save
+from cavity.studies.summary import cpu_per_fit
 
 Array = NDArray[np.float64]
 
@@ -124,8 +125,7 @@ def remarks(results: Results) -> list[str]:
         "The signal variance has the library's weak prior (flat up to a standard deviation of 20); the thesis had "
         "none, and its optimizer ran to posterior means of length 2553 (Crabs) to 22012 (USPS)."
     )
-    seconds = frame.groupby("method", sort=False)["seconds"].mean()
-    out.append("seconds per fit: " + ", ".join(f"{m} {v:.1f}" for m, v in seconds.items()))
+    out.append(cpu_per_fit(frame))
     return out
 
 
