@@ -204,8 +204,8 @@ def _precisions(axis: Any, laplace: Array, ep: Array) -> None:
     axis.loglog(ep, laplace, "o", color=COLORS[2], markersize=3, markeredgewidth=0, alpha=0.6)
     axis.set(
         title="precisions of the likelihood",
-        xlabel="sites of EP",
-        ylabel="W of Laplace's method",
+        xlabel="sites of EP, not below 1e-6",
+        ylabel="W of Laplace's method, not below 1e-6",
     )
 
 
@@ -222,7 +222,7 @@ def _differences(axis: Any, stored: dict[str, Array]) -> None:
                 label=f"{name}, {part}",
             )
     axis.set(
-        title="differences from MCMC, sorted", xlabel="percent of cases", ylabel="difference of p(y = +1)"
+        title="differences from MCMC, sorted", xlabel="percent of cases", ylabel="difference, not below 1e-5"
     )
     axis.legend(frameon=False, fontsize=8)
 
