@@ -376,7 +376,8 @@ def test_new_tables_that_do_not_fit():
 def regression_model() -> TableModel:
     preparation, X, y = prepare(table(frame()), "price", impute="median")
     model = GPRegressor(1e4 * SE(50.0), likelihood=Gaussian(500.0), objective=None, mean=None).fit(X, y)
-    return TableModel(preparation, model, {"rows": 12, "scores": {"rmse": 1.5}, "outliers": []})
+    scores = {"rmse": 1.5, "nlp": 2.0, "guess_rmse": 3.0, "guess_nlp": 4.0, "coverage": {"0.9": 0.8}}
+    return TableModel(preparation, model, {"rows": 12, "scores": scores, "outliers": []})
 
 
 def test_a_model_file_alone_predicts(tmp_path):
@@ -426,6 +427,16 @@ def test_class_probabilities(tmp_path):
     [
         (lambda f: f.update(estimator=None), "needs a GPRegressor"),
         (lambda f: f.update(report=3), "has a preparation"),
+        (lambda f: f["report"]["dict"].append(["colour", "red"]), "'colour' is not what a fit reports"),
+        (lambda f: f["report"]["dict"].append(["rows", "many"]), "'rows' is not what a fit reports"),
+        (lambda f: f["report"]["dict"].append(["outliers", [1]]), "'outliers' is not what a fit reports"),
+        (lambda f: f["report"]["dict"].append(["relevance", {"dict": []}]), "'relevance' is not what a fit"),
+        (lambda f: f["report"]["dict"].append(["scores", {"dict": [["rmse", 1.0]]}]), "'scores' is not what"),
+        (lambda f: f["report"].update(dict=[["held_out_rows", 3]]), "a report counts its rows"),
+        (
+            lambda f: f["report"]["dict"][1][1]["dict"][4][1].update(dict=[["all", 0.9]]),
+            "'scores' is not what a fit reports",
+        ),
         (lambda f: f["preparation"]["with"].update(task="ranking"), "target and a task"),
         (lambda f: f["preparation"]["with"].update(columns=[]), "has columns"),
         (lambda f: f["preparation"]["with"].update(notes=3), "notes must be texts"),

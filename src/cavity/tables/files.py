@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cavity.estimators import GPClassifier, GPRegressor
-from cavity.io.posterior import require
+from cavity.io.posterior import is_float, require
 from cavity.io.registry import Codec, add
 from cavity.tables.columns import Column
 from cavity.tables.model import TableModel
@@ -37,8 +38,73 @@ def _preparation(
     return Preparation(target, task, columns, ignored, numeric_labels, notes)
 
 
+# --- what was found at the fit ------------------------------------------------------------------------------
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _records(**fields: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A list of tables with exactly these entries."""
+
+    def check(value: Any) -> bool:
+        return isinstance(value, list) and all(_has(one, fields) for one in value)
+
+    return check
+
+
+def _has(value: Any, fields: Mapping[str, Callable[[Any], bool]]) -> bool:
+    return (
+        isinstance(value, dict) and set(value) == set(fields) and all(fields[k](v) for k, v in value.items())
+    )
+
+
+def _is_coverage(value: Any) -> bool:
+    try:
+        return isinstance(value, dict) and all(0 < float(k) < 1 and is_float(v) for k, v in value.items())
+    except (TypeError, ValueError):
+        return False
+
+
+GUESSES = {"nlp": is_float, "guess_nlp": is_float}
+SCORES: tuple[dict[str, Callable[[Any], bool]], ...] = (
+    {**GUESSES, "rmse": is_float, "guess_rmse": is_float, "coverage": _is_coverage},
+    {**GUESSES, **dict.fromkeys(("error", "guess_error", "information", "calibration"), is_float)},
+)
+"""Scores of regressions and of classifications."""
+
+REPORT: dict[str, Callable[[Any], bool]] = {
+    "rows": _is_count,
+    "rows_in_file": _is_count,
+    "held_out_rows": _is_count,
+    "choice": _is_text,
+    "seconds": is_float,
+    "robust": lambda value: isinstance(value, bool),
+    "warnings": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    "scores": lambda value: any(_has(value, fields) for fields in SCORES),
+    "relevance": _records(column=_is_text, share=is_float, error=is_float),
+    "outliers": _records(row=_is_count, value=is_float, probability=is_float),
+}
+"""What a report may say, so that commands that show it can rely on it."""
+
+
+def _check_report(report: dict[Any, Any]) -> None:
+    for name, value in report.items():
+        known = name in REPORT and REPORT[name](value)
+        require(known, f"{str(name)[:40]!r} is not what a fit reports; fit the model again")
+    require(
+        "rows" in report or not {"rows_in_file", "held_out_rows"} & set(report), "a report counts its rows"
+    )
+
+
 def _model(preparation: Any, estimator: Any, report: Any) -> TableModel:
     require(isinstance(preparation, Preparation) and isinstance(report, dict), "a table has a preparation")
+    _check_report(report)
     kind = GPClassifier if preparation.task == "classification" else GPRegressor
     require(isinstance(estimator, kind), f"a {preparation.task} needs a {kind.__name__}")
     names = list(getattr(estimator, "feature_names_in_", []))
