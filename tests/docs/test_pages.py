@@ -110,6 +110,21 @@ def test_commands_on_the_first_page_print_what_it_shows(monkeypatch, tmp_path):
                 assert words(line) in words(result.stdout), line
 
 
+def test_commands_of_the_studies_run(monkeypatch, tmp_path):
+    from typer.testing import CliRunner
+
+    from cavity.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "studies" / "index.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ cavity (.*)$", page, re.M)
+    assert len(commands) == 3
+    for command in commands:
+        result = CliRunner().invoke(app, command.split())
+        assert result.exit_code == 0, result.output
+    assert (tmp_path / "results" / "sample-paths" / "summary.md").exists()
+
+
 def test_nothing_is_forgotten():
     assert len(OWN) >= 8
     assert len(outputs("README.md")) == 1
