@@ -208,3 +208,17 @@ def test_sizes_of_the_problems() -> None:
         assert (len(X), len(X_test), X.shape[1]) == sizes
         assert (len(y), len(y_test)) == sizes[:2]
         assert set(np.unique(y)) == set(np.unique(y_test)) == {-1.0, 1.0}
+
+
+def test_few_colors_keep_a_rare_one(tmp_path: Path) -> None:
+    """A small mark in color on a large grey picture stays colored."""
+    from PIL import Image
+
+    figure, (axis,) = evidence_contours.new_panels()
+    axis.imshow(np.linspace(0, 1, 10_000).reshape(100, 100), cmap="gray")
+    axis.plot(50, 50, "s", color="#d55e00", markersize=4)
+    path = evidence_contours.save(figure, tmp_path / "few.png", few_colors=True)
+    with Image.open(path) as image:
+        assert image.mode == "P"
+        colors = np.asarray(image.convert("RGB"), dtype=int).reshape(-1, 3)
+    assert np.min(np.abs(colors - [0xD5, 0x5E, 0x00]).max(axis=1)) < 25

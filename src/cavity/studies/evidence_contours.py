@@ -81,7 +81,7 @@ def contours(axis: Any, grid: tuple[Array, ...], values: Array, title: str, leve
     near = lines.levels[-LABELED:]  # farther down, steep slopes would put one label on another
     axis.clabel(lines, near, fontsize=8, fmt="%.0f" if np.all(levels == np.round(levels)) else "%.2f")
     row, column = np.unravel_index(np.nanargmax(values), values.shape)
-    axis.plot(lengths[column], signals[row], "k+", markersize=11, markeredgewidth=1.6)
+    axis.plot(lengths[column], signals[row], "k+", markersize=11, markeredgewidth=1.6, clip_on=False)
     top = float(values[row, column])
     axis.text(
         0.98,

@@ -37,12 +37,13 @@ def new_panels(
 
 
 def save(figure: Figure, path: Path, *, few_colors: bool = False) -> Path:
-    """Write a figure and return where it is; with `few_colors` as a palette of 128, a third of the size."""
+    """Write a figure and return where it is; with `few_colors` as a palette, a third of the size."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     if few_colors:
         from PIL import Image
 
         with Image.open(path) as image:
-            image.convert("RGB").quantize(128).save(path, optimize=True)
+            # the greatest coverage keeps colors of a few marks, which the usual median cut would turn grey
+            image.convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
     return path
