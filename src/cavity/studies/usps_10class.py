@@ -136,7 +136,7 @@ def remarks(results: Results) -> list[str]:
     for _, row in learned.iterrows():
         out.append(
             f"n = {row['n']}: learned ln l = {row['ln l']:.2f}, ln s = {row['ln s']:.2f} (book: 2.35, 2.6); "
-            f"{row['seconds']:.0f} s"
+            f"{row['cpu_seconds']:.0f} CPU seconds"
         )
     out.append(f"Subsets of at most {largest} cases: with fewer cases errors are larger than the book's.")
     return out
