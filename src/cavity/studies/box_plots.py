@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -30,8 +31,24 @@ def box_plots(frame: pd.DataFrame, measures: Sequence[str], path: Path, log: Seq
         if measure in log:
             axis.set_yscale("log")
         elif values_spread(groups):
-            axis.set_yscale("symlog", linthresh=1.0)
+            _cut(axis, groups, measure)
     return save(figure, path)
+
+
+def _cut(axis: Any, groups: Sequence[tuple[str, pd.Series]], measure: str) -> None:
+    """End the axis above the bulk of the cells; those beyond are triangles at the edge."""
+    pooled = pd.concat([values for _, values in groups])
+    low, middle, high = pooled.quantile([0.0, 0.25, 0.75])
+    top = high + 1.5 * (high - middle)
+    axis.set_ylim(low - 0.05 * (top - low), top)
+    for place, (_, values) in enumerate(groups, start=1):
+        if (values > top).any():
+            axis.plot(place, top, "^", color=COLORS[0], markersize=6, clip_on=False)
+            count = int((values > top).sum())
+            axis.annotate(
+                f"{count}", (place, top), (0, 6), textcoords="offset points", ha="center", fontsize=8
+            )
+    axis.set_ylabel(f"{measure} (triangles: so many beyond)")
 
 
 def values_spread(groups: Sequence[tuple[str, pd.Series]]) -> bool:
