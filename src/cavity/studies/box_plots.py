@@ -12,7 +12,10 @@ from cavity.studies.pictures import COLORS, new_panels, save
 
 
 def box_plots(frame: pd.DataFrame, measures: Sequence[str], path: Path, log: Sequence[str] = ()) -> Path:
-    """One panel per measure; every cell is shown as a point beside its box, so that few cells do not mislead."""
+    """One panel per measure; every cell is shown as a point beside its box, so that few cells do not mislead.
+
+    Measures in `log` have a logarithmic axis where they span more than a decade.
+    """
     present = [m for m in measures if m in frame]
     figure, axes = new_panels(1, len(present), width=4.8, height=3.4)
     for axis, measure in zip(axes, present):
@@ -28,7 +31,7 @@ def box_plots(frame: pd.DataFrame, measures: Sequence[str], path: Path, log: Seq
             axis.plot([place] * len(values), values, "o", color=COLORS[0], alpha=0.5, markersize=3)
         axis.set_xticks(range(1, len(groups) + 1), [name for name, _ in groups], rotation=60, ha="right")
         axis.set_ylabel(measure)
-        if measure in log:
+        if measure in log and frame[measure].max() > 10 * frame[measure].min():
             axis.set_yscale("log")
         elif values_spread(groups):
             _cut(axis, groups, measure)
