@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.ours import Evidence
 from benchmarks.problems import synthetic
-from cavity.exponential import exponential
+from cavity.passes import load_compiled
 
 
 def resident() -> int:
@@ -46,7 +46,7 @@ def forget_peak() -> None:
 def measure(n: int) -> float:
     """Growth of memory over two evaluations, divided by 8 n^2."""
     Evidence(synthetic(50))(0)  # whatever the first evaluation imports or caches is not counted,
-    exponential()  # nor the compiler of the exponentials of large matrices
+    load_compiled()  # nor the compiler of the passes over large matrices
     forget_peak()
     subject = Evidence(synthetic(n))
     before = resident()

@@ -90,6 +90,7 @@ def test_without_numba_it_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "find_spec", lambda name: None)
     passes._numba_is_here.cache_clear()
     try:
+        passes.load_compiled()
         with compiled_passes():
             assert not passes._compiled()
     finally:

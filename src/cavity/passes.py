@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.exponential import exp_in_place, exp_numpy
+from cavity.exponential import exp_in_place, exp_numpy, exponential
 
 Array = NDArray[np.float64]
 
@@ -47,6 +47,13 @@ def compiled_passes(wanted: bool = True) -> Iterator[None]:
 @cache
 def _numba_is_here() -> bool:
     return find_spec("numba") is not None
+
+
+def load_compiled() -> None:
+    """Load Numba and all passes now, so that what comes next is not charged with their time and memory."""
+    if _numba_is_here():
+        for load in (exponential, _outer_minus, _product_and_sums):
+            load()
 
 
 def _compiled() -> bool:
