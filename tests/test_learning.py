@@ -48,8 +48,19 @@ def test_every_run_is_kept_and_the_best_one_wins():
 
 
 def test_values_that_nobody_chose_are_not_worth_a_run():
-    learned = learn(model(), X, Y, n_restarts=2, given=False, random_state=0)
+    learned = learn(model(), X, Y, n_restarts=2, given=(), random_state=0)
     assert [run.kind for run in learned.runs] == ["data", "random", "random"]
+
+
+def test_parts_that_nobody_chose_start_from_the_data():
+    chosen = GP(1.0 * SE(3.3), Gaussian(7.0), mean="constant").bind(1)
+    learned = learn(chosen, X, Y + 100.0, n_restarts=1, given=("kernel",), random_state=0)
+    data, given = (chosen.replace(run.start) for run in learned.runs)
+    assert learned.runs[1].kind == "given"
+    assert given.kernel == chosen.kernel
+    assert given.mean == data.mean
+    assert given.likelihood == data.likelihood
+    assert float(given.mean.flat[0]) == pytest.approx(100.0, abs=3.0)
 
 
 def test_without_reading_the_data_the_first_start_is_the_value_given():

@@ -14,11 +14,12 @@ an evaluation that fails inside a run is a step too far, and the line search com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.hyper import Array
 from cavity.linalg import Workspace
@@ -27,6 +28,9 @@ from cavity.starts import Starts
 
 if TYPE_CHECKING:
     from cavity.gp import GP
+
+PARTS = ("kernel", "mean", "likelihood")
+"""Parts of a model, in the order of its values."""
 
 OBJECTIVES = ("evidence", "loo")
 
@@ -402,7 +406,7 @@ def learn(
     objective: str = "evidence",
     n_restarts: int = 3,
     sample_weight: Array | None = None,
-    given: bool = True,
+    given: Collection[str] = PARTS,
     data_driven: bool = True,
     also: Sequence[tuple[str, Array]] = (),
     random_state: np.random.Generator | int | None = None,
@@ -419,8 +423,9 @@ def learn(
     objective : {"evidence", "loo"}
     n_restarts : int
         Runs beside the first, data-driven one.
-    given : bool
-        Whether the model's own values are worth a run (a user chose them).
+    given : collection of str
+        Parts of the model, of "kernel", "mean" and "likelihood", whose own values are worth a run because a user chose
+        them; the others start from the data. Empty for none.
     data_driven : bool
         Whether the first start is read off the data; otherwise it is the model's own values.
     also : sequence of (kind, theta)
@@ -485,6 +490,13 @@ def _best_so_far(runs: Sequence[Run]) -> str:
     return f"(best so far {max(run.value for run in runs):.6g})"
 
 
+def _belongs(model: GP, parts: Collection[str]) -> NDArray[np.bool_]:
+    """Which entries of `theta` are parameters of these parts, shape (p,); tied ones belong to the first."""
+    sizes = [part.flat.size for part in (model.kernel, model.mean, model.likelihood)]
+    marks = np.repeat([name in parts for name in PARTS], sizes)
+    return np.asarray(marks[model.layout.lead])
+
+
 @dataclass
 class _Search:
     """Where the runs of one fit start."""
@@ -498,11 +510,12 @@ class _Search:
     def _execute(self, tasks: Iterable[Task], steps: int = STEPS) -> Iterator[Run]:
         return _execute(self.goal, tasks, self.from_.box, self.from_.scale, self.n_jobs, steps)
 
-    def starts(self, n_restarts: int, given: bool, also: Sequence[Task] = ()) -> Iterator[Run]:
+    def starts(self, n_restarts: int, given: Collection[str], also: Sequence[Task] = ()) -> Iterator[Run]:
         """The data-driven start first, then the values given, then promising draws; and those of `also`."""
-        first, theta = self.from_.first, self.goal.model.theta
+        first = self.from_.first
+        theta = np.where(_belongs(self.goal.model, given), self.goal.model.theta, first)
         tasks: list[Task] = [("data", first)]
-        if given and n_restarts > 0 and np.max(np.abs(theta - first) / self.from_.scale) > 0.1:
+        if n_restarts > 0 and np.max(np.abs(theta - first) / self.from_.scale) > 0.1:
             tasks.append(("given", theta))
         left = n_restarts + 1 - len(tasks)
         tasks += also

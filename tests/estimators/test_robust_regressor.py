@@ -123,7 +123,7 @@ def test_sd_is_infinite_where_the_noise_has_no_variance():
 
 # --- starts and the choice among runs -----------------------------------------------------------------------
 
-ONE_START = {"n_restarts": 0, "given": True, "data_driven": True, "n_jobs": None, "max_time": None}
+ONE_START = {"n_restarts": 0, "given": ("kernel",), "data_driven": True, "n_jobs": None, "max_time": None}
 
 
 def test_the_gaussian_solution_is_a_start():

@@ -142,6 +142,18 @@ class GPEstimator(NestedParameters):
     def _rng(self) -> np.random.Generator:
         return generator(self.random_state)
 
+    def _given_parts(self) -> list[str]:
+        """Parts of the model whose values the user chose: any kernel, but not a mean or noise by name alone."""
+        return [
+            name
+            for name, given in (
+                ("kernel", self.kernel is not None),
+                ("mean", not isinstance(self.mean, str)),
+                ("likelihood", not isinstance(self.likelihood, str)),
+            )
+            if given
+        ]
+
     def _unbound_model(self, likelihood: Likelihood, mean: Any, inference: Any) -> GP:
         """The model with the kernel asked for, before it meets data."""
         kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel

@@ -280,7 +280,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         require_memory(most, "evidence", copies * latents)
         options = {
             "n_restarts": self.n_restarts,
-            "given": self.kernel is not None,
+            "given": self._given_parts(),
             "data_driven": not warm,
             "n_jobs": None if strategy.several else self.n_jobs,
             "max_time": self._time_for_one(len(problems), jobs if strategy.several else 1),

@@ -199,7 +199,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             return Learned(model, np.nan, ())
         options: dict[str, Any] = {
             "n_restarts": self.n_restarts,
-            "given": self.kernel is not None,
+            "given": self._given_parts(),
             "data_driven": self.standardize and not warm,
             "n_jobs": self.n_jobs,
             "max_time": self.max_time,

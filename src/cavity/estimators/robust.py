@@ -22,6 +22,7 @@ stands for several equal ones only the share of one is taken away.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -72,7 +73,7 @@ def first_stages(
     rows: TrainingRows,
     *,
     n_restarts: int,
-    given: bool,
+    given: Collection[str],
     data_driven: bool,
     rng: np.random.Generator,
     n_jobs: int | None,
@@ -85,7 +86,7 @@ def first_stages(
     """
     options: dict[str, Any] = {
         "sample_weight": rows.weight,
-        "given": given,
+        "given": [part for part in given if part != "likelihood"],
         "data_driven": data_driven,
         "random_state": rng,
         "n_jobs": n_jobs,
