@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import warnings
-import zipfile
 
 import numpy as np
 import pytest
+from model_archives import archive, contents, mutated
 
 import cavity
 from cavity import GP, GPClassifier, GPRegressor
@@ -24,7 +23,6 @@ from cavity.em import (
 )
 from cavity.inference.mcmc.rule import MCMC
 from cavity.io import ModelFileError, dumps, loads
-from cavity.io.archive import ARRAY_NAME
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, Poisson, Probit, StudentT
 
@@ -216,19 +214,6 @@ def test_components_of_ones_own_and_unfitted_mixtures_are_refused(tmp_path):
 # --- wrong places -------------------------------------------------------------------------------------------
 
 
-def archive(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, data in members.items():
-            file.writestr(zipfile.ZipInfo(name), data)
-    return buffer.getvalue()
-
-
-def contents(data: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        return {name: file.read(name) for name in file.namelist()}
-
-
 def changed(data: bytes, path: str, value) -> bytes:
     """A file with one place of its document changed; keys of tables are written with a colon before them."""
     members = contents(data)
@@ -337,41 +322,6 @@ SCRAPS = [
 ]  # fmt: skip
 
 
-def places(tree, found):
-    """(container, key) of every place in a document."""
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    for key, inner in list(items):
-        found.append((tree, key))
-        places(inner, found)
-    return found
-
-
-def mutated(data: bytes, rng: np.random.Generator) -> bytes:
-    """A whole archive with one or two places of the document, or bytes of an array, changed."""
-    members = contents(data)
-    document = json.loads(members["model.json"])
-    found = places(document["model"], [])
-    for _ in range(int(rng.integers(1, 3))):
-        container, key = found[int(rng.integers(len(found)))]
-        kind = rng.integers(4)
-        if kind == 0 and isinstance(container, dict):
-            container.pop(key, None)
-        elif kind == 1:
-            other, name = found[int(rng.integers(len(found)))]
-            container[key] = json.loads(json.dumps(other.get(name) if isinstance(other, dict) else None))
-        else:
-            container[key] = SCRAPS[int(rng.integers(len(SCRAPS)))]
-    members["model.json"] = json.dumps(document).encode()
-    names = [name for name in members if ARRAY_NAME.fullmatch(name)]
-    if names and rng.random() < 0.3:
-        name = names[int(rng.integers(len(names)))]
-        raw = bytearray(members[name])
-        for i in rng.integers(len(raw), size=2):
-            raw[i] = rng.integers(256)
-        members[name] = bytes(raw)
-    return archive(members)
-
-
 def works(model) -> None:
     """A model that was loaded can be used."""
     if hasattr(model, "predict_y"):
@@ -388,7 +338,7 @@ def test_mutated_documents_and_arrays(data):
     loaded = 0
     for _ in range(400):
         try:
-            model = loads(mutated(data, rng))
+            model = loads(mutated(data, rng, SCRAPS, 0.3))
         except ModelFileError:
             continue
         works(model)

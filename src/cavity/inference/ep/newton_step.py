@@ -15,9 +15,9 @@ which a few Krylov iterations solve: an n x n product each, since the eigenvalue
 inside the unit circle. The step is taken in the cavities, and the sites follow from the tilted moments there, so that
 their precisions stay positive.
 
-Nothing but the variances is truly linear in these equations, or rather not quite: with shifts measured about the means
-after the step, means are exactly linear in b1. So the equations are solved again with new tilted moments, until what
-the curvature of the variances leaves over dominates: three factorizations where one linear solve each takes four.
+With shifts measured about the means after the step, means are exactly linear in b1; variances are linear to first order
+only. So the equations are solved again with new tilted moments, until what the curvature of the variances leaves over
+dominates: three factorizations where one linear solve each takes four.
 """
 
 from __future__ import annotations
