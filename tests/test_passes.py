@@ -9,7 +9,7 @@ from cavity import GP, passes
 from cavity.kernels import SE, Matern, RationalQuadratic
 from cavity.latent import dense
 from cavity.likelihoods import Gaussian
-from cavity.passes import compiled_passes, kernel_exp, outer_minus, product_and_sums
+from cavity.passes import compiled_passes, kernel_exp, lower_moments, outer_minus, product_and_sums
 
 
 def test_kernels_choose_by_context(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +46,44 @@ def test_passes_agree_with_arithmetic() -> None:
         np.testing.assert_allclose(column_sums, product.sum(axis=0), rtol=1e-13)
 
 
+def _lower_moments_by_definition(
+    u: np.ndarray, A: np.ndarray, K: np.ndarray, rows: slice, columns: slice, z: np.ndarray
+) -> np.ndarray:
+    H = np.tril((np.outer(u, u) - A) * K)
+    H[np.diag_indices_from(H)] *= 0.5
+    tile = H[rows, columns]
+    squares = (z[rows, None] - z[None, columns]) ** 2
+    return np.append(np.einsum("ij,ijc->c", tile, squares), tile.sum())
+
+
+@pytest.mark.parametrize(
+    "tile",
+    [
+        (slice(4, 9), slice(0, 4)),
+        (slice(4, 9), slice(2, 9)),
+        (slice(0, 3), slice(0, 3)),
+        (slice(8, 9), slice(8, 9)),
+    ],
+)
+def test_moments_over_a_tile_of_the_lower_triangle(tile: tuple[slice, slice]) -> None:
+    rng = np.random.default_rng(3)
+    u, A, K, z = (rng.standard_normal(shape) for shape in (9, (9, 9), (9, 9), (9, 3)))
+    expected = _lower_moments_by_definition(u, A, K, *tile, z)
+    rows, columns = tile
+    assert (
+        lower_moments(u, A, K, rows, columns, z[rows], z[columns]) is None
+    )  # nothing is compiled unless wanted
+    with compiled_passes():
+        found = lower_moments(u, A, K, rows, columns, z[rows], z[columns])
+        assert lower_moments(u, A, K, rows, columns, np.zeros((9, 40)), np.zeros((9, 40))) is None
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    out, width = np.zeros(4), columns.stop - columns.start
+    passes._lower_moments_loop(
+        u, A, K, rows.start, columns.start, z[rows], z[columns].T.copy(), np.empty((2, width)), out
+    )
+    np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_the_loops_themselves_are_what_is_compiled() -> None:
     rng = np.random.default_rng(1)
     u, A, G, K = rng.standard_normal(4), *rng.standard_normal((3, 4, 4))
@@ -71,15 +109,29 @@ def test_large_matrices_agree_with_small_ones(kernel: object, monkeypatch: pytes
     np.testing.assert_allclose(fast, plain, rtol=1e-14)
 
 
-@pytest.mark.parametrize("kernel", [1.7 * SE([0.7, 1.1, 0.4]), 1.7 * SE(0.7), 0.4 * Matern(0.9, nu=2.5)])
+@pytest.mark.parametrize(
+    ("kernel", "columns"),
+    [
+        (1.7 * SE([0.7, 1.1, 0.4]), 3),
+        (1.7 * SE(0.7), 3),
+        (SE(0.7), 3),
+        (2.0 * (3.0 * SE(0.7)), 3),
+        (1.7 * SE(0.7, loadings=np.ones((3, 1))), 3),
+        (1.7 * SE([0.7, 1.1]), 2),
+        (1.7 * SE(5.0), 40),
+        (0.4 * Matern(0.9, nu=2.5), 3),
+    ],
+)
+@pytest.mark.parametrize(("n", "parallel_from"), [(60, 1500), (700, 1500), (700, 700)])
 def test_gradients_of_large_problems_agree_with_small_ones(
-    kernel: object, monkeypatch: pytest.MonkeyPatch
+    kernel: object, columns: int, n: int, parallel_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(2)
-    X, y = rng.standard_normal((60, 3)), rng.standard_normal(60)
+    X, y = rng.standard_normal((n, columns)), rng.standard_normal(n)
     model = GP(kernel, Gaussian(0.1))
     found = []
-    for least in (60, 61):
+    monkeypatch.setattr(dense, "PARALLEL_FROM", parallel_from)
+    for least in (n, n + 1):
         monkeypatch.setattr(dense, "COMPILED_FROM", least)
         found.append(model.evidence(X, y))
     np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-12)

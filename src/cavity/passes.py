@@ -52,7 +52,7 @@ def _numba_is_here() -> bool:
 def load_compiled() -> None:
     """Load Numba and all passes now, so that what comes next is not charged with their time and memory."""
     if _numba_is_here():
-        for load in (exponential, _outer_minus, _product_and_sums):
+        for load in (exponential, _outer_minus, _product_and_sums, _lower_moments):
             load()
 
 
@@ -97,6 +97,26 @@ def product_and_sums(G: Array, K: Array) -> tuple[Array, Array, Array]:
     return H, H.sum(axis=1), H.sum(axis=0)
 
 
+FEW_COLUMNS = 32
+"""Columns up to which `lower_moments` beats matrix products."""
+
+
+def lower_moments(
+    u: Array, A: Array, K: Array, rows: slice, columns: slice, za: Array, zb: Array
+) -> Array | None:
+    """Sums over the tile [rows, columns] of the lower triangle, with H = (u u' - A) * K halved on the diagonal.
+
+    sum_ij H_ij (za_i - zb_j)^2 for each column of za and zb, then sum_ij H_ij, shape (C + 1,). For C-ordered A and K;
+    None where the compiled pass is not to be used.
+    """
+    if not _compiled() or za.shape[1] > FEW_COLUMNS:
+        return None
+    out = np.zeros(za.shape[1] + 1)
+    room = _scratch("moments", 2, len(zb))
+    _lower_moments()(u, A, K, rows.start, columns.start, za, np.ascontiguousarray(zb.T), room, out)
+    return out
+
+
 # --- what is compiled ---------------------------------------------------------------------------------------
 
 
@@ -116,6 +136,40 @@ def _product_and_sums_loop(G: Any, K: Any, H: Any, rows: Any, columns: Any) -> N
             total += product
             columns[j] += product
         rows[i] = total
+
+
+def _lower_moments_loop(
+    u: Any, A: Any, K: Any, row: Any, column: Any, za: Any, zb: Any, room: Any, out: Any
+) -> None:
+    """With zb transposed. A row of H stays in the nearest cache: (a - b)^2 = a^2 - 2 a b + b^2, term by term."""
+    C, width = zb.shape
+    H, sums = room[0], room[1]
+    sums[:] = 0.0
+    for i in range(za.shape[0]):
+        a, k, own = A[row + i], K[row + i], u[row + i]
+        left = min(width, row + i - column)  # of the diagonal
+        total = 0.0
+        for j in range(left):
+            product = (own * u[column + j] - a[column + j]) * k[column + j]
+            H[j] = product
+            total += product
+            sums[j] += product
+        if left < width:
+            product = 0.5 * (own * own - a[row + i]) * k[row + i]
+            H[left] = product
+            total += product
+            sums[left] += product
+            left += 1
+        out[C] += total
+        for c in range(C):
+            crossed, z = 0.0, zb[c]
+            for j in range(left):
+                crossed += H[j] * z[j]
+            out[c] += za[i, c] * (total * za[i, c] - 2.0 * crossed)
+    for c in range(C):
+        z = zb[c]
+        for j in range(width):
+            out[c] += sums[j] * z[j] * z[j]
 
 
 def _compile(loop: Callable[..., None], signature: str, **options: Any) -> Any:
@@ -138,3 +192,11 @@ def _outer_minus() -> Any:
 def _product_and_sums() -> Any:
     arrays = "float64[:,::1],float64[:,:],float64[:,::1],float64[::1],float64[::1]"
     return _compile(_product_and_sums_loop, f"void({arrays})", fastmath={"contract", "reassoc"})
+
+
+@cache
+def _lower_moments() -> Any:
+    matrices = "float64[:,::1],float64[:,::1],int64,int64,float64[:,::1],float64[:,::1],float64[:,::1]"
+    return _compile(
+        _lower_moments_loop, f"void(float64[::1],{matrices},float64[::1])", fastmath={"contract", "reassoc"}
+    )

@@ -27,7 +27,6 @@ from cavity.likelihoods.base import LOG_2PI, Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.linalg import Array, Cholesky, NotPositiveDefiniteError, mirror_lower
 from cavity.means import Basis
-from cavity.passes import outer_minus
 from cavity.prediction import GaussianPrediction
 
 CLEAR_OF_ROUNDING = 100.0
@@ -137,20 +136,21 @@ class _Conditioned:
         """Overwrites the factor."""
         F = np.hstack([self.alpha, np.sqrt(self.targets) * self.basis_root])
         inverse = self.factor.into_inverse()
-        single = np.ascontiguousarray(F[:, 0]) if F.shape[1] == 1 else None
 
         def cotangent(rows: slice, columns: slice) -> Array:
             """Twice d log evidence / dA: F F' minus A^-1 for each target."""
-            if single is not None:  # a product of rank one is cheaper without BLAS
-                return outer_minus(single, inverse, rows, columns)
             return np.asarray(F[rows] @ F[columns].T - self.targets * inverse[rows, columns])
 
+        if F.shape[1] == 1:
+            d_kernel = self.prior.pull_outer_minus(np.ascontiguousarray(F[:, 0]), inverse)
+        else:
+            d_kernel = self.prior.pull(cotangent)
         diagonal = 0.5 * (np.einsum("ij,ij->i", F, F) - self.targets * np.diagonal(inverse))
         d_noise = diagonal / self.sample_weight
         if np.any(self.sample_weight != 1.0):
             d_noise = d_noise + 0.5 * self.targets * (1.0 - self.sample_weight) / self.noise
         return Gradient(
-            0.5 * self.prior.pull(cotangent),
+            0.5 * d_kernel,
             self.prior.pull_mean(self.alpha.sum(axis=1)),
             self.d_noise @ d_noise,
         )

@@ -236,6 +236,15 @@ class Scaled(Kernel):
         pulled, total = self.kernel._pull_and_sum(a, b, G, inner)
         return np.concatenate([[total * factor / self.variance], factor * pulled])
 
+    def _pull_lower(
+        self, a: Rows, b: Rows, tile: tuple[slice, slice], u: Array, A: Array, K: Array
+    ) -> tuple[Array, float] | None:
+        found = self.kernel._pull_lower(a, b, tile, u, A, K) if self.kernel._homogeneous else None
+        if found is None:
+            return None
+        pulled, total = found
+        return np.concatenate([[total / self.variance], pulled]), total
+
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         inner, factor = self._inner(K)
         dA, dB = self.kernel._pull_inputs(a, b, G, inner)

@@ -207,6 +207,15 @@ class Kernel(Parametrized):
         """`_pull`, and sum G * K; G and K are often parts of larger matrices, which `vdot` would copy."""
         return self._pull(a, b, G, K), float(np.einsum("ij,ij->", G, K))
 
+    def _pull_lower(
+        self, a: Rows, b: Rows, tile: tuple[slice, slice], u: Array, A: Array, K: Array
+    ) -> tuple[Array, float] | None:
+        """As `_pull_and_sum` for the tile of G = u u' - A within the lower triangle, its diagonal halved.
+
+        A and K are whole matrices, C-ordered. None where the kernel has no way to do it in one pass.
+        """
+        return None
+
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
         """The kernel made definite for data with these columns: `ard` as vectors, column names as indices."""
         self._check_width(n_features)

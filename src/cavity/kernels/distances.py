@@ -142,7 +142,7 @@ def _split(H: Array, near: Pairs | None) -> tuple[Array, Array | None]:
     return H, apart
 
 
-def _by_columns(za: Array, zb: Array) -> bool:
+def by_columns(za: Array, zb: Array) -> bool:
     """True where the expanded square would lose digits (or gain no time)."""
     if za.shape[1] <= DIRECT_COLUMNS or not len(za) or not len(zb):
         return True
@@ -156,7 +156,7 @@ def second_moments(
 
     `sums` are those of the rows and columns of H, where they are known; not for use with near pairs.
     """
-    if near is None and _by_columns(za, zb):
+    if near is None and by_columns(za, zb):
         out = np.empty(za.shape[1])
         for c in range(za.shape[1]):
             d = difference(za[:, c], zb[:, c])

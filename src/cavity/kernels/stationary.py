@@ -24,13 +24,15 @@ from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import (
     Metric,
     Pairs,
+    by_columns,
+    center_of,
     cross_moments,
     drifts,
     prepare_metric,
     second_moments,
     squared_distances,
 )
-from cavity.passes import kernel_exp, product_and_sums
+from cavity.passes import kernel_exp, lower_moments, product_and_sums
 
 
 class Stationary(Kernel):
@@ -137,9 +139,13 @@ class Stationary(Kernel):
             # dr2/d loadings_dc = 2 (x_d - x'_d)(p_c - p'_c), x = z * lengthscale and p the projected columns
             xa, xb = za[:, :D] * scale, zb[:, :D] * scale
             d_loadings = 2.0 * cross_moments(xa, xb, za[:, D:], zb[:, D:], H.copy(), near).ravel()
-        moved = second_moments(za[:, :D], zb[:, :D], H, near, sums)
-        d_scale = -2.0 * moved / scale if scale.ndim else np.array([-2.0 * moved.sum() / scale])
+        d_scale = self._from_moments(second_moments(za[:, :D], zb[:, :D], H, near, sums))
         return np.concatenate([d_scale, d_loadings]) if d_loadings.size else d_scale
+
+    def _from_moments(self, moments: Array) -> Array:
+        """Derivatives in the length scales, from sum H (z - z')^2 by columns."""
+        scale = np.asarray(self.lengthscale)
+        return -2.0 * moments / scale if scale.ndim else np.array([-2.0 * moments.sum() / scale])
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         H, near = self._weights(a, b, G, K)
@@ -212,3 +218,15 @@ class SE(Stationary):
     def _pull_and_sum(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, float]:
         H, rows, columns = product_and_sums(G, K)
         return -0.5 * self._pull_metric(a[0], b[0], H, None, (rows, columns)), float(rows.sum())
+
+    def _pull_lower(
+        self, a: Rows, b: Rows, tile: tuple[slice, slice], u: Array, A: Array, K: Array
+    ) -> tuple[Array, float] | None:
+        za, zb = a[0], b[0]
+        if "loadings" in self._params or by_columns(za, zb):
+            return None
+        center = center_of(zb)
+        sums = lower_moments(u, A, K, *tile, za - center, zb - center)
+        if sums is None:
+            return None
+        return -0.5 * self._from_moments(sums[:-1]), float(sums[-1])

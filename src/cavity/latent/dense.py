@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from cavity.kernels.base import Kernel, take
 from cavity.linalg import (
+    PARALLEL_FROM,
     Array,
     Cholesky,
     Workspace,
@@ -35,7 +36,7 @@ from cavity.linalg import (
     mirror_lower,
     try_factorize,
 )
-from cavity.passes import COMPILED_FROM, compiled_passes
+from cavity.passes import COMPILED_FROM, compiled_passes, outer_minus
 from cavity.sites import Sites
 
 if TYPE_CHECKING:
@@ -375,6 +376,32 @@ class DensePrior:
                 G = halve_symmetric(cotangent(rows, columns), rows, columns)
                 return self.kernel._pull(take(self.rows, rows), take(self.rows, columns), G, K[rows, columns])
 
+        return self._summed(one)
+
+    def pull_outer_minus(self, u: Array, A: Array) -> Array:
+        """As `pull` for G = u u' - A, with A in the lower triangle of a C-ordered array.
+
+        That is the gradient of a Gaussian log evidence; kernels that can make it in one pass over K and A do.
+        """
+        K, whole = self._fill(), slice(0, self.n)
+        if COMPILED_FROM <= self.n < PARALLEL_FROM:
+            with compiled_passes():
+                found = self.kernel._pull_lower(self.rows, self.rows, (whole, whole), u, A, K)
+            if found is not None:
+                return 2.0 * found[0]
+
+        def one(rows: slice, columns: slice) -> Array:
+            a, b = take(self.rows, rows), take(self.rows, columns)
+            with compiled_passes(self.n >= COMPILED_FROM):
+                found = self.kernel._pull_lower(a, b, (rows, columns), u, A, K)
+                if found is not None:
+                    return found[0]
+                G = halve_symmetric(outer_minus(u, A, rows, columns), rows, columns)
+                return self.kernel._pull(a, b, G, K[rows, columns])
+
+        return self._summed(one)
+
+    def _summed(self, one: Callable[[slice, slice], Array]) -> Array:
         return cast(Array, 2.0 * np.sum(map_tiles(one, self.n), axis=0))
 
     def pull_mean(self, g: Array) -> Array:
