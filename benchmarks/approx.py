@@ -57,7 +57,7 @@ class Plan:
     fits: int
 
 
-QUICK = Plan((24, 8, 6.0), (5, 8.0), 1)
+QUICK = Plan((24, 2, 12.0), (5, 8.0), 1)
 FULL = Plan((60, 12, 30.0), (15, 40.0), 3)
 
 

@@ -23,6 +23,8 @@ class Evidence:
         model = GP(values[-2] * SE(values[:-2]), Gaussian(values[-1]))
         self.model = model.bind(problem.X.shape[1])  # as learning does before its first evaluation
         self.workspace = Workspace()
+        self.answers: dict[int, tuple[float, Array]] = {}
+        """What each repetition gave."""
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         """At logarithms of length scales, signal and noise variance, and in the same order."""
@@ -34,8 +36,10 @@ class Evidence:
     def __call__(self, k: int) -> float:
         theta = moved(self.problem.theta, k)
         start = time.perf_counter()
-        self.value_and_gradient(theta)
-        return time.perf_counter() - start
+        answer = self.value_and_gradient(theta)
+        took = time.perf_counter() - start
+        self.answers[k] = answer
+        return took
 
 
 class Floor:

@@ -79,20 +79,27 @@ class GPy:
     def __init__(self, X, y, theta):
         import GPy as gpy
         import numpy as np
+        from paramz import ObsAr
 
         self.np, self.trace = np, Trace()
         values = np.exp(theta)
         kernel = gpy.kern.RBF(X.shape[1], variance=values[-2], lengthscale=values[:-2], ARD=True)
-        self.model = gpy.models.GPRegression(X, y[:, None], kernel, noise_var=values[-1])
+        # made of two rows, then given all: otherwise all are evaluated once for nothing
+        self.model = gpy.models.GPRegression(X[:2], y[:2, None], kernel, noise_var=values[-1])
+        self.model.update_model(False)
+        self.model.X, self.model.Y = ObsAr(X), ObsAr(y[:, None])
+        self.model.Y_normalized = self.model.Y
 
     def evidence(self, theta):
         np, model = self.np, self.model
         values = np.exp(theta)
         natural = np.concatenate([values[-2:-1], values[:-2], values[-1:]])
         start = time.perf_counter()
-        model[:] = natural  # one assignment of all parameters: one update, which computes the gradients too
+        model[:] = natural
+        model.update_model(True)  # one update for all parameters, which computes the gradients too
         value, gradient = model.log_likelihood(), np.array(model.gradient)
         took = time.perf_counter() - start
+        model.update_model(False)
         gradient = gradient * natural
         return took, value, np.concatenate([gradient[1:-1], gradient[:1], gradient[-1:]])
 
@@ -105,6 +112,7 @@ class GPy:
             return value, gradient
 
         self.model._objective_grads = traced
+        self.model.update_model(True)
         self.model.optimize("lbfgsb", max_iters=1000)
 
 

@@ -384,7 +384,8 @@ class DensePrior:
         That is the gradient of a Gaussian log evidence; kernels that can make it in one pass over K and A do.
         """
         K, whole = self._fill(), slice(0, self.n)
-        if COMPILED_FROM <= self.n < PARALLEL_FROM:
+        compiled = self.n >= COMPILED_FROM
+        if compiled and self.n < PARALLEL_FROM:
             with compiled_passes():
                 found = self.kernel._pull_lower(self.rows, self.rows, (whole, whole), u, A, K)
             if found is not None:
@@ -392,8 +393,8 @@ class DensePrior:
 
         def one(rows: slice, columns: slice) -> Array:
             a, b = take(self.rows, rows), take(self.rows, columns)
-            with compiled_passes(self.n >= COMPILED_FROM):
-                found = self.kernel._pull_lower(a, b, (rows, columns), u, A, K)
+            with compiled_passes(compiled):
+                found = self.kernel._pull_lower(a, b, (rows, columns), u, A, K) if compiled else None
                 if found is not None:
                     return found[0]
                 G = halve_symmetric(outer_minus(u, A, rows, columns), rows, columns)
