@@ -157,6 +157,13 @@ def second_moments(
     `sums` are those of the rows and columns of H, where they are known; not for use with near pairs.
     """
     if near is None and by_columns(za, zb):
+        if za.shape[1] > DIRECT_COLUMNS:
+            index = np.flatnonzero(H)  # far from each other, most pairs have no covariance at all
+            if index.size <= CROWDED * H.size:
+                i, j = np.divmod(index, H.shape[1])
+                d = za[i] - zb[j]
+                d *= d
+                return cast(Array, H.reshape(-1)[index] @ d)
         out = np.empty(za.shape[1])
         for c in range(za.shape[1]):
             d = difference(za[:, c], zb[:, c])
