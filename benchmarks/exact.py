@@ -172,7 +172,7 @@ def measure_fits(
             peers.cold_fit(name, file, stop_at=stop_at, limit=limit) for _ in range(plan.peer_fits)
         ]
         start, theirs = outcome.fits["cavity"][0].values[0], outcome.fits[name][0].values[0]
-        if abs(start - theirs) > AGREEMENT * abs(start):
+        if np.isfinite(theirs) and abs(start - theirs) > AGREEMENT * abs(start):
             outcome.disagreements.append(f"{name}, Boston: evidence at the start {theirs!r}, ours {start!r}")
 
 
@@ -245,7 +245,10 @@ def notes_of(outcome: Outcome) -> list[str]:
     """What the table does not say."""
     best = {name: max(trace.best for trace in traces) for name, traces in outcome.fits.items()}
     found = [f"fit to evidence {outcome.target:.2f}; best of each: "]
-    found[0] += ", ".join(f"{name} {value:.2f}" for name, value in best.items())
+    found[0] += ", ".join(
+        f"{name} {value:.2f}" if np.isfinite(value) else f"{name} none in its time"
+        for name, value in best.items()
+    )
     if not outcome.fit_seconds("cavity")[1]:
         found.append("cavity did NOT reach that evidence: no ratio for the fit")
     if outcome.memory is not None:

@@ -29,6 +29,10 @@ NAMES = ("sklearn", "gpy", "gpytorch")
 TITLES = {"sklearn": "scikit-learn", "gpy": "GPy", "gpytorch": "GPyTorch (Cholesky)"}
 
 
+LAST_WORD = 0.5
+"""Seconds that a fit has, after its time is up, to finish an evaluation."""
+
+
 class PeerError(RuntimeError):
     """A worker process failed."""
 
@@ -154,7 +158,8 @@ class Trace:
 def cold_fit(name: str, file: Path, stop_at: float | None = None, limit: float = 300.0) -> Trace:
     """Fit in a fresh process; `name` is a peer or "cavity".
 
-    A peer's fit ends early where its evidence reaches `stop_at`, or `limit` seconds after the start.
+    A peer's fit ends early where its evidence reaches `stop_at`, or `limit` seconds after the start; one that is then
+    still at its first evaluation, or before it, is ended as it is.
     """
     if name == "cavity":
         command = [sys.executable, str(HERE / "cold_fit.py"), str(file)]
@@ -163,7 +168,13 @@ def cold_fit(name: str, file: Path, stop_at: float | None = None, limit: float =
     began = time.time()
     if name != "cavity":
         command += [repr(np.inf if stop_at is None else stop_at), repr(began + limit)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    patience = None if name == "cavity" else limit + LAST_WORD
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment(), check=False, timeout=patience
+        )
+    except subprocess.TimeoutExpired:
+        return Trace([time.time() - began], [-np.inf])
     if done.returncode != 0:
         raise PeerError(f"{name}: the fit failed. {done.stderr[-500:]}")
     trace = json.loads(done.stdout.splitlines()[-1])["trace"]

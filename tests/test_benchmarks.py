@@ -248,6 +248,17 @@ def test_evidence_and_gradient_need_less_than_four_matrices():
     assert 1.0 < exact.measure_memory(1500) < 4.0
 
 
+def test_a_fit_that_has_no_evaluation_when_its_time_is_up_is_ended(monkeypatch, tmp_path):
+    monkeypatch.setenv(peers.PEERS_VARIABLE, sys.executable)
+    monkeypatch.setattr(peers, "LAST_WORD", 0.0)
+    trace = peers.cold_fit("sklearn", peers.save(problems.synthetic(30), tmp_path, "small"), limit=0.01)
+    assert trace.best == -np.inf
+    assert trace.reach(-1e9) is None
+    outcome = exact.Outcome(fits={"cavity": [peers.Trace([1.0], [-3.0])], "sklearn": [trace]})
+    assert outcome.fit_ratio("sklearn") == (trace.times[0], False)
+    assert "sklearn none in its time" in exact.notes_of(outcome)[0]
+
+
 def test_a_peer_gets_half_as_much_again_as_our_time_in_a_quick_run(monkeypatch, tmp_path):
     """However slow the machine is: the limit is in units of our own fits, to which the ratios refer."""
     given = {}
