@@ -333,7 +333,7 @@ STUDIES = {
             "off the goal",
             "RMSE x",
             "RMSE v",
-            "decision, ms",
+            "decision, CPU ms",
         ),
         published=(
             Published({"method": "policy iteration"}, "iterations", 6),
