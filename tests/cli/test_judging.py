@@ -363,6 +363,15 @@ def test_a_study_runs_and_shows_its_table(monkeypatch):
     assert Path("studies/small/summary.md").exists()
 
 
+def test_a_study_runs_one_method_only(monkeypatch):
+    monkeypatch.setattr(studies, "load", lambda name: small_study(2))
+    result = run("reproduce", "small", "--out", "part", "--only", "a")
+    assert result.exit_code == 0, result.output
+    assert "2 cells" in result.stdout
+    assert "2 of its 4 cells have not been run" in result.stdout
+    refused(run("reproduce", "small", "--out", "part", "--only", "c"), "'c' is a label of no cell")
+
+
 def test_a_study_that_is_stopped_says_so_with_its_exit_code(monkeypatch):
     monkeypatch.setattr(studies, "load", lambda name: small_study(3))
     result = run("reproduce", "small", "--out", "stopped")

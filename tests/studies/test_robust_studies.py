@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from cavity import studies
 from cavity.datasets import make_sinc
+from cavity.estimators import GPRegressor
 from cavity.gp import GP
 from cavity.prediction import GaussianPrediction
 from cavity.studies import boston, robust_methods, robust_synthetic
@@ -152,6 +153,36 @@ def test_robust_noise_beats_gaussian_noise_on_sinc() -> None:
     assert "noise: studentt.df" in robust.measures
 
 
+def test_prior_on_length_scales_is_normal_in_their_logarithm() -> None:
+    """For MAP estimates, which maximize the density over l: its log is that of a normal on ln l up to a constant."""
+    X = np.random.default_rng(0).standard_normal((50, 4)) * [1.0, 2.0, 3.0, 0.5]
+    mode = np.sqrt(np.sum(np.var(X, axis=0)))
+    lengths = mode * np.array([0.3, 1.0, 2.0, 7.0])
+    expected = norm.logpdf(np.log(lengths), np.log(mode), robust_methods.LOG_LENGTH_SD)
+    difference = robust_methods.length_prior(X).log_density(lengths) - expected
+    np.testing.assert_allclose(difference, difference[0], atol=1e-12)
+
+
+def test_prior_pulls_length_scales_and_leaves_the_evidence_what_it_is() -> None:
+    """An input that does not matter: without a prior its length scale is long, with one it is near the mode."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 2))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+    plain, held = (
+        robust_methods.fit(method, X, y, X[:5], seed=0, restarts=0) for method in ("snMLII", "snMLII+prior")
+    )
+    assert held.log_evidence < plain.log_evidence - 0.5
+    assert set(held.extras or {}) == set(plain.extras or {})
+    kernel = robust_methods.default_kernel(X, robust_methods.length_prior(X))
+    lengths = [
+        GPRegressor(k, n_restarts=0).fit(X, y).kernel_.get("se.lengthscale")[1]
+        for k in (robust_methods.default_kernel(X), kernel)
+    ]
+    mode = np.sqrt(np.sum(np.var(X, axis=0)))
+    assert lengths[0] > 10 * mode
+    assert 0.5 * mode < lengths[1] < 4 * mode
+
+
 def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAVITY_PEERS", raising=False)
     sampled = list(robust_methods.SAMPLED)
@@ -159,7 +190,11 @@ def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     last = len(sampled) * robust_synthetic.SAMPLED_SETS["sinc"]
     assert len(sinc) == 10 * len(robust_synthetic.METHODS) + last
     assert {c.labels["method"] for c in sinc[-last:]} == set(sampled)
+    friedman = {c.labels["method"] for c in studies.load("friedman").cells(False)}
+    assert {"lapEP", "lapEP+prior", "snMLII+prior"} <= friedman
     full = studies.load("boston").cells(False)
+    restarts = {c.labels["method"]: c.arguments["restarts"] for c in full}
+    assert all(restarts[m] == restarts[robust_methods.plain(m)] for m in restarts)
     assert len(full) == 30 * len(boston.METHODS) + boston.SAMPLED_FOLDS * len(sampled)
     assert [c.labels["method"] for c in full[-3:]] == sampled
     assert {c.labels["method"] for c in studies.load("boston").cells(True)} == {"snMLII", "tVar", "lapEP"}
@@ -191,14 +226,15 @@ def test_remarks_of_boston() -> None:
             "error": "",
         }
         for k in range(3)
-        for m, value in (("snMLII", 0.2), ("mnEP", 0.1), ("tVar", 0.2), ("SVR", 0.2))
+        for m, value in (("snMLII", 0.2), ("mnEP", 0.08), ("tVar", 0.2), ("SVR", 0.2), ("mnEP+prior", 0.1))
     ]
     text = "\n".join(boston.remarks(studies.Results(records, Path(), False)))
     assert "NLP gain of mnEP over snMLII: 0.1" in text
-    assert text.count(">= 2: met") == 1
+    assert text.count(">= 2: met") == 2
     assert text.count(">= 2: missed") == 1
     assert "median 3.0 %, range 2.0 to 4.0" in text
-    assert "9.0 CPU minutes for 9 fits, 4.5 minutes on two cores" in text
+    assert "deterministic methods: 9.0 CPU minutes for 9 fits, 4.5 minutes on two cores" in text
+    assert "with a prior: 3.0 CPU minutes for 3 fits" in text
 
 
 def test_box_plots_of_wild_values(tmp_path: Path) -> None:

@@ -168,6 +168,31 @@ def test_changed_arguments_and_corrupt_files_are_run_again(tmp_path: Path) -> No
     assert log.read_text().split() == ["a0", "b0", "a0", "b0"]
 
 
+def test_only_some_cells_and_a_report_on_all(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    part = studies.run(small_study(log), out=tmp_path, only=["b"])
+    assert log.read_text().split() == ["b0", "b1", "b2"]
+    assert set(part.table["method"]) == {"b"}
+    assert any("3 of its 6 cells have not been run" in remark for remark in part.remarks)
+    studies.run(small_study(log), out=tmp_path, only=["a", "1"])  # a label of any name, as text
+    assert log.read_text().split()[3:] == ["a0", "a1", "a2"]
+    whole = studies.run(small_study(log), out=tmp_path)
+    assert whole.remarks == ("6 cells",)
+    with pytest.raises(ValueError, match="'c' is a label of no cell; the labels are 0, 1, 2, a, b"):
+        studies.run(small_study(log), out=tmp_path, only=["a", "c"])
+
+
+def test_pictures_that_need_cells_not_run(tmp_path: Path) -> None:
+    def draw(results: studies.Results, folder: Path) -> list[Path]:
+        raise KeyError("a")
+
+    study = small_study(tmp_path / "log", draw=draw)
+    part = studies.run(study, out=tmp_path, only=["b"])
+    assert any("because cells are missing" in remark for remark in part.remarks)
+    with pytest.raises(KeyError):
+        studies.run(study, out=tmp_path)
+
+
 def test_labels_must_differ(tmp_path: Path) -> None:
     twice = [Cell({"fold": 0}, stop), Cell({"fold": 0}, stop)]
     with pytest.raises(ValueError, match="1 cells have the labels of another"):

@@ -25,6 +25,12 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A cut-down version, under three minutes.")] = False,
     jobs: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("cavity-studies"),
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Run only this method (or other label of cells); may be given again.", show_default=False
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Run a study again and set its results beside the published ones; a stopped run goes on where it was.
@@ -32,6 +38,8 @@ def reproduce(
     Example: cavity reproduce list
 
     Example: cavity reproduce sinc --quick
+
+    Example: cavity reproduce sinc --quick --only tVar
     """
     with one_sentence(debug):
         from cavity import studies
@@ -41,7 +49,7 @@ def reproduce(
                 study = studies.load(one)
                 say(f"{one:24} {study.title} ({study.source})")
             return
-        report = studies.run(studies.load(name), quick=quick, jobs=jobs, out=out)
+        report = studies.run(studies.load(name), quick=quick, jobs=jobs, out=out, only=only)
         if len(report.table):
             say(report.study.title, style="bold")
             console().print(summary_table(report))

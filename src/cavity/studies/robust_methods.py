@@ -9,6 +9,9 @@
 | lapEP | Laplace | EP |
 | RRP | one normal, some points with more | relevance pursuit, a live competitor in an environment of its own |
 
+A name that ends in "+prior", such as lapEP+prior, is the same method with a prior on length scales (`length_prior`):
+hyperparameters then maximize evidence times prior. Plain evidence maximization is always shown beside it.
+
 `fit` returns what all studies need: the predictive distributions of f and y at the test inputs, the log evidence where
 there is one, and outlier probabilities where the method has them.
 """
@@ -20,6 +23,7 @@ import os
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +33,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor
+from cavity.hyper import Param
 from cavity.kernels import SE, Kernel, ard
 from cavity.prediction import GaussianPrediction, Prediction
+from cavity.priors import LogNormal
 from cavity.studies.base import whole, whole_fit
 from cavity.studies.summary import cpu_per_fit
 
@@ -51,6 +57,11 @@ DETERMINISTIC = ("snMLII", "tVar", "lapEP", "tEP", "mnEP", "mnLAP")
 SAMPLED = ("snMCMC", "tMCMC", "mnMCMC")
 ROBUST = ("tVar", "lapEP", "tEP", "mnEP")
 COMPETITOR = "RRP"
+PRIOR = "+prior"
+"""What the names of methods with a prior on length scales end in."""
+
+LOG_LENGTH_SD = 0.5
+"""Standard deviation of that prior, on ln l."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +100,36 @@ def measures(fitted: Fit, target: Array, *, noisy: bool) -> dict[str, float]:
     return out | (fitted.extras or {})
 
 
-def default_kernel(X: Array) -> Kernel:
+def with_prior(methods: Iterable[str]) -> tuple[str, ...]:
+    """The names of these methods with a prior on length scales."""
+    return tuple(method + PRIOR for method in methods)
+
+
+def plain(method: str) -> str:
+    """The name of the method without the prior."""
+    return method.removesuffix(PRIOR)
+
+
+def length_prior(X: Array) -> LogNormal:
+    """Log-normal, with its mode over ln l at l = (sum of the variances of the inputs)^(1/2).
+
+    That is the root of the number of inputs where they are standardized. MAP estimates maximize the density over l, not
+    over ln l; with mu raised by sigma^2 the two differ by a constant: ln p(l) = -(ln l - ln m)^2 / (2 sigma^2) + const.
+    """
+    mode = np.sqrt(np.sum(np.var(X, axis=0)))
+    return LogNormal(np.log(mode) + LOG_LENGTH_SD**2, LOG_LENGTH_SD)
+
+
+def default_kernel(X: Array, prior: LogNormal | None = None) -> Kernel:
     """Squared exponential with a length scale for each input, as in the thesis."""
-    return 1.0 * SE(ard) if X.shape[1] > 1 else 1.0 * SE(1.0)
+    start = Param(1.0) if prior is None else Param(np.exp(prior.mu), prior=prior)
+    return 1.0 * SE(ard(start)) if X.shape[1] > 1 else 1.0 * SE(start)
 
 
 def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts: int) -> Fit:
-    likelihood, inference = GP_METHODS[method]
+    likelihood, inference = GP_METHODS[plain(method)]
     model = GPRegressor(
-        default_kernel(X),
+        default_kernel(X, length_prior(X) if method.endswith(PRIOR) else None),
         likelihood=likelihood,
         inference=inference,
         n_restarts=restarts,

@@ -22,6 +22,12 @@ from cavity.studies.box_plots import box_plots
 
 MAKERS: dict[str, Callable[..., Dataset]] = {"sinc": make_sinc, "friedman": make_friedman}
 METHODS = ("OLS", "SVR", "oracle", "snMLII", "mnEP", "mnLAP", "tVar", "lapEP", "tEP")
+WITH_PRIOR: dict[str, tuple[str, ...]] = {
+    "sinc": (),
+    "friedman": robust_methods.with_prior(("snMLII", *robust_methods.ROBUST)),
+}
+"""Methods with a prior on length scales: where there are several, half of which do not matter."""
+
 SAMPLED_SETS = {"sinc": 10, "friedman": 3}
 """Sets on which the sampled methods run: minutes each on Friedman's function."""
 
@@ -50,7 +56,7 @@ def fit_synthetic(data: str, method: str, seed: int, restarts: int) -> Outcome:
 def _cells(data: str, quick_methods: tuple[str, ...]) -> Callable[[bool], list[Cell]]:
     def cells(quick: bool) -> list[Cell]:
         """The competitor and the sampled methods last, so that a stopped run has everything else."""
-        full = (*METHODS, *robust_methods.competitor(), *robust_methods.SAMPLED)
+        full = (*METHODS, *WITH_PRIOR[data], *robust_methods.competitor(), *robust_methods.SAMPLED)
         names = quick_methods if quick else full
         sets = dict.fromkeys(names, 2 if quick else 10)
         if not quick:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +51,7 @@ def run(
     quick: bool = False,
     jobs: int = 1,
     out: str | Path = "cavity-studies",
+    only: Collection[str] | None = None,
     show_progress: bool | None = None,
 ) -> Report:
     """Run what is left of a study and write table and pictures.
@@ -64,6 +65,9 @@ def run(
         Worker processes (joblib: a cluster's backend chosen by ``joblib.parallel_config`` is used).
     out : path
         Results go to ``out/NAME`` or ``out/NAME-quick``. Cells found there are not run again.
+    only : collection of str, optional
+        Run no other cells than those with one of these among their labels, usually names of methods. The report is
+        about all cells found, as it always is.
     show_progress : bool, optional
         By default on terminals.
 
@@ -88,10 +92,11 @@ def run(
     if repeated:
         raise ValueError(f"study {study.name!r}: {repeated} cells have the labels of another cell")
     records = {cell.slug: found for cell in cells if (found := store.find(cell))}
-    todo = [cell for cell in cells if cell.slug not in records]
+    chosen = cells if only is None else _with_labels(cells, only)
+    todo = [cell for cell in chosen if cell.slug not in records]
     started, finished = time.monotonic(), True
-    with Progress(study.name, len(cells), show_progress) as progress:
-        progress.advance(steps=len(records))
+    with Progress(study.name, len(chosen), show_progress) as progress:
+        progress.advance(steps=len(chosen) - len(todo))
         try:
             for position, record, arrays in _work(todo, jobs):
                 cell = todo[position]
@@ -100,7 +105,18 @@ def run(
         except KeyboardInterrupt:
             finished = False
     results = Results([records[c.slug] for c in cells if c.slug in records], folder, quick)
-    return _report(study, results, folder, finished, jobs, time.monotonic() - started)
+    left = len(cells) - len(records)
+    return _report(study, results, folder, finished, left, jobs, time.monotonic() - started)
+
+
+def _with_labels(cells: list[Cell], only: Collection[str]) -> list[Cell]:
+    """The cells that have one of these among their labels; each must be a label of some cell."""
+    known = {str(value) for cell in cells for value in cell.labels.values()}
+    if unknown := sorted(set(only) - known):
+        raise ValueError(
+            f"only={unknown[0]!r} is a label of no cell; the labels are {', '.join(sorted(known))}"
+        )
+    return [cell for cell in cells if not set(only).isdisjoint(map(str, cell.labels.values()))]
 
 
 def _work(cells: list[Cell], jobs: int) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
@@ -145,13 +161,17 @@ def _cpu_seconds() -> float:
 
 
 def _report(
-    study: Study, results: Results, folder: Path, finished: bool, jobs: int, seconds: float
+    study: Study, results: Results, folder: Path, finished: bool, left: int, jobs: int, seconds: float
 ) -> Report:
     table = summarize(study, results)
     remarks: list[str] = []
     if results.quick:
         remarks.append(
             f"This is the cut-down version, not the study. {study.quick_note} Run it without --quick for the figures."
+        )
+    if finished and left:
+        remarks.append(
+            f"Not the whole study: {left} of its {left + len(results.records)} cells have not been run."
         )
     failed = [r for r in results.records if r["error"]]
     remarks += [f"failed: {r['slug']}: {r['error'].strip().splitlines()[-1]}" for r in failed]
@@ -161,9 +181,10 @@ def _report(
             remarks += study.remarks(results)
             pictures = study.draw(results, folder)
         except (KeyError, IndexError, ValueError) as error:
-            if not failed:
+            if not failed and not left:
                 raise
-            remarks.append(f"pictures not drawn, because cells failed ({error!r})")
+            why = "cells failed" if failed else "cells are missing"
+            remarks.append(f"pictures not drawn, because {why} ({error!r})")
     else:
         remarks.append("Interrupted: run the same command again to go on from here.")
     results.frame.to_csv(folder / "results.csv", index=False)
