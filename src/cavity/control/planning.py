@@ -358,18 +358,3 @@ CART_POLE_MOMENTS = replace(CART_POLE, moment_matching=True)
 def cart_pole_loss(system: CartPole) -> Loss:
     """The loss that goes with them: saturating in the distance of the tip, with a small weight on the cart's speed."""
     return SaturatingLoss(tip_distance(system, speed=0.1), 0.25)
-
-
-def benchmark_decision(quick: bool = True) -> float:
-    """Milliseconds of one moment-matching decision for the cart-pole, with the settings of the success table.
-
-    The median over the steps of a swing-up with 200 transitions (12 s of it, or the first 4 s where `quick`), each step
-    the shorter of two repetitions.
-    """
-    from cavity.control.transitions import Transitions
-
-    system = CartPole()
-    model = Dynamics.fit(Transitions.draw(system, 200, rng=0), problem=system, random_state=0)
-    planner = Planner(model, cart_pole_loss(system), CART_POLE_MOMENTS)
-    times = [control(system, planner, 20 if quick else 60).milliseconds for _ in range(2)]
-    return float(np.median(np.min(times, axis=0)))

@@ -163,7 +163,7 @@ def second_moments(
                 i, j = np.divmod(index, H.shape[1])
                 d = za[i] - zb[j]
                 d *= d
-                return cast(Array, H.reshape(-1)[index] @ d)
+                return H.reshape(-1)[index] @ d
         out = np.empty(za.shape[1])
         for c in range(za.shape[1]):
             d = difference(za[:, c], zb[:, c])
