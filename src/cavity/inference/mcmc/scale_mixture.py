@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln, polygamma
+from scipy.special import digamma, gammaln, zeta
 
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.default_priors import with_proper_priors
@@ -62,7 +62,7 @@ def student_t_mixing(likelihood: StudentT, e: Array) -> Mixing:
     """v = nu s^2 / (2 g) with log g = psi(a) + sqrt(psi'(a)) e, a = nu / 2."""
     s, nu = float(likelihood.scale), float(likelihood.df)
     a = 0.5 * nu
-    D, d_D = float(polygamma(1, a)), float(polygamma(2, a))
+    D, d_D = float(zeta(2.0, a)), -2.0 * float(zeta(3.0, a))  # psi' and psi''
     root = np.sqrt(D)
     log_g = digamma(a) + root * e
     g = np.exp(log_g)
@@ -84,7 +84,7 @@ def student_t_white(likelihood: StudentT, log_variance: Array) -> Array:
     """The inverse: e of log variances."""
     a = 0.5 * float(likelihood.df)
     log_g = np.log(a) + 2.0 * np.log(float(likelihood.scale)) - log_variance
-    return np.asarray((log_g - digamma(a)) / np.sqrt(polygamma(1, a)))
+    return np.asarray((log_g - digamma(a)) / np.sqrt(zeta(2.0, a)))
 
 
 def laplace_mixing(likelihood: Laplace, e: Array) -> Mixing:
