@@ -111,7 +111,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
     color = np.where(outlier, COLORS[1], COLORS[6])
     bars.barh(np.arange(n), probability, color=color, height=0.9)
     bars.set(xlabel="probability", xlim=(0, 1))
-    return [save(figure, folder / "outlier_indicators.png")]
+    return [save(figure, folder / "outlier_indicators.png", few_colors=True)]
 
 
 def remarks(results: Results) -> list[str]:
