@@ -1,15 +1,15 @@
-"""Policies: moments against Monte Carlo, all derivatives against central differences, learning from scratch."""
+"""Policies: moments against Monte Carlo, all derivatives against central differences."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from cavity.control import CartPole, Dynamics, Pendulum, Transitions
-from cavity.control.losses import QuadraticLoss, SaturatingLoss, tip_distance
+from cavity.control import Dynamics, Pendulum, Transitions
+from cavity.control.losses import SaturatingLoss, tip_distance
 from cavity.control.policies import LinearPolicy, RBFPolicy
-from cavity.control.policy_search import PolicyRisk, improve, learn
-from cavity.control.problems import Problem, System
+from cavity.control.policy_search import PolicyRisk, improve
+from cavity.control.problems import Problem
 
 STEP = 1e-6
 
@@ -104,6 +104,26 @@ def test_all_derivatives(name):
         assert d_theta[k] == pytest.approx(difference, abs=2e-7)
 
 
+@pytest.mark.parametrize("name", policies())
+def test_derivatives_at_known_states(name):
+    policy = policies()[name]
+    rng = np.random.default_rng(3)
+    states, w = rng.standard_normal((4, 3)), rng.standard_normal((4, 2))
+    actions, cache = policy.at(states)
+    np.testing.assert_allclose(actions, policy(states), rtol=1e-13)
+    d_states, d_theta = policy.pull_at(cache, w)
+    for b, i in np.ndindex(states.shape):
+        E = np.zeros(states.shape)
+        E[b, i] = STEP
+        difference = np.sum(w * (policy(states + E) - policy(states - E))) / (2 * STEP)
+        assert d_states[b, i] == pytest.approx(difference, abs=2e-8)
+    for k in range(len(d_theta)):
+        e = STEP * np.eye(len(d_theta))[k]
+        up, down = policy.with_parameters(policy.theta + e), policy.with_parameters(policy.theta - e)
+        difference = np.sum(w * (up(states) - down(states))) / (2 * STEP)
+        assert d_theta[k] == pytest.approx(difference, abs=2e-8)
+
+
 @pytest.fixture(scope="module")
 def pendulum_model():
     system = Pendulum()
@@ -131,42 +151,6 @@ def test_gradient_of_the_long_term_loss(pendulum_model, kind):
         assert gradient[k] == pytest.approx((up - down) / (2 * step), abs=1e-7)
 
 
-class Slider(System):
-    """A mass that is pushed along a line: learned in one or two episodes."""
-
-    def __init__(self):
-        super().__init__(
-            "slider",
-            ["x", "v"],
-            ["force"],
-            [[-1, 1], [-1, 1]],
-            [[-2, 2]],
-            start=[-0.5, 0.0],
-            goal=[0.0, 0.0],
-            dt=0.2,
-        )
-        self.substeps = 1
-
-    def derivative(self, states, actions):
-        return np.stack([states[..., 1], actions[..., 0] - 0.2 * states[..., 1]], axis=-1)
-
-
-def test_learns_a_simple_system_from_scratch():
-    system = Slider()
-    loss = SaturatingLoss(QuadraticLoss.around(system.goal, [1.0, 0.1]), 0.3)
-    start = LinearPolicy.start(system, rng=0)
-
-    def test(policy):
-        end = system.simulate(policy, 30, system.start).states[-5:]
-        return float(np.abs(end[:, 0]).max() < 0.1)
-
-    found = learn(system, loss, steps=20, episodes=3, policy=start, iterations=30, test=test, stop=1.0, rng=0)
-    assert found.episodes[-1].successes == 1.0
-    assert found.episodes[-1].loss < found.episodes[0].loss
-    assert np.isnan(found.episodes[0].predicted)
-    assert len(found.transitions) == 20 * len(found.episodes)
-
-
 def test_improvement_never_returns_a_worse_policy(pendulum_model):
     system = Pendulum()
     risk = PolicyRisk(pendulum_model, tip_distance(system), system.start, [0.01, 0.01], 5)
@@ -176,14 +160,6 @@ def test_improvement_never_returns_a_worse_policy(pendulum_model):
     assert risk(better)[0] == pytest.approx(value, rel=1e-10)
 
 
-def test_noise_and_new_policies():
-    system = Slider()
-    loss = QuadraticLoss.around(system.goal, [1.0, 0.1])
-    found = learn(system, loss, steps=8, episodes=1, centers=4, iterations=2, noise=0.01, horizon=4, rng=0)
-    assert isinstance(found.policy, RBFPolicy)
-    assert np.all(found.transitions.states[:8] != found.episodes[0].trajectory.states[:8])
-
-
 def test_refusals(pendulum_model):
     with pytest.raises(ValueError, match="action_bounds"):
         LinearPolicy(2, [[1.0, -1.0]], (), np.zeros(3))
@@ -191,6 +167,3 @@ def test_refusals(pendulum_model):
         RBFPolicy(4, [[-1.0, 1.0]], (2,), np.zeros(7))
     with pytest.raises(ValueError, match="horizon"):
         PolicyRisk(pendulum_model, tip_distance(Pendulum()), np.zeros(2), np.zeros(2), 0)
-    with pytest.raises(ValueError, match="episodes"):
-        learn(Slider(), QuadraticLoss.around([0.0, 0.0], [1.0, 1.0]), steps=3, episodes=0)
-    assert CartPole().angles == (2,)

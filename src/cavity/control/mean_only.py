@@ -25,9 +25,17 @@ class MeanCache:
 
 
 class MeanOnly:
-    """Means of E outputs at points, with derivatives in the points."""
+    """Means of E outputs at points, with derivatives in the points.
 
-    def __init__(self, outputs: Sequence[AnalyticOutput]) -> None:
+    Parameters
+    ----------
+    outputs : sequence of AnalyticOutput
+    weights : sequence of arrays (B, n), optional
+        For each output weights of its bumps in place of `alpha`, others at each of B points: then every point has a
+        function of its own.
+    """
+
+    def __init__(self, outputs: Sequence[AnalyticOutput], weights: Sequence[Array] | None = None) -> None:
         self.D, self.E = outputs[0].D, len(outputs)
         trend = np.stack([o.trend for o in outputs])
         self.constant, self.slope = trend[:, 0], np.ascontiguousarray(trend[:, 1:].T)
@@ -35,10 +43,12 @@ class MeanOnly:
         self.owner = np.array([a for a, *_ in parts], dtype=int)
         n = max((len(o.X) for _, o, _, _ in parts), default=0)
         self.center = outputs[0].X.mean(axis=0)
-        self.centers, self.weights = np.zeros((len(parts), n, self.D)), np.zeros((len(parts), n))
-        for g, (_, o, s, _) in enumerate(parts):
+        given = [o.alpha[None] for o in outputs] if weights is None else list(weights)
+        self.centers = np.zeros((len(parts), n, self.D))
+        self.weights = np.zeros((len(parts), len(given[0]), n))
+        for g, (a, o, s, _) in enumerate(parts):
             self.centers[g, : len(o.X)] = o.X - self.center
-            self.weights[g, : len(o.X)] = s * o.alpha
+            self.weights[g, :, : len(o.X)] = s * given[a]
         self.metrics = np.stack([m for *_, m in parts]) if parts else np.zeros((0, self.D, self.D))
         self.scaled = self.centers @ self.metrics
         self.own = np.einsum("gnd,gnd->gn", self.scaled, self.centers)
@@ -53,7 +63,7 @@ class MeanOnly:
         exponent -= 0.5 * self.own[:, None, :]
         exponent -= 0.5 * np.einsum("gbd,bd->gb", moved, y)[:, :, None]
         weighted = exp_in_place(exponent)
-        weighted *= self.weights[:, None, :]
+        weighted *= self.weights
         mean = self._by_output(weighted.sum(axis=2)) + x @ self.slope + self.constant
         return mean, MeanCache(x, weighted)
 

@@ -88,10 +88,30 @@ class Policy(ABC):
     def _pull(self, cache: Any, d_m: Array, d_V: Array, d_q: Array) -> tuple[Array, Array, Array]:
         """Adjoints of these pulled back to m, S and theta."""
 
+    @abstractmethod
+    def _at(self, x: Array) -> tuple[Array, Any]:
+        """p (B, F) at features x (B, P), and a cache."""
+
+    @abstractmethod
+    def _pull_at(self, cache: Any, d_p: Array) -> tuple[Array, Array]:
+        """Adjoints of p (B, F) pulled back to features (B, P) and theta."""
+
     def __call__(self, states: ArrayLike) -> Array:
         """Actions (..., F) at states (..., D)."""
         x = self.features(np.asarray(states, dtype=float))
         return np.asarray(self.middle + self.squash(self.unsquashed(x)))
+
+    def at(self, states: Array) -> tuple[Array, Any]:
+        """Actions (B, F) at known states (B, D), and what `pull_at` needs."""
+        p, cache = self._at(self.features(states))
+        return self.middle + self.squash(p), (states, p, cache)
+
+    def pull_at(self, cache: Any, d_actions: Array) -> tuple[Array, Array]:
+        """Adjoints of actions (B, F) at known states pulled back to the states (B, D) and theta."""
+        states, p, inner = cache
+        slope = np.einsum("bff->bf", self.squash.jacobian(p))
+        d_x, d_theta = self._pull_at(inner, d_actions * slope)
+        return np.einsum("bp,bpd->bd", d_x, self.features.jacobian(states)), d_theta
 
     def forward(self, m: ArrayLike, S: ArrayLike) -> tuple[OutputMoments, PolicyCache]:
         """Moments of the action for s ~ N(m, S)."""
@@ -152,6 +172,12 @@ class LinearPolicy(Policy):
     def unsquashed(self, x: Array) -> Array:
         """p at features (..., P), shape (..., F)."""
         return np.asarray(x @ self.slope.T + self.offset)
+
+    def _at(self, x: Array) -> tuple[Array, Any]:
+        return self.unsquashed(x), x
+
+    def _pull_at(self, cache: Any, d_p: Array) -> tuple[Array, Array]:
+        return d_p @ self.slope, np.concatenate([d_p.sum(axis=0), (d_p.T @ cache).ravel()])
 
     def _forward(self, m: Array, S: Array) -> tuple[Array, Array, Array, Any]:
         W = self.slope
@@ -227,8 +253,25 @@ class RBFPolicy(Policy):
 
     def unsquashed(self, x: Array) -> Array:
         """p at features (..., P), shape (..., F)."""
-        d = x[..., None, :] / self.scales - self.centers
-        return np.asarray(np.exp(-0.5 * np.sum(d * d, axis=-1)) @ self.weights.T)
+        return self._at(x)[0]
+
+    def _at(self, x: Array) -> tuple[Array, Any]:
+        y, c = x / self.scales, self.centers
+        # -|y - c|^2 / 2, never positive but for rounding
+        exponent = y @ c.T - 0.5 * np.einsum("...p,...p->...", y, y)[..., None]
+        exponent -= 0.5 * np.einsum("np,np->n", c, c)
+        b = np.exp(np.minimum(exponent, 0.0))
+        return b @ self.weights.T, (y, b)
+
+    def _pull_at(self, cache: Any, d_p: Array) -> tuple[Array, Array]:
+        (y, b), c = cache, self.centers
+        g = (d_p @ self.weights) * b  # (B, n)
+        rows, columns = g.sum(axis=1)[:, None], g.sum(axis=0)[:, None]
+        d_y, d_c = g @ c - rows * y, g.T @ y - columns * c
+        # lengths are in units of the scales: d log scale = -(y dy + c dc)
+        d_log = -np.sum(d_y * y, axis=0) - np.sum(d_c * c, axis=0)
+        d_theta = np.concatenate([d_log, (d_c / self.scales).ravel(), (d_p.T @ b).ravel()])
+        return d_y / self.scales, d_theta
 
     def _forward(self, m: Array, S: Array) -> tuple[Array, Array, Array, Any]:
         m, S = m / self.scales, S / np.multiply.outer(self.scales, self.scales)

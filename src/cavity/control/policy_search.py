@@ -1,15 +1,16 @@
 """Feedback policies learned from scratch by the gradient of the expected long-term loss.
 
-In the manner of PILCO (Deisenroth and Rasmussen, 2011).
+The loop is that of PILCO (Deisenroth and Rasmussen, 2011): act, add what was seen to the transitions, fit the dynamics
+again, improve the policy on the model, act again. The expected loss is over systems that are drawn from the model
+(`ParticleRisk` of `DrawnDynamics`) or by moment matching (`PolicyRisk`, as in PILCO).
 
-`PolicyRisk` is J(theta) = sum_t E L(s_t) over a moment-matched roll-out of model and policy, with dJ/dtheta in reverse
-mode; `improve` minimizes it by L-BFGS; `learn` is the loop around it: act, add what was seen to the transitions, fit
-the dynamics again, improve the policy, act again.
+It has many local minima, most of them poor, so a search begins at several policies: the present one and the best of
+many random ones. All are improved a little, the best two of them more, and the best one of these to the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,17 +18,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from cavity.control.drawn_dynamics import DrawnDynamics
 from cavity.control.dynamics import Dynamics
 from cavity.control.losses import Loss
+from cavity.control.particle_risk import ParticleRisk
 from cavity.control.policies import Policy, RBFPolicy
-from cavity.control.problems import System, Trajectory
+from cavity.control.problems import Problem, System
 from cavity.control.result import Array, checked_gaussian
 from cavity.control.transitions import Transitions
 from cavity.progress import Progress
 
+Risk = Callable[[Policy], tuple[float, Array]]
+"""Expected loss of a policy, and its derivative in the parameters."""
+
 
 class PolicyRisk:
-    """Expected long-term loss of a policy, per step, and its gradient.
+    """Expected long-term loss of a policy by moment matching, per step, and its gradient.
 
     Parameters
     ----------
@@ -72,48 +78,86 @@ class PolicyRisk:
         return float(values.mean()), gradient
 
 
+# --- improving ----------------------------------------------------------------------------------------------
+
+
 def improve(
-    risk: PolicyRisk, policy: Policy, iterations: int = 50, label: str = "improving policy"
+    risk: Risk, policy: Policy, iterations: int = 50, label: str = "improving policy"
 ) -> tuple[Policy, float]:
     """A policy with lower expected loss, by L-BFGS from the given one, and that loss."""
     best: list[Any] = [policy.theta, np.inf]
     with Progress(label, iterations) as progress:
-
-        def function(theta: Array) -> tuple[float, Array]:
-            with np.errstate(all="ignore"):
-                value, gradient = risk(policy.with_parameters(theta))
-            if not (np.isfinite(value) and np.isfinite(gradient).all()):
-                return 1e6, np.zeros(len(theta))  # a step too far: the line search comes back
-            if value < best[1]:
-                best[:] = [theta.copy(), value]
-            return value, gradient
-
         try:
-            minimize(
-                function,
-                policy.theta,
-                jac=True,
-                method="L-BFGS-B",
-                # far from the goal a saturating loss is nearly flat: small gradients are no reason to stop
-                options={
-                    "maxiter": iterations,
-                    "maxfun": int(1.25 * iterations) + 1,
-                    "gtol": 1e-9,
-                    "ftol": 1e-9,
-                },
-                callback=lambda _: progress.advance(),
-            )
+            _descend(risk, policy, iterations, best, progress)
         except KeyboardInterrupt:
             if not np.isfinite(best[1]):
                 raise
     return policy.with_parameters(best[0]), float(best[1])
 
 
+def search(
+    risk: Risk, policies: Sequence[Policy], iterations: int = 50, label: str = "searching policy"
+) -> tuple[Policy, float]:
+    """The best policy that is found from several starts, and its expected loss.
+
+    All starts are improved by a fifth of the iterations, the best two by another two fifths, the best of these by all
+    of them.
+    """
+    if not policies:
+        raise ValueError("policies must hold at least one policy to start from")
+    stages = [(len(policies), max(1, iterations // 5)), (2, max(1, 2 * iterations // 5)), (1, iterations)]
+    stages = stages[2:] if len(policies) == 1 else stages[1:] if len(policies) == 2 else stages
+    found: list[tuple[Policy, float]] = [(policy, np.inf) for policy in policies]
+    with Progress(label, sum(count * steps for count, steps in stages)) as progress:
+        for count, steps in stages:
+            chosen, found = found[:count], []
+            for policy, _ in chosen:
+                best: list[Any] = [policy.theta, np.inf]
+                _descend(risk, policy, steps, best, progress)
+                found.append((policy.with_parameters(best[0]), float(best[1])))
+            found.sort(key=lambda pair: pair[1])
+    return found[0]
+
+
+def _descend(risk: Risk, policy: Policy, iterations: int, best: list[Any], progress: Progress) -> None:
+    """L-BFGS; `best` keeps the best parameters so far and their value."""
+
+    def function(theta: Array) -> tuple[float, Array]:
+        with np.errstate(all="ignore"):
+            value, gradient = risk(policy.with_parameters(theta))
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return 1e6, np.zeros(len(theta))  # a step too far: the line search comes back
+        if value < best[1]:
+            best[:] = [theta.copy(), value]
+        return value, gradient
+
+    minimize(
+        function,
+        policy.theta,
+        jac=True,
+        method="L-BFGS-B",
+        # far from the goal a saturating loss is nearly flat: small gradients are no reason to stop
+        options={
+            "maxiter": iterations,
+            "maxfun": int(1.25 * iterations) + 5,
+            "maxcor": 20,
+            "gtol": 1e-9,
+            "ftol": 1e-9,
+        },
+        callback=lambda _: progress.advance(f"loss {best[1]:.3f}"),
+    )
+
+
+# --- learning -----------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Episode:
     """One episode: what happened, what was predicted, and whether the policy was good afterwards."""
 
-    trajectory: Trajectory
+    transitions: Transitions
+    """As they were, without noise of measurement."""
+
     loss: float
     """Mean loss over the episode."""
 
@@ -135,7 +179,7 @@ class Learned:
     transitions : Transitions
         All that was seen.
     episodes : list of Episode
-        The first is random, unless transitions were given.
+        The first is random.
     """
 
     policy: Policy
@@ -145,7 +189,7 @@ class Learned:
 
 
 def learn(
-    system: System,
+    system: Problem,
     loss: Loss,
     *,
     steps: int,
@@ -155,16 +199,23 @@ def learn(
     start_sd: ArrayLike = 0.05,
     iterations: int = 50,
     horizon: int | None = None,
+    particles: int = 40,
+    candidates: int = 100,
+    moment_matching: bool = False,
     test: Callable[[Policy], float] | None = None,
     stop: float = np.inf,
     noise: ArrayLike = 0.0,
+    env: Any = None,
+    hold: int = 1,
     rng: np.random.Generator | int = 0,
 ) -> Learned:
     """Learn to control a system from nothing but episodes with it.
 
+    Ctrl-C ends it with the policy of the last episode that was completed.
+
     Parameters
     ----------
-    system : System
+    system : System, or Problem with `env`
         Asked for nothing but episodes.
     loss : Loss
     steps : int
@@ -172,55 +223,138 @@ def learn(
     episodes : int
         Episodes with a learned policy; a random one comes before them.
     policy : Policy, optional
-        To start from; by default radial basis functions at states that were seen.
+        To start from; by default the search starts from random `RBFPolicy`.
     centers : int
-        Number of them.
+        Number of their radial basis functions.
     start_sd : float or array (D,)
         Standard deviation of the first state of an episode.
     iterations : int
-        Of L-BFGS between episodes.
+        Of L-BFGS between episodes, for the best policy.
     horizon : int, optional
         Steps of the roll-outs; by default `steps`.
+    particles : int
+        Roll-outs, each under a system of its own that is drawn from the model.
+    candidates : int
+        Random policies that are tried on the means of the model before the first episode, and half as many before each
+        later one. The best five, later the best one, are improved beside the present policy.
+    moment_matching : bool
+        Whether the expected loss is by moment matching, as in PILCO, in place of roll-outs of particles.
     test : callable, optional
         Gives the share of successes of a policy; it is only reported, never learned from.
     stop : float
         Stop when `test` gives at least this share.
     noise : float or array (D,)
         Standard deviation of noise on the states that are recorded.
+    env : gymnasium.Env, optional
+        Where episodes are, in place of the system itself; `system` says how its observations are read, and where
+        episodes start.
+    hold : int
+        Steps of `env` for which an action is held.
     rng : int or Generator
+
+    Examples
+    --------
+    >>> from cavity.control import Pendulum, SaturatingLoss, tip_distance
+    >>> from cavity.control.policy_search import learn
+    >>> pendulum = Pendulum()
+    >>> loss = SaturatingLoss(tip_distance(pendulum, speed=0.1), 0.5)
+    >>> found = learn(pendulum, loss, steps=10, episodes=1, iterations=3, particles=5, candidates=5)
+    >>> len(found.episodes), len(found.transitions)  # too short to learn anything
+    (2, 20)
     """
+    least = {"steps": (steps, 2), "episodes": (episodes, 1), "centers": (centers, 1), "hold": (hold, 1)}
+    least |= {"iterations": (iterations, 1), "particles": (particles, 1)}
+    least |= {"candidates": (candidates, 0 if policy is not None else 1)}
+    for name, (value, low) in least.items():
+        if int(value) != value or value < low:
+            raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
+    if env is None and not isinstance(system, System):
+        raise ValueError(f"env must be given for a problem that is no System, got {system!r}")
     rng = np.random.default_rng(rng)
-    D = system.state_size
-    sd = np.broadcast_to(np.asarray(start_sd, dtype=float), (D,))
-    first = system.simulate(system.draw_actions(steps, rng), start=system.start + sd * rng.standard_normal(D))
+    sd = np.broadcast_to(np.asarray(start_sd, dtype=float), (system.state_size,))
+    if not (np.isfinite(sd).all() and np.all(sd >= 0)):
+        raise ValueError(f"start_sd must be finite and at least 0, got {start_sd!r}")
+    life = _Life(system, env, hold, int(steps), sd, rng)
+    first = life.episode(None)
     seen = _recorded(first, noise, rng)
-    done = [Episode(first, float(loss(first.states[1:]).mean()), np.nan, np.nan)]
-    model, current = None, policy
+    done = [Episode(first, float(loss(first.next_states).mean()), np.nan, np.nan)]
+    model: Dynamics | None = None
+    current = policy
     try:
         for k in range(episodes):
-            model = Dynamics.fit(seen, problem=system, random_state=rng)
-            if current is None:
-                current = RBFPolicy.start(system, centers, rng, states=seen.states, size=1.0)
-            risk = PolicyRisk(model, loss, system.start, sd**2, steps if horizon is None else horizon)
-            current, predicted = improve(risk, current, iterations, f"episode {k + 1}")
-            start = system.start + sd * rng.standard_normal(D)
-            lived = system.simulate(current, steps, start)
-            share = np.nan if test is None else float(test(current))
-            done.append(Episode(lived, float(loss(lived.states[1:]).mean()), predicted, share))
-            seen = seen + _recorded(lived, noise, rng)
+            model = Dynamics.fit(seen, problem=system, n_restarts=0, random_state=rng)
+            T = int(steps if horizon is None else horizon)
+            starts = system.start + sd * rng.standard_normal((particles, system.state_size))
+            risk: Risk = (
+                PolicyRisk(model, loss, system.start, sd**2, T)
+                if moment_matching
+                else ParticleRisk(DrawnDynamics(model, particles, rng=rng), loss, starts, T)
+            )
+            begin = [] if current is None else [current]
+            if policy is None:
+                means = ParticleRisk(model, loss, starts[:1], T)
+                size, kept = (candidates, FIRST_STARTS) if k == 0 else (candidates // 2, LATER_STARTS)
+                begin += _screened(means, system, size, kept, centers, rng)
+            found, predicted = search(risk, begin, iterations, f"episode {k + 1}")
+            lived = life.episode(found)
+            current, seen = found, seen + _recorded(lived, noise, rng)
+            share = np.nan if test is None else float(test(found))
+            done.append(Episode(lived, float(loss(lived.next_states).mean()), predicted, share))
             if share >= stop:
                 break
     except KeyboardInterrupt:
         if model is None or current is None:
             raise
-    if model is None or current is None:
-        raise ValueError(f"episodes must be at least 1, got {episodes!r}")
+    assert model is not None
+    assert current is not None
     return Learned(current, model, seen, done)
 
 
-def _recorded(trajectory: Trajectory, noise: ArrayLike, rng: np.random.Generator) -> Transitions:
-    """Transitions of an episode as they are measured."""
-    states = trajectory.states
-    if np.any(np.asarray(noise) != 0):
-        states = states + np.asarray(noise) * rng.standard_normal(states.shape)
-    return Transitions.of_trajectory(Trajectory(states, trajectory.actions, trajectory.dt))
+FIRST_STARTS, LATER_STARTS = 5, 1
+"""Random policies that are improved beside the present one, before the first and before each later episode."""
+
+
+def _screened(
+    risk: ParticleRisk, problem: Problem, size: int, kept: int, centers: int, rng: np.random.Generator
+) -> list[Policy]:
+    """The best of random policies, with large weights: most of them drive actions to their bounds."""
+    drawn = [RBFPolicy.start(problem, centers, rng, size=1.0) for _ in range(size)]
+    values = np.array([risk.value(policy) for policy in drawn])
+    order = np.argsort(np.where(np.isfinite(values), values, np.inf))
+    return [drawn[int(j)] for j in order[:kept]]
+
+
+@dataclass
+class _Life:
+    """Episodes with a system, or with an environment."""
+
+    system: Problem
+    env: Any
+    hold: int
+    steps: int
+    sd: Array
+    rng: np.random.Generator
+
+    def episode(self, policy: Policy | None) -> Transitions:
+        """An episode under a policy, or under random actions."""
+        system, rng = self.system, self.rng
+        if self.env is not None:
+            seed = int(rng.integers(2**31))
+            return Transitions.collect(
+                self.env, self.steps, policy, seed=seed, problem=system, hold=self.hold
+            )
+        assert isinstance(system, System)
+        start = system.start + self.sd * rng.standard_normal(system.state_size)
+        control: Any = system.draw_actions(self.steps, rng) if policy is None else policy
+        return Transitions.of_trajectory(system.simulate(control, self.steps, start))
+
+
+def _recorded(lived: Transitions, noise: ArrayLike, rng: np.random.Generator) -> Transitions:
+    """Transitions of an episode as they are measured: a state has the same error at the end of one and the start of
+    the next."""
+    sd = np.asarray(noise, dtype=float)
+    if not np.any(sd != 0):
+        return lived
+    before, after = lived.states, lived.next_states
+    error = sd * rng.standard_normal((len(before) + 1, before.shape[1]))
+    return Transitions(before + error[:-1], lived.actions, after + error[1:])

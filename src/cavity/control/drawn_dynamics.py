@@ -1,0 +1,191 @@
+"""Whole functions drawn from learned dynamics, each a smooth function with derivatives: systems that could be.
+
+A draw g from the prior, a sum of L waves with random frequencies w ~ N(0, Lam) (Rahimi and Recht, 2008), is turned
+into one from the posterior by adding what the data ask for (Matheron's rule; Wilson and others, 2020):
+
+    f(x) = g(x) + b(x)'[alpha - R (g(X) + e)],      e ~ N(0, Sigma),     R = (K + Sigma)^-1,
+
+b the bumps at the training inputs X, Sigma the noise variances, alpha the weights of the posterior mean. So a draw is
+as cheap as a mean: n bumps and L waves at each point, and nothing of size n x n. Parts of the model that are linear
+in x have draws of their own weights. Every draw has frequencies of its own, so that means and covariances over draws
+are those of the posterior whatever L; only that the values of a draw are jointly Gaussian takes many waves. In
+contrast to `function_draws`, a draw can be asked for anywhere, at any time, and has derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.control.analytic import NotAnalyticError, _linear_features, analytic_outputs, decompose
+from cavity.control.dynamics import Dynamics
+from cavity.control.mean_only import MeanCache, MeanOnly
+from cavity.control.result import Array
+from cavity.control.rollouts import root
+from cavity.gp import Posterior
+from cavity.latent.dense import ObservedCorrection, SiteCorrection
+from cavity.latent.posterior import PosteriorProcess
+from cavity.means import Basis
+
+
+@dataclass(frozen=True)
+class DrawCache:
+    """What `DrawnFunctions.pull` needs of a forward pass."""
+
+    means: MeanCache
+    cosines: Array
+    sines: Array
+
+
+class DrawnFunctions:
+    """R draws from the posteriors of E outputs, the r-th evaluated at the r-th of R points.
+
+    Parameters
+    ----------
+    posteriors : sequence of Posterior
+        With the same inputs, and closed-form moments (see `analytic`).
+    size : int
+        Number R of draws.
+    waves : int
+        Number L of waves in a draw from the prior, for each term of a kernel.
+    rng : int or Generator
+    """
+
+    def __init__(
+        self, posteriors: Sequence[Posterior], size: int, waves: int, rng: np.random.Generator | int = 0
+    ) -> None:
+        for name, value in (("size", size), ("waves", waves)):
+            if int(value) != value or value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        rng = np.random.default_rng(rng)
+        outputs = [analytic_outputs(p.process)[0] for p in posteriors]
+        drawn = [_Draws(p.process, int(size), int(waves), rng) for p in posteriors]
+        self.size = int(size)
+        self._means = MeanOnly(outputs, [o.alpha + d.weights for o, d in zip(outputs, drawn)])
+        self._trend = np.stack([d.trend for d in drawn], axis=-1)  # (R, P + 1, E)
+        self._frequencies = np.concatenate([d.frequencies for d in drawn], axis=1)  # (R, K, P)
+        counts = [d.frequencies.shape[1] for d in drawn]
+        self._of_output = [slice(int(e - c), int(e)) for e, c in zip(np.cumsum(counts), counts)]
+        self._along, self._across = np.concatenate([d.amplitudes for d in drawn], axis=2)  # (R, K) each
+
+    def forward(self, x: Array) -> tuple[Array, DrawCache]:
+        """Values (R, E) at x (R, P)."""
+        f, means = self._means.forward(x)
+        phase = (self._frequencies @ x[:, :, None])[:, :, 0]
+        cosines, sines = np.cos(phase), np.sin(phase)
+        waves = self._along * cosines + self._across * sines
+        f = f + np.stack([waves[:, own].sum(axis=1) for own in self._of_output], axis=-1)
+        f += self._trend[:, 0] + np.einsum("rp,rpe->re", x, self._trend[:, 1:])
+        return f, DrawCache(means, cosines, sines)
+
+    def pull(self, cache: DrawCache, d_f: Array) -> Array:
+        """Adjoints of the values (R, E) pulled back to the points (R, P)."""
+        d_phase = self._across * cache.cosines - self._along * cache.sines
+        for k, own in enumerate(self._of_output):
+            d_phase[:, own] *= d_f[:, k : k + 1]
+        linear = np.einsum("re,rpe->rp", d_f, self._trend[:, 1:])
+        d_x = self._means.pull(cache.means, d_f) + linear
+        return np.asarray(d_x + (d_phase[:, None, :] @ self._frequencies)[:, 0])
+
+
+class DrawnDynamics:
+    """R systems drawn from what is known of one; a model for roll-outs, row r of a batch under the r-th system.
+
+    Parameters
+    ----------
+    model : Dynamics
+        Its noise is left out: a draw is of the function.
+    size, waves, rng
+        As for `DrawnFunctions`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.control import Dynamics, MountainCar, Transitions
+    >>> from cavity.control.drawn_dynamics import DrawnDynamics
+    >>> car = MountainCar()
+    >>> model = Dynamics.fit(Transitions.draw(car, 10, rng=0), problem=car, random_state=0)
+    >>> after, _ = DrawnDynamics(model, size=3).forward_mean(np.tile(car.start, (3, 1)), [4.0])
+    >>> after.shape, bool(np.ptp(after[:, 1]) > 0)  # three guesses
+    ((3, 2), True)
+    """
+
+    def __init__(
+        self, model: Dynamics, size: int = 20, waves: int = 100, rng: np.random.Generator | int = 0
+    ) -> None:
+        self.model, self.problem = model, model.problem
+        self.state_size, self.action_size = model.state_size, model.action_size
+        self.functions = DrawnFunctions(model.posteriors, size, waves, rng)
+
+    def forward_mean(self, states: ArrayLike, actions: ArrayLike) -> tuple[Array, tuple[Array, DrawCache]]:
+        """Next states (R, D) of states (R, D) and actions (R, F), row by row, with what `pull_mean` needs."""
+        s, a = self.model._batch(states, actions)
+        if s.shape != (self.functions.size, self.state_size):
+            raise ValueError(
+                f"states must have a row for each of {self.functions.size} drawn systems, got shape {s.shape}"
+            )
+        z = np.concatenate([s, a], axis=-1)
+        x = z if self.model._angle_map is None else self.model._angle_map(z)
+        f, cache = self.functions.forward(x)
+        return self.model.difference * s + f, (z, cache)
+
+    def pull_mean(self, cache: tuple[Array, DrawCache], d_next: Array) -> tuple[Array, Array]:
+        """Adjoints of next states (R, D) pulled back to states (R, D) and actions (R, F)."""
+        z, inner = cache
+        d_x = self.functions.pull(inner, d_next)
+        if self.model._angle_map is not None:
+            d_x = np.einsum("rp,rpd->rd", d_x, self.model._angle_map.jacobian(z))
+        D = self.state_size
+        return d_x[:, :D] + self.model.difference * d_next, d_x[:, D:]
+
+
+class _Draws:
+    """R draws of one output: what is added to weights (R, n) and trend (R, inputs + 1) of the mean, and the waves."""
+
+    def __init__(self, process: PosteriorProcess, R: int, L: int, rng: np.random.Generator) -> None:
+        X = process.X
+        n, P = X.shape
+        parts = decompose(process.kernel, P)
+        frequencies = [rng.standard_normal((R, L, P)) @ root(metric).T for _, metric in parts.bumps]
+        self.frequencies = np.concatenate([np.zeros((R, 0, P)), *frequencies], axis=1)
+        heights = np.repeat([s / L for s, _ in parts.bumps], L)
+        self.amplitudes = np.sqrt(heights) * rng.standard_normal((2, R, len(heights)))
+        prior = np.empty((R, n))
+        for r in range(R):  # one at a time: all phases at once would be R x L x n numbers
+            phase = self.frequencies[r] @ X.T
+            prior[r] = self.amplitudes[0, r] @ np.cos(phase) + self.amplitudes[1, r] @ np.sin(phase)
+        # parts linear in x: of the kernel, and of a mean whose weights were integrated out
+        Phi = np.column_stack([np.ones(n), X])
+        self.trend = rng.standard_normal((R, P + 1)) @ root(parts.linear).T
+        A = np.zeros((0, P + 1))
+        if process.basis is not None:
+            basis = cast(Basis, process.mean_function)
+            A = _linear_features(basis, P)
+            if not basis.vague:
+                self.trend += rng.standard_normal((R, len(A))) @ root(basis.prior_covariance).T @ A
+        prior += self.trend @ Phi.T
+        sd = np.sqrt(_noise(process) + parts.white)
+        seen = (prior + sd * rng.standard_normal((R, n))).T
+        answer = process.correction.apply(seen)
+        if process.basis is not None:
+            shift = process.basis.precision.solve(process.basis.projection.T @ seen)
+            answer -= process.basis.projection @ shift
+            self.trend -= shift.T @ A
+        self.weights = -answer.T
+        self.trend -= answer.T @ Phi @ parts.linear
+
+
+def _noise(process: PosteriorProcess) -> Array:
+    """Noise variances of the observations, or of what stands for them in an approximation."""
+    found = process.correction
+    if isinstance(found, ObservedCorrection):
+        return np.asarray(found.variance, dtype=float)
+    if isinstance(found, SiteCorrection) and len(found.positive) == found.n:
+        return np.asarray(1.0 / found.root**2)
+    raise NotAnalyticError(
+        "functions cannot be drawn here from this posterior: some of its sites have no positive precision"
+    )
