@@ -186,7 +186,10 @@ def draw(results: Results, folder: Path) -> list[Path]:
         axis.set_xlabel("draw")
     marks, labels = axes[0].get_legend_handles_labels()
     figure.legend(marks, labels, loc="outside upper center", ncols=2, frameon=False)
-    return [save(figure, folder / "traces.png", few_colors=True), _annealing_picture(results, folder / "annealing.png")]
+    return [
+        save(figure, folder / "traces.png", few_colors=True),
+        _annealing_picture(results, folder / "annealing.png"),
+    ]
 
 
 def _readable(names: Sequence[str], features: Sequence[str]) -> list[str]:
