@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cavity import GP, kernels, likelihoods, means
-from cavity.control import Dynamics, ExactModel, NotAnalyticError, Pendulum, Transitions
+from cavity.control import Dynamics, ExactModel, NotAnalyticError, Pendulum, Transitions, policy_search
 from cavity.control.drawn_dynamics import DrawnDynamics, DrawnFunctions
 from cavity.control.losses import QuadraticLoss, SaturatingLoss, tip_distance
 from cavity.control.particle_risk import ParticleRisk
@@ -254,6 +254,42 @@ def test_a_seed_gives_the_same_again():
     assert np.any(one.policy.theta != other.policy.theta)
 
 
+def test_roll_outs_become_longer_with_each_episode(monkeypatch):
+    seen = []
+    plain = policy_search.search
+    monkeypatch.setattr(
+        policy_search, "search", lambda risk, *rest: seen.append(risk.horizon) or plain(risk, *rest)
+    )
+    system = Slider()
+    settings = {"steps": 6, "centers": 3, "iterations": 1, "particles": 3, "candidates": 2}
+    learn(system, slider_loss(system), episodes=4, first_horizon=3, growth=2, **settings)
+    assert seen == [3, 5, 6, 6]
+
+
+def test_hyperparameters_are_learned_again_only_with_many_more_transitions(monkeypatch):
+    sizes = []
+    plain = Dynamics.fit
+    monkeypatch.setattr(Dynamics, "fit", lambda seen, **rest: sizes.append(len(seen)) or plain(seen, **rest))
+    system = Slider()
+    settings = {"steps": 6, "centers": 3, "iterations": 1, "particles": 3, "candidates": 2}
+    found = learn(system, slider_loss(system), episodes=5, **settings)
+    assert sizes == [6, 12, 18, 30]  # not 24
+    assert len(found.model.transitions) == 30
+
+
+def test_a_model_given_more_transitions(pendulum_model):
+    """Hyperparameters stay, and the posterior is that of all transitions."""
+    more = Transitions.draw(Pendulum(), 60, rng=5)
+    known = pendulum_model.given(more)
+    assert len(known.transitions) == 60
+    for old, new in zip(pendulum_model.models, known.models):
+        np.testing.assert_array_equal(old.kernel_.flat, new.kernel_.flat)
+        direct = GP(old.kernel_, old.likelihood_, mean=old.mean_)
+        X, k = known.inputs(more.states, more.actions), known.models.index(new)
+        truth = direct.condition(X, more.differences[:, k]).mean(X[:5])
+        np.testing.assert_allclose(new.posterior_.mean(X[:5]), truth, rtol=1e-9)
+
+
 def test_noise_is_recorded_but_not_lived():
     system = Slider()
     found = learn(
@@ -342,9 +378,14 @@ def test_refusals(pendulum_model):
         ("centers", 1.5),
         ("iterations", 0),
         ("start_sd", -1.0),
+        ("horizon", 0),
+        ("first_horizon", 0),
+        ("growth", -1),
     ]:
         with pytest.raises(ValueError, match=f"{name} must be"):
             learn(system, loss, **(good | {name: value}))
+    with pytest.raises(ValueError, match="least_noise must be"):
+        Dynamics.fit(pendulum_model.transitions, problem=Pendulum(), least_noise=0.0)
     nowhere = Problem("p", ["a"], ["u"], [[-1, 1]], [[-1, 1]], start=[0.0], goal=[0.0], dt=0.1)
     with pytest.raises(ValueError, match="env must be given"):
         learn(nowhere, loss, **good)

@@ -145,6 +145,7 @@ class Dynamics:
         likelihood: Any = "gaussian",
         inference: Any = "auto",
         noise: bool = False,
+        least_noise: float = LEAST_NOISE,
         n_restarts: int = 1,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -170,6 +171,9 @@ class Dynamics:
             Noise model; for transitions with outliers "student-t", "laplace" or "mixture".
         noise : bool
             Whether roll-outs include the noise at every step (it is then of the system, not of its measurement).
+        least_noise : float
+            Least noise sd that is learned with the default kernel and noise model, in units of what the mean function
+            leaves of the targets. On many transitions without noise, larger values make learning much quicker.
         n_restarts, random_state, n_jobs, max_time
             As for `GPRegressor`, for each state variable.
         """
@@ -187,6 +191,10 @@ class Dynamics:
         chosen = (problem.angles if problem is not None else ()) if angles is None else tuple(angles)
         if not all(0 <= int(k) < D for k in chosen):
             raise ValueError(f"angles must be columns of the {D} states, got {tuple(chosen)}")
+        if not 0 < least_noise <= LARGEST_SIGNAL:
+            raise ValueError(
+                f"least_noise must be positive and at most {LARGEST_SIGNAL:g}, got {least_noise!r}"
+            )
         difference = np.full(D, target == "difference")
         if problem is not None:
             difference[list(problem.angles)] = True
@@ -203,6 +211,7 @@ class Dynamics:
                     _of_state(kernel, k, D, "kernel"),
                     mean,
                     _of_state(likelihood, k, D, "likelihood"),
+                    least_noise,
                     inference=inference,
                     n_restarts=n_restarts,
                     random_state=rng,
@@ -212,6 +221,20 @@ class Dynamics:
                 models.append(model.fit(X, Y[:, k]))
                 progress.advance()
         return cls(models, transitions, chosen, difference, noise, problem)
+
+    def given(self, transitions: Transitions) -> Dynamics:
+        """The same hyperparameters with other transitions: quick, where more came in and little new was learned."""
+        from cavity.estimators import GPRegressor
+
+        X = _inputs(transitions.states, transitions.actions, self.angles)
+        Y = np.where(self.difference, transitions.differences, transitions.next_states)
+        models = [
+            GPRegressor(
+                m.kernel_, mean=m.mean_, likelihood=m.likelihood_, inference=m.inference, objective=None
+            ).fit(X, Y[:, k])
+            for k, m in enumerate(self.models)
+        ]
+        return Dynamics(models, transitions, self.angles, self.difference, self.noise, self.problem)
 
     @property
     def posteriors(self) -> list[Posterior]:
@@ -540,7 +563,9 @@ def _of_state(given: Any, k: int, D: int, name: str) -> Any:
     return given[k]
 
 
-def _regressor(X: Array, y: Array, kernel: Any, mean: Any, likelihood: Any, **options: Any) -> GPRegressor:
+def _regressor(
+    X: Array, y: Array, kernel: Any, mean: Any, likelihood: Any, least: float, **options: Any
+) -> GPRegressor:
     """A regressor for one state variable; bounds on signal and noise where neither was given."""
     from cavity.estimators import GPRegressor
 
@@ -549,7 +574,7 @@ def _regressor(X: Array, y: Array, kernel: Any, mean: Any, likelihood: Any, **op
         ceiling = LARGEST_SIGNAL**2 * unit
         kernel = Param(unit, bounds=(LEAST_NOISE**2 * unit, ceiling)) * SE(ard)
         if likelihood == "gaussian":
-            likelihood = Gaussian(Param(0.01 * unit, bounds=(LEAST_NOISE**2 * unit, ceiling)))
+            likelihood = Gaussian(Param(max(0.01, least**2) * unit, bounds=(least**2 * unit, ceiling)))
     return GPRegressor(kernel, mean=mean, likelihood=likelihood, **options)
 
 

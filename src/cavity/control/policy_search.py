@@ -199,6 +199,8 @@ def learn(
     start_sd: ArrayLike = 0.05,
     iterations: int = 50,
     horizon: int | None = None,
+    first_horizon: int | None = None,
+    growth: int = 2,
     particles: int = 40,
     candidates: int = 100,
     moment_matching: bool = False,
@@ -232,6 +234,11 @@ def learn(
         Of L-BFGS between episodes, for the best policy.
     horizon : int, optional
         Steps of the roll-outs; by default `steps`.
+    first_horizon : int, optional
+        Steps of the roll-outs before the first episode; by default `horizon`. Where holding a goal is hard, first reach
+        it: over a long time that is unstable the loss is too rugged for a descent.
+    growth : int
+        Steps by which roll-outs become longer with each episode, up to `horizon`.
     particles : int
         Roll-outs, each under a system of its own that is drawn from the model.
     candidates : int
@@ -263,7 +270,9 @@ def learn(
     (2, 20)
     """
     least = {"steps": (steps, 2), "episodes": (episodes, 1), "centers": (centers, 1), "hold": (hold, 1)}
-    least |= {"iterations": (iterations, 1), "particles": (particles, 1)}
+    least |= {"iterations": (iterations, 1), "particles": (particles, 1), "growth": (growth, 0)}
+    last = steps if horizon is None else horizon
+    least |= {"horizon": (last, 1), "first_horizon": (last if first_horizon is None else first_horizon, 1)}
     least |= {"candidates": (candidates, 0 if policy is not None else 1)}
     for name, (value, low) in least.items():
         if int(value) != value or value < low:
@@ -279,11 +288,12 @@ def learn(
     seen = _recorded(first, noise, rng)
     done = [Episode(first, float(loss(first.next_states).mean()), np.nan, np.nan)]
     model: Dynamics | None = None
+    learned_from = 0
     current = policy
     try:
         for k in range(episodes):
-            model = Dynamics.fit(seen, problem=system, n_restarts=0, random_state=rng)
-            T = int(steps if horizon is None else horizon)
+            model, learned_from = _model(model, learned_from, seen, system, rng)
+            T = int(min(last, (last if first_horizon is None else first_horizon) + growth * k))
             starts = system.start + sd * rng.standard_normal((particles, system.state_size))
             risk: Risk = (
                 PolicyRisk(model, loss, system.start, sd**2, T)
@@ -312,6 +322,23 @@ def learn(
 
 FIRST_STARTS, LATER_STARTS = 5, 1
 """Random policies that are improved beside the present one, before the first and before each later episode."""
+
+
+LEAST_NOISE = 0.01
+"""Of the model, as for `Dynamics.fit`. Simulated transitions have no noise at all, and learning would be slow."""
+
+RELEARNED = 1.5
+"""Hyperparameters are learned again when there are this many times as many transitions as the last time."""
+
+
+def _model(
+    known: Dynamics | None, learned_from: int, seen: Transitions, problem: Problem, rng: np.random.Generator
+) -> tuple[Dynamics, int]:
+    """The model of all that was seen, and from how many transitions its hyperparameters were learned."""
+    if known is not None and len(seen) < RELEARNED * learned_from:
+        return known.given(seen), learned_from
+    model = Dynamics.fit(seen, problem=problem, least_noise=LEAST_NOISE, n_restarts=0, random_state=rng)
+    return model, len(seen)
 
 
 def _screened(

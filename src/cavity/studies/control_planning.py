@@ -265,6 +265,7 @@ class Search:
     centers: int
     iterations: int
     start_sd: float
+    first_horizon: int
     horizon: int
 
 
@@ -272,9 +273,9 @@ def _search(problem: str, quick: bool) -> Search:
     if problem == "pendulum":
         pendulum = Pendulum()
         loss = SaturatingLoss(tip_distance(pendulum, speed=0.1), 0.5)
-        return Search(pendulum, loss, 40, 3 if quick else 8, 20, 50, 0.05, 40)
+        return Search(pendulum, loss, 40, 3 if quick else 8, 20, 50, 0.05, 40, 40)
     pole = CartPole(dt=0.1, force=10.0)
-    return Search(pole, SaturatingLoss(tip_distance(pole), 0.25), 30, 12, 40, 80, 0.01, 40)
+    return Search(pole, SaturatingLoss(tip_distance(pole), 0.25), 30, 14, 40, 60, 0.01, 25, 40)
 
 
 def _holds(problem: str, system: Any, policy: Policy, sd: float) -> float:
@@ -299,6 +300,7 @@ def learn_from_scratch(problem: str, seed: int, quick: bool) -> Outcome:
         centers=task.centers,
         iterations=task.iterations,
         start_sd=task.start_sd,
+        first_horizon=task.first_horizon,
         horizon=task.horizon,
         test=lambda policy: _holds(problem, task.system, policy, task.start_sd),
         stop=1.0,
