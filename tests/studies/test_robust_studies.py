@@ -183,6 +183,17 @@ def test_prior_pulls_length_scales_and_leaves_the_evidence_what_it_is() -> None:
     assert 0.5 * mode < lengths[1] < 4 * mode
 
 
+def test_degrees_of_freedom_that_are_not_learned() -> None:
+    d = make_sinc(seed=0)
+    learned, held = (
+        robust_methods.fit(method, d.X, d.y, d.X, seed=0, restarts=0)
+        for method in ("tVar", "tVar,nu=4+prior")
+    )
+    assert (held.extras or {})["noise: studentt.df"] == 4.0
+    assert (learned.extras or {})["noise: studentt.df"] != 4.0
+    assert robust_methods.plain("tVar,nu=4+prior") == "tVar"
+
+
 def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAVITY_PEERS", raising=False)
     sampled = list(robust_methods.SAMPLED)
@@ -195,6 +206,9 @@ def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     full = studies.load("boston").cells(False)
     restarts = {c.labels["method"]: c.arguments["restarts"] for c in full}
     assert all(restarts[m] == restarts[robust_methods.plain(m)] for m in restarts)
+    targets = {t.labels["method"] for t in studies.load("boston").targets}
+    assert {"tEP", "tEP+prior", "tEP,nu=4+prior"} <= targets
+    assert "snMLII+prior" not in targets
     assert len(full) == 30 * len(boston.METHODS) + boston.SAMPLED_FOLDS * len(sampled)
     assert [c.labels["method"] for c in full[-3:]] == sampled
     assert {c.labels["method"] for c in studies.load("boston").cells(True)} == {"snMLII", "tVar", "lapEP"}

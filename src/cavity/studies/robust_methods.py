@@ -10,7 +10,9 @@
 | RRP | one normal, some points with more | relevance pursuit, a live competitor in an environment of its own |
 
 A name that ends in "+prior", such as lapEP+prior, is the same method with a prior on length scales (`length_prior`):
-hyperparameters then maximize evidence times prior. Plain evidence maximization is always shown beside it.
+hyperparameters then maximize evidence times prior. Before that, ",nu=4" stands for Student-t noise whose degrees of
+freedom are four and not learned, the usual choice of robust statistics (Lange, Little and Taylor, 1989). Plain evidence
+maximization is always shown beside these.
 
 `fit` returns what all studies need: the predictive distributions of f and y at the test inputs, the log evidence where
 there is one, and outlier probabilities where the method has them.
@@ -35,6 +37,7 @@ from numpy.typing import NDArray
 from cavity.estimators import GPRegressor
 from cavity.hyper import Param
 from cavity.kernels import SE, Kernel, ard
+from cavity.likelihoods import StudentT
 from cavity.prediction import GaussianPrediction, Prediction
 from cavity.priors import LogNormal
 from cavity.studies.base import whole, whole_fit
@@ -59,6 +62,9 @@ ROBUST = ("tVar", "lapEP", "tEP", "mnEP")
 COMPETITOR = "RRP"
 PRIOR = "+prior"
 """What the names of methods with a prior on length scales end in."""
+
+FOUR = ",nu=4"
+"""What stands in the names of methods with four degrees of freedom."""
 
 LOG_LENGTH_SD = 0.5
 """Standard deviation of that prior, on ln l."""
@@ -106,8 +112,8 @@ def with_prior(methods: Iterable[str]) -> tuple[str, ...]:
 
 
 def plain(method: str) -> str:
-    """The name of the method without the prior."""
-    return method.removesuffix(PRIOR)
+    """The name of the method without prior, with all noise parameters learned."""
+    return method.removesuffix(PRIOR).removesuffix(FOUR)
 
 
 def length_prior(X: Array) -> LogNormal:
@@ -130,7 +136,7 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
     likelihood, inference = GP_METHODS[plain(method)]
     model = GPRegressor(
         default_kernel(X, length_prior(X) if method.endswith(PRIOR) else None),
-        likelihood=likelihood,
+        likelihood=StudentT(df=Param(4.0, fixed=True)) if FOUR in method else likelihood,
         inference=inference,
         n_restarts=restarts,
         random_state=seed,
