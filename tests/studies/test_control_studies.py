@@ -35,7 +35,9 @@ def short(monkeypatch):
     monkeypatch.setattr(
         planning,
         "_search",
-        lambda problem, quick: replace(full(problem, quick), steps=6, episodes=1, centers=3, iterations=2),
+        lambda problem, quick: replace(
+            full(problem, quick), steps=6, episodes=1, centers=3, iterations=2, first_horizon=6, horizon=6
+        ),
     )
 
 
