@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cavity.control.planning import Settings
+from cavity.studies import control_learning as learning
 from cavity.studies import control_planning as planning
 from cavity.studies import load
 from cavity.studies.base import Cell, Study
@@ -31,9 +32,9 @@ def short(monkeypatch):
             for name, method in getattr(planning, table).items()
         }
         monkeypatch.setattr(planning, table, fewer)
-    full = planning._search
+    full = learning._search
     monkeypatch.setattr(
-        planning,
+        learning,
         "_search",
         lambda problem, quick: replace(
             full(problem, quick), steps=6, episodes=1, centers=3, iterations=2, first_horizon=6, horizon=6
@@ -55,7 +56,7 @@ def test_mountain_car_planning(short, tmp_path):
 
 def test_cart_pole(short, tmp_path):
     def cells(quick):
-        return [*planning.cart_pole_cells(True), *planning._search_cells("cart-pole", 1)]
+        return [*planning.cart_pole_cells(True), *learning.search_cells("cart-pole", 1)]
 
     study = replace(load("cart-pole"), cells=cells)
     report = run(study, quick=True, out=tmp_path, show_progress=False)

@@ -25,12 +25,11 @@ from cavity.control.planning import (
     cart_pole_loss,
     control,
 )
-from cavity.control.policies import Policy
-from cavity.control.policy_search import learn
-from cavity.control.problems import CartPole, MountainCar, Pendulum, System, Trajectory, animation
+from cavity.control.problems import CartPole, MountainCar, Pendulum, Trajectory, animation
 from cavity.control.risk import ExactModel
 from cavity.control.transitions import Transitions
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
+from cavity.studies.control_learning import arrays_of, draw_search, search_cells
 from cavity.studies.pictures import COLORS, new_panels, save
 
 SEEDS = 20
@@ -133,7 +132,7 @@ def draw_planning(results: Results, folder: Path) -> list[Path]:
 def _figure_10(car: MountainCar, results: Results, name: str, folder: Path) -> Path:
     labels = ["position", "velocity", "force", "expected cumulated loss"]
     figure, axes = new_panels(2, 2)
-    for found in _all_arrays(results, name):
+    for found in arrays_of(results, name):
         t = car.dt * np.arange(len(found["states"]))
         for axis, values in zip(axes, _columns(found, 2)):
             # states move between decisions, actions and plans are held
@@ -150,12 +149,6 @@ def _figure_10(car: MountainCar, results: Results, name: str, folder: Path) -> P
 
 def _columns(found: dict[str, Any], states: int) -> list[Any]:
     return [*found["states"].T[:states], found["actions"][:, 0], found["risks"]]
-
-
-def _all_arrays(results: Results, name: str) -> list[dict[str, Any]]:
-    seeds = [r["labels"]["seed"] for r in results.records if r["labels"].get("method") == name]
-    found = [results.arrays(seed=seed, method=name) for seed in seeds]
-    return [one for one in found if "states" in one]
 
 
 def _cells(
@@ -218,7 +211,7 @@ def swing_up(name: str, seed: int) -> Outcome:
 def cart_pole_cells(quick: bool) -> list[Cell]:
     """Planning with 200 and 100 transitions, then policy search."""
     out = _cells(POLE_METHODS, swing_up, quick, 1, tuple(POLE_METHODS)[:2])
-    return out if quick else out + _search_cells("cart-pole", 10)
+    return out if quick else out + search_cells("cart-pole", 10)
 
 
 def draw_cart_pole(results: Results, folder: Path) -> list[Path]:
@@ -230,13 +223,13 @@ def draw_cart_pole(results: Results, folder: Path) -> list[Path]:
         out.append(_figure_11(pole, results, name, folder))
         path = Trajectory(found["states"], found["actions"], pole.dt)
         out.append(animation(pole, path, folder / "cart_pole_planning.gif"))
-    return out + _draw_search(results, folder, "cart-pole")
+    return out + draw_search(results, folder, "cart-pole")
 
 
 def _figure_11(pole: CartPole, results: Results, name: str, folder: Path) -> Path:
     labels = [*pole.state_names, "force", "expected cumulated loss"]
     figure, axes = new_panels(2, 3)
-    for found in _all_arrays(results, name):
+    for found in arrays_of(results, name):
         t = pole.dt * np.arange(len(found["states"]))
         for axis, values in zip(axes, _columns(found, 4)):
             # states move between decisions, actions and plans are held
@@ -249,112 +242,6 @@ def _figure_11(pole: CartPole, results: Results, name: str, folder: Path) -> Pat
             axis.axhline(end, color="black", linestyle="--", linewidth=0.8)
     figure.suptitle("Cart-pole: planning with moment matching, one line for each data set")
     return save(figure, folder / "figure_7_11.png")
-
-
-# --- policy search ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Search:
-    """Learning from scratch: the system, the loss and the effort."""
-
-    system: System
-    loss: Loss
-    steps: int
-    episodes: int
-    centers: int
-    iterations: int
-    start_sd: float
-    first_horizon: int
-    horizon: int
-
-
-def _search(problem: str, quick: bool) -> Search:
-    if problem == "pendulum":
-        pendulum = Pendulum()
-        loss = SaturatingLoss(tip_distance(pendulum, speed=0.1), 0.5)
-        return Search(pendulum, loss, 40, 3 if quick else 8, 20, 50, 0.05, 40, 40)
-    pole = CartPole(dt=0.1, force=10.0)
-    return Search(pole, SaturatingLoss(tip_distance(pole), 0.25), 30, 14, 40, 60, 0.01, 25, 40)
-
-
-def _holds(problem: str, system: Any, policy: Policy, sd: float) -> float:
-    """Share of ten starts from which a policy succeeds; none of them is learned from."""
-    rng = np.random.default_rng(777)
-    starts = system.start + sd * rng.standard_normal((10, system.state_size))
-    if problem == "pendulum":
-        paths = system.simulate(policy, 40, starts).states
-        return float(np.mean([system.holds_goal(paths[:, k]) for k in range(10)]))
-    paths = system.simulate(policy, 40, starts).states
-    return float(np.mean([system.holds_goal(paths[:, k], 2.5, 4.0) for k in range(10)]))
-
-
-def learn_from_scratch(problem: str, seed: int, quick: bool) -> Outcome:
-    """A policy from nothing: one random episode, then policy episodes until all test starts succeed."""
-    task = _search(problem, quick)
-    found = learn(
-        task.system,
-        task.loss,
-        steps=task.steps,
-        episodes=task.episodes,
-        centers=task.centers,
-        iterations=task.iterations,
-        start_sd=task.start_sd,
-        first_horizon=task.first_horizon,
-        horizon=task.horizon,
-        test=lambda policy: _holds(problem, task.system, policy, task.start_sd),
-        stop=1.0,
-        rng=seed,
-    )
-    shares = np.array([e.successes for e in found.episodes[1:]])
-    solved = np.flatnonzero(shares >= 1.0)
-    episodes = int(solved[0]) + 2 if len(solved) else np.nan
-    measures = {
-        "success": float(len(solved) > 0),
-        "episodes": float(episodes),
-        "seconds of experience": float(episodes * task.steps * task.system.dt),
-    }
-    lived = task.system.simulate(found.policy, task.steps + 10)
-    arrays = {
-        "shares": shares,
-        "losses": np.array([e.loss for e in found.episodes]),
-        "predicted": np.array([e.predicted for e in found.episodes]),
-        "theta": found.policy.theta,
-        "states": lived.states,
-        "actions": lived.actions,
-    }
-    return Outcome(measures, arrays)
-
-
-def _search_cells(problem: str, seeds: int, quick: bool = False) -> list[Cell]:
-    return [
-        Cell(
-            {"seed": s, "method": "policy search"},
-            learn_from_scratch,
-            {"problem": problem, "seed": s, "quick": quick},
-        )
-        for s in range(seeds)
-    ]
-
-
-def _draw_search(results: Results, folder: Path, problem: str) -> list[Path]:
-    curves = _all_arrays(results, "policy search")
-    if not curves:
-        return []
-    figure, axes = new_panels(1, 2)
-    for k, found in enumerate(curves):
-        color = COLORS[k % len(COLORS)]
-        axes[0].plot(np.arange(1, len(found["losses"]) + 1), found["losses"], "o-", color=color, ms=3)
-        axes[1].plot(np.arange(2, len(found["shares"]) + 2), found["shares"], "o-", color=color, ms=3)
-    axes[0].set(xlabel="episode (the first is random)", ylabel="mean loss of the episode", ylim=(0, 1.02))
-    axes[1].set(xlabel="episode", ylabel="share of ten test starts solved", ylim=(-0.02, 1.02))
-    for axis in axes:
-        axis.xaxis.get_major_locator().set_params(integer=True)
-    figure.suptitle(f"Learning the {problem} from scratch, one line for each seed")
-    out = [save(figure, folder / "learning_curves.png")]
-    system = _search(problem, False).system
-    path = Trajectory(curves[0]["states"], curves[0]["actions"], system.dt)
-    return [*out, animation(system, path, folder / f"{problem}_policy.gif")]
 
 
 # --- pendulum -----------------------------------------------------------------------------------------------
@@ -383,12 +270,12 @@ def pendulum_cells(quick: bool) -> list[Cell]:
     name = "planning, means, 50 transitions"
     work = range(1 if quick else SEEDS)
     out = [Cell({"seed": s, "method": name}, lift, {"name": name, "seed": s}) for s in work]
-    return out + _search_cells("pendulum", 1 if quick else 10, quick)
+    return out + search_cells("pendulum", 1 if quick else 10, quick)
 
 
 def draw_pendulum(results: Results, folder: Path) -> list[Path]:
     """Learning curves and an animation."""
-    return _draw_search(results, folder, "pendulum")
+    return draw_search(results, folder, "pendulum")
 
 
 # --- what the results tell ------------------------------------------------------------------------------------
