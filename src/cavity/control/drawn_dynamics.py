@@ -115,7 +115,7 @@ class DrawnDynamics:
     """
 
     def __init__(
-        self, model: Dynamics, size: int = 20, waves: int = 100, rng: np.random.Generator | int = 0
+        self, model: Dynamics, size: int = 20, waves: int = 50, rng: np.random.Generator | int = 0
     ) -> None:
         self.model, self.problem = model, model.problem
         self.state_size, self.action_size = model.state_size, model.action_size
