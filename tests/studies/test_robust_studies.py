@@ -194,6 +194,20 @@ def test_degrees_of_freedom_that_are_not_learned() -> None:
     assert robust_methods.plain("tVar,nu=4+prior") == "tVar"
 
 
+def test_one_start_is_the_solution_for_gaussian_noise() -> None:
+    """It leads away from there, to a noise model with outliers."""
+    d = make_sinc(seed=0)
+    gaussian, one = (
+        robust_methods.fit(method, d.X, d.y, d.X, seed=0, restarts=3)
+        for method in ("snMLII", "tVar, one start")
+    )
+    assert robust_methods.plain("tVar, one start") == "tVar"
+    assert one.log_evidence > gaussian.log_evidence
+    assert one.of_y is not None
+    assert one.of_f is not None
+    assert np.all(one.of_y.variance > one.of_f.variance)
+
+
 def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAVITY_PEERS", raising=False)
     sampled = list(robust_methods.SAMPLED)
@@ -207,7 +221,7 @@ def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     restarts = {c.labels["method"]: c.arguments["restarts"] for c in full}
     assert all(restarts[m] == restarts[robust_methods.plain(m)] for m in restarts)
     targets = {t.labels["method"] for t in studies.load("boston").targets}
-    assert {"tEP", "tEP+prior", "tEP,nu=4+prior"} <= targets
+    assert {"tEP", "tEP+prior", "tEP,nu=4+prior", "tVar, one start"} <= targets
     assert "snMLII+prior" not in targets
     assert len(full) == 30 * len(boston.METHODS) + boston.SAMPLED_FOLDS * len(sampled)
     assert [c.labels["method"] for c in full[-3:]] == sampled

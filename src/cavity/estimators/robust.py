@@ -96,12 +96,12 @@ def first_stages(
     try:
         gaussian = GP(model.kernel, Gaussian(), model.mean, "exact").bind(rows.X.shape[1])
         found = _solution(gaussian, rows, n_restarts=min(n_restarts, 1), **options)
-        starts = [("gaussian", _moved(found, model, rows))]
+        starts = [("gaussian", carried_over(found, model, rows.X, rows.y, rows.weight))]
         if not model.likelihood.log_concave:
             laplace = GP(model.kernel, Laplace(), model.mean, "ep").bind(rows.X.shape[1])
-            also = [("gaussian", _moved(found, laplace, rows))]
+            also = [("gaussian", carried_over(found, laplace, rows.X, rows.y, rows.weight))]
             found = _solution(laplace, rows, n_restarts=0, also=also, **options)
-            starts.append(("laplace", _moved(found, model, rows)))
+            starts.append(("laplace", carried_over(found, model, rows.X, rows.y, rows.weight)))
     except np.linalg.LinAlgError:
         pass
     return starts if len(starts) < 2 else [_promising(starts, model, rows)]
@@ -122,11 +122,11 @@ def _solution(model: GP, rows: TrainingRows, **options: Any) -> GP:
     return learned.model
 
 
-def _moved(found: GP, model: GP, rows: TrainingRows) -> Array:
-    """The values of another model's kernel and mean, with the noise level of the bulk of its residuals."""
-    loo = found.leave_one_out(rows.X, rows.y, rows.weight)
-    scale = DataScale.of(rows.X, rows.y, None, rows.weight)
-    noise = max(MAD_TO_SD * float(np.median(np.abs(rows.y - loo.mean))), LEAST_NOISE * scale.y_sd)
+def carried_over(found: GP, model: GP, X: Array, y: Array, weight: Array | None = None) -> Array:
+    """Theta with the values of another model's kernel and mean, and the noise level of the bulk of its residuals."""
+    loo = found.leave_one_out(X, y, weight)
+    scale = DataScale.of(X, y, None, weight)
+    noise = max(MAD_TO_SD * float(np.median(np.abs(y - loo.mean))), LEAST_NOISE * scale.y_sd)
     guesses = Reader(replace(scale, y_sd=noise / np.sqrt(NOISE_SHARE))).part(model.likelihood)
     kernel_and_mean = found.flat[: -found.likelihood.flat.size]
     flat = np.concatenate([kernel_and_mean, [g.center for g in guesses]])

@@ -42,7 +42,8 @@ BOUNDS = {
 
 PLAIN = ("snMLII", "tVar", "lapEP", "tEP", "mnEP", "mnLAP", "SVR")
 WITH_PRIOR = robust_methods.with_prior(("snMLII", *robust_methods.ROBUST, "tVar,nu=4", "tEP,nu=4"))
-METHODS = (*PLAIN, *WITH_PRIOR)
+ONE_START = tuple(method + robust_methods.ONE_START for method in ("tVar", "lapEP"))
+METHODS = (*PLAIN, *WITH_PRIOR, *ONE_START)
 RESTARTS = {"snMLII": 3, "snMLII+prior": 3}
 """Restarts of the optimizer; none for the others, which start at values read off the data and at the solution for
 Gaussian noise."""
@@ -194,7 +195,8 @@ STUDIES = {
             Target({"method": m}, measure, "<=", bound)
             for measure, bounds in BOUNDS.items()
             for name, bound in bounds.items()
-            for m in (name, *(v for v in WITH_PRIOR if robust_methods.plain(v) == name))
+            for m in METHODS
+            if robust_methods.plain(m) == name
         ),
         draw=draw,
         remarks=remarks,
