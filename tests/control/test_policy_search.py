@@ -328,9 +328,6 @@ def test_interruption_keeps_the_last_policy():
     assert len(found.transitions) == 18
     assert len(found.episodes) == 2  # the episode whose test was interrupted is not complete
 
-    def at_once(_):
-        raise KeyboardInterrupt
-
     class Stubborn(Slider):
         def simulate(self, *args, **kwargs):
             raise KeyboardInterrupt
