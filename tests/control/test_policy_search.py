@@ -254,16 +254,20 @@ def test_a_seed_gives_the_same_again():
     assert np.any(one.policy.theta != other.policy.theta)
 
 
-def test_roll_outs_become_longer_with_each_episode(monkeypatch):
+def test_random_policies_are_searched_on_short_roll_outs(monkeypatch):
     seen = []
     plain = policy_search.search
-    monkeypatch.setattr(
-        policy_search, "search", lambda risk, *rest: seen.append(risk.horizon) or plain(risk, *rest)
-    )
+
+    def spied(risk, policies, *rest):
+        seen.append((risk.horizon, len(policies)))
+        return plain(risk, policies, *rest)
+
+    monkeypatch.setattr(policy_search, "search", spied)
     system = Slider()
-    settings = {"steps": 6, "centers": 3, "iterations": 1, "particles": 3, "candidates": 2}
-    learn(system, slider_loss(system), episodes=4, first_horizon=3, growth=2, **settings)
-    assert seen == [3, 5, 6, 6]
+    settings = {"steps": 6, "centers": 3, "iterations": 1, "particles": 3, "candidates": 7}
+    learn(system, slider_loss(system), episodes=2, first_horizon=3, **settings)
+    # the best five of seven over three steps, then the best of these and the present policy over all
+    assert seen == [(3, 5), (6, 1), (3, 5), (6, 1), (6, 1)]
 
 
 def test_hyperparameters_are_learned_again_only_with_many_more_transitions(monkeypatch):
@@ -377,7 +381,6 @@ def test_refusals(pendulum_model):
         ("start_sd", -1.0),
         ("horizon", 0),
         ("first_horizon", 0),
-        ("growth", -1),
     ]:
         with pytest.raises(ValueError, match=f"{name} must be"):
             learn(system, loss, **(good | {name: value}))

@@ -4,8 +4,10 @@ The loop is that of PILCO (Deisenroth and Rasmussen, 2011): act, add what was se
 again, improve the policy on the model, act again. The expected loss is over systems that are drawn from the model
 (`ParticleRisk` of `DrawnDynamics`) or by moment matching (`PolicyRisk`, as in PILCO).
 
-It has many local minima, most of them poor, so a search begins at several policies: the present one and the best of
-many random ones. All are improved a little, the best two of them more, and the best one of these to the end.
+It has many local minima, most of them poor, and more of them the longer the roll-outs are. So before each episode a
+search begins anew at the best of many random policies, with roll-outs that may be shorter: all are improved a little,
+the best two of them more, and the best one of these to the end. What it finds is then improved with roll-outs of full
+length, beside the present policy, and the better of the two has the next episode.
 """
 
 from __future__ import annotations
@@ -200,7 +202,6 @@ def learn(
     iterations: int = 50,
     horizon: int | None = None,
     first_horizon: int | None = None,
-    growth: int = 2,
     particles: int = 40,
     candidates: int = 100,
     moment_matching: bool = False,
@@ -235,15 +236,13 @@ def learn(
     horizon : int, optional
         Steps of the roll-outs; by default `steps`.
     first_horizon : int, optional
-        Steps of the roll-outs before the first episode; by default `horizon`. Where holding a goal is hard, first reach
-        it: over a long time that is unstable the loss is too rugged for a descent.
-    growth : int
-        Steps by which roll-outs become longer with each episode, up to `horizon`.
+        Steps of the roll-outs on which random policies are searched; by default `horizon`. Where holding a goal is
+        hard, first reach it: over a long time that is unstable the loss is too rugged for a descent.
     particles : int
         Roll-outs, each under a system of its own that is drawn from the model.
     candidates : int
-        Random policies that are tried on the means of the model before the first episode, and half as many before each
-        later one. The best five, later the best one, are improved beside the present policy.
+        Random policies that are tried on the means of the model before each episode. The search begins at the best five
+        of them; with 0, or where `policy` is given, only the present policy is improved.
     moment_matching : bool
         Whether the expected loss is by moment matching, as in PILCO, in place of roll-outs of particles.
     test : callable, optional
@@ -270,9 +269,10 @@ def learn(
     (2, 20)
     """
     least = {"steps": (steps, 2), "episodes": (episodes, 1), "centers": (centers, 1), "hold": (hold, 1)}
-    least |= {"iterations": (iterations, 1), "particles": (particles, 1), "growth": (growth, 0)}
+    least |= {"iterations": (iterations, 1), "particles": (particles, 1)}
     last = steps if horizon is None else horizon
-    least |= {"horizon": (last, 1), "first_horizon": (last if first_horizon is None else first_horizon, 1)}
+    short = last if first_horizon is None else first_horizon
+    least |= {"horizon": (last, 1), "first_horizon": (short, 1)}
     least |= {"candidates": (candidates, 0 if policy is not None else 1)}
     for name, (value, low) in least.items():
         if int(value) != value or value < low:
@@ -293,19 +293,22 @@ def learn(
     try:
         for k in range(episodes):
             model, learned_from = _model(model, learned_from, seen, system, rng)
-            T = int(min(last, (last if first_horizon is None else first_horizon) + growth * k))
             starts = system.start + sd * rng.standard_normal((particles, system.state_size))
-            risk: Risk = (
-                PolicyRisk(model, loss, system.start, sd**2, T)
-                if moment_matching
-                else ParticleRisk(DrawnDynamics(model, particles, rng=rng), loss, starts, T)
-            )
+            systems = DrawnDynamics(model, particles, rng=rng)
+
+            def risk_over(T: int, model: Dynamics = model, systems: Any = systems, s: Array = starts) -> Risk:
+                if moment_matching:
+                    return PolicyRisk(model, loss, system.start, sd**2, T)
+                return ParticleRisk(systems, loss, s, T)
+
+            label = f"episode {k + 1}"
             begin = [] if current is None else [current]
-            if policy is None:
-                means = ParticleRisk(model, loss, starts[:1], T)
-                size, kept = (candidates, FIRST_STARTS) if k == 0 else (candidates // 2, LATER_STARTS)
-                begin += _screened(means, system, size, kept, centers, rng)
-            found, predicted = search(risk, begin, iterations, f"episode {k + 1}")
+            if policy is None and candidates:
+                means = ParticleRisk(model, loss, starts[:1], short)
+                fresh = _screened(means, system, candidates, centers, rng)
+                begin.append(search(risk_over(short), fresh, iterations, label)[0])
+            full = risk_over(last)
+            found, predicted = min((search(full, [p], iterations, label) for p in begin), key=lambda r: r[1])
             lived = life.episode(found)
             current, seen = found, seen + _recorded(lived, noise, rng)
             share = np.nan if test is None else float(test(found))
@@ -320,8 +323,8 @@ def learn(
     return Learned(current, model, seen, done)
 
 
-FIRST_STARTS, LATER_STARTS = 5, 1
-"""Random policies that are improved beside the present one, before the first and before each later episode."""
+STARTS = 5
+"""Random policies at which a search begins."""
 
 
 LEAST_NOISE = 0.01
@@ -342,13 +345,13 @@ def _model(
 
 
 def _screened(
-    risk: ParticleRisk, problem: Problem, size: int, kept: int, centers: int, rng: np.random.Generator
+    risk: ParticleRisk, problem: Problem, size: int, centers: int, rng: np.random.Generator
 ) -> list[Policy]:
     """The best of random policies, with large weights: most of them drive actions to their bounds."""
     drawn = [RBFPolicy.start(problem, centers, rng, size=1.0) for _ in range(size)]
     values = np.array([risk.value(policy) for policy in drawn])
     order = np.argsort(np.where(np.isfinite(values), values, np.inf))
-    return [drawn[int(j)] for j in order[:kept]]
+    return [drawn[int(j)] for j in order[:STARTS]]
 
 
 @dataclass
