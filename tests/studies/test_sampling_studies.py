@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy.stats import multivariate_normal, norm
 
 from cavity import datasets, studies
@@ -87,7 +88,12 @@ def test_indicators_of_few_draws(tmp_path: Path) -> None:
         stored["probability"][stored["outlier"]].mean() > 2 * stored["probability"][~stored["outlier"]].mean()
     )
     assert found["mean number of outliers"] == pytest.approx(stored["indicators"].sum(axis=1).mean())
-    assert report.pictures[0].stat().st_size > 20_000
+    with Image.open(report.pictures[0]) as picture:
+        red, green, blue = np.moveaxis(np.asarray(picture.convert("RGB"), dtype=int), 2, 0)
+    stripes = slice(0, 3 * red.shape[1] // 4)  # the panel of draws, without the bars beside it
+    dark = (red + green + blue)[:, stripes] < 150
+    assert 0.02 < dark.mean() < 0.5
+    assert np.sum((red > 180) & (green < 140) & (blue < 80)) > 200  # triangles and bars of replaced outputs
 
 
 # --- Neal's outliers ------------------------------------------------------------------------------------------
