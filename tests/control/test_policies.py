@@ -8,7 +8,8 @@ import pytest
 from cavity.control import Dynamics, Pendulum, Transitions
 from cavity.control.losses import SaturatingLoss, tip_distance
 from cavity.control.policies import LinearPolicy, RBFPolicy
-from cavity.control.policy_search import PolicyRisk, improve
+from cavity.control.policy_risk import PolicyRisk
+from cavity.control.policy_search import improve
 from cavity.control.problems import Problem
 
 STEP = 1e-6

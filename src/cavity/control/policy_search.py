@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,61 +24,15 @@ from scipy.optimize import minimize
 from cavity.control.drawn_dynamics import DrawnDynamics
 from cavity.control.dynamics import Dynamics
 from cavity.control.losses import Loss
-from cavity.control.particle_risk import ParticleRisk
 from cavity.control.policies import Policy, RBFPolicy
+from cavity.control.policy_risk import ParticleRisk, PolicyRisk
 from cavity.control.problems import Problem, System
-from cavity.control.result import Array, checked_gaussian
+from cavity.control.result import Array
 from cavity.control.transitions import Transitions
 from cavity.progress import Progress
 
 Risk = Callable[[Policy], tuple[float, Array]]
 """Expected loss of a policy, and its derivative in the parameters."""
-
-
-class PolicyRisk:
-    """Expected long-term loss of a policy by moment matching, per step, and its gradient.
-
-    Parameters
-    ----------
-    model : Dynamics
-    loss : Loss
-    mean, cov : array (D,), array (D, D) or (D,)
-        Distribution of the state an episode starts in.
-    horizon : int
-        Steps.
-    """
-
-    def __init__(self, model: Dynamics, loss: Loss, mean: ArrayLike, cov: ArrayLike, horizon: int) -> None:
-        self.model, self.loss, self.horizon = model, loss, int(horizon)
-        self.mean, self.cov = checked_gaussian(mean, cov, model.state_size)
-        if self.horizon < 1:
-            raise ValueError(f"horizon must be at least 1, got {horizon!r}")
-
-    def __call__(self, policy: Policy) -> tuple[float, Array]:
-        """Mean loss over the horizon and its derivative in the policy's parameters."""
-        D, F, T = self.model.state_size, policy.F, self.horizon
-        m, S = self.mean, self.cov
-        means, covs, caches = np.empty((T, D)), np.empty((T, D, D)), []
-        for t in range(T):
-            u, c_u = policy.forward(m, S)
-            joint = np.empty((D + F, D + F))
-            joint[:D, :D], joint[:D, D:], joint[D:, D:] = S, u.cross, u.covariance
-            joint[D:, :D] = u.cross.T
-            result, c_s = self.model.forward(np.concatenate([m, u.mean]), joint, check=False)
-            caches.append((c_u, c_s, S, u.gain))
-            m, S = result.mean, result.covariance
-            means[t], covs[t] = m, S
-        values, d_means, d_covs = self.loss.expected(means, covs)
-        m_bar, S_bar, gradient = np.zeros(D), np.zeros((D, D)), np.zeros(len(policy.theta))
-        for t in reversed(range(T)):
-            c_u, c_s, S, K = caches[t]
-            d_m, d_S = self.model.pull(c_s, m_bar + d_means[t] / T, S_bar + d_covs[t] / T)
-            crossed = 2.0 * d_S[:D, D:]  # adjoint of Cov(s, u) = S K
-            m_u, S_u, d_theta = policy.pull(c_u, d_m[D:], d_S[D:, D:], S @ crossed)
-            gradient += d_theta
-            turned = crossed @ K.T
-            m_bar, S_bar = d_m[:D] + m_u, d_S[:D, :D] + S_u + 0.5 * (turned + turned.T)
-        return float(values.mean()), gradient
 
 
 # --- improving ----------------------------------------------------------------------------------------------
@@ -242,7 +197,7 @@ def learn(
         Roll-outs, each under a system of its own that is drawn from the model.
     candidates : int
         Random policies that are tried on the means of the model before each episode. The search begins at the best five
-        of them; with 0, or where `policy` is given, only the present policy is improved.
+        of them; where `policy` is given, only that is improved.
     moment_matching : bool
         Whether the expected loss is by moment matching, as in PILCO, in place of roll-outs of particles.
     test : callable, optional
@@ -270,10 +225,10 @@ def learn(
     """
     least = {"steps": (steps, 2), "episodes": (episodes, 1), "centers": (centers, 1), "hold": (hold, 1)}
     least |= {"iterations": (iterations, 1), "particles": (particles, 1)}
+    least |= {"candidates": (candidates, 1)}
     last = steps if horizon is None else horizon
     short = last if first_horizon is None else first_horizon
     least |= {"horizon": (last, 1), "first_horizon": (short, 1)}
-    least |= {"candidates": (candidates, 0 if policy is not None else 1)}
     for name, (value, low) in least.items():
         if int(value) != value or value < low:
             raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
@@ -294,20 +249,15 @@ def learn(
         for k in range(episodes):
             model, learned_from = _model(model, learned_from, seen, system, rng)
             starts = system.start + sd * rng.standard_normal((particles, system.state_size))
-            systems = DrawnDynamics(model, particles, rng=rng)
-
-            def risk_over(T: int, model: Dynamics = model, systems: Any = systems, s: Array = starts) -> Risk:
-                if moment_matching:
-                    return PolicyRisk(model, loss, system.start, sd**2, T)
-                return ParticleRisk(systems, loss, s, T)
-
+            systems = None if moment_matching else DrawnDynamics(model, particles, rng=rng)
+            risk = partial(_risk, model, systems, loss, system.start, sd, starts)
             label = f"episode {k + 1}"
             begin = [] if current is None else [current]
-            if policy is None and candidates:
+            if policy is None:
                 means = ParticleRisk(model, loss, starts[:1], short)
                 fresh = _screened(means, system, candidates, centers, rng)
-                begin.append(search(risk_over(short), fresh, iterations, label)[0])
-            full = risk_over(last)
+                begin.append(search(risk(short), fresh, iterations, label)[0])
+            full = risk(last)
             found, predicted = min((search(full, [p], iterations, label) for p in begin), key=lambda r: r[1])
             lived = life.episode(found)
             current, seen = found, seen + _recorded(lived, noise, rng)
@@ -342,6 +292,21 @@ def _model(
         return known.given(seen), learned_from
     model = Dynamics.fit(seen, problem=problem, least_noise=LEAST_NOISE, n_restarts=0, random_state=rng)
     return model, len(seen)
+
+
+def _risk(
+    model: Dynamics,
+    systems: DrawnDynamics | None,
+    loss: Loss,
+    start: Array,
+    sd: Array,
+    starts: Array,
+    horizon: int,
+) -> Risk:
+    """The expected loss over drawn systems, or by moment matching where there are none."""
+    if systems is None:
+        return PolicyRisk(model, loss, start, sd**2, horizon)
+    return ParticleRisk(systems, loss, starts, horizon)
 
 
 def _screened(

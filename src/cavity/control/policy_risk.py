@@ -1,13 +1,15 @@
-"""Long-term loss of a policy over a bundle of roll-outs, with its gradient in the policy's parameters.
+"""Expected long-term loss of a policy, with its gradient in the policy's parameters, in two ways.
 
-B roll-outs start from states of their own, and each is under a system of its own (`DrawnDynamics`) or all under the
-same one:
+`ParticleRisk` is over a bundle of B roll-outs. They start from states of their own, and each is under a system of its
+own (`DrawnDynamics`) or all under the same one:
 
     u_t = policy(s_t),      s_{t+1} = f(s_t, u_t),      J = sum_t sum_b L(s_{t+1,b}) / (T B).
 
 Starts and systems are drawn once, so that J is a smooth function of the parameters (common random numbers; Ng and
 Jordan, 2000). Its derivative is by one pass backwards, all roll-outs at once. Unlike moment matching this does not
 take states for Gaussian: where a system may swing left or right, a part of the bundle does either.
+
+`PolicyRisk` is J = sum_t E L(s_t) / T by moment matching, as in PILCO (Deisenroth and Rasmussen, 2011).
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.control.dynamics import Dynamics
 from cavity.control.losses import Loss
 from cavity.control.policies import Policy
-from cavity.control.result import Array
+from cavity.control.result import Array, checked_gaussian
 from cavity.control.risk import Model
 
 
@@ -41,7 +44,7 @@ class ParticleRisk:
     >>> import numpy as np
     >>> from cavity.control import Dynamics, Pendulum, RBFPolicy, SaturatingLoss, Transitions, tip_distance
     >>> from cavity.control.drawn_dynamics import DrawnDynamics
-    >>> from cavity.control.particle_risk import ParticleRisk
+    >>> from cavity.control.policy_risk import ParticleRisk
     >>> system = Pendulum()
     >>> model = Dynamics.fit(Transitions.draw(system, 30, rng=0), problem=system, random_state=0)
     >>> starts = system.start + 0.05 * np.random.default_rng(0).standard_normal((20, 2))
@@ -89,3 +92,49 @@ class ParticleRisk:
             if caches is not None:
                 caches.append((c_u, c_s))
         return states
+
+
+class PolicyRisk:
+    """Expected long-term loss of a policy by moment matching, per step, and its gradient.
+
+    Parameters
+    ----------
+    model : Dynamics
+    loss : Loss
+    mean, cov : array (D,), array (D, D) or (D,)
+        Distribution of the state an episode starts in.
+    horizon : int
+        Steps.
+    """
+
+    def __init__(self, model: Dynamics, loss: Loss, mean: ArrayLike, cov: ArrayLike, horizon: int) -> None:
+        self.model, self.loss, self.horizon = model, loss, int(horizon)
+        self.mean, self.cov = checked_gaussian(mean, cov, model.state_size)
+        if self.horizon < 1:
+            raise ValueError(f"horizon must be at least 1, got {horizon!r}")
+
+    def __call__(self, policy: Policy) -> tuple[float, Array]:
+        """Mean loss over the horizon and its derivative in the policy's parameters."""
+        D, F, T = self.model.state_size, policy.F, self.horizon
+        m, S = self.mean, self.cov
+        means, covs, caches = np.empty((T, D)), np.empty((T, D, D)), []
+        for t in range(T):
+            u, c_u = policy.forward(m, S)
+            joint = np.empty((D + F, D + F))
+            joint[:D, :D], joint[:D, D:], joint[D:, D:] = S, u.cross, u.covariance
+            joint[D:, :D] = u.cross.T
+            result, c_s = self.model.forward(np.concatenate([m, u.mean]), joint, check=False)
+            caches.append((c_u, c_s, S, u.gain))
+            m, S = result.mean, result.covariance
+            means[t], covs[t] = m, S
+        values, d_means, d_covs = self.loss.expected(means, covs)
+        m_bar, S_bar, gradient = np.zeros(D), np.zeros((D, D)), np.zeros(len(policy.theta))
+        for t in reversed(range(T)):
+            c_u, c_s, S, K = caches[t]
+            d_m, d_S = self.model.pull(c_s, m_bar + d_means[t] / T, S_bar + d_covs[t] / T)
+            crossed = 2.0 * d_S[:D, D:]  # adjoint of Cov(s, u) = S K
+            m_u, S_u, d_theta = policy.pull(c_u, d_m[D:], d_S[D:, D:], S @ crossed)
+            gradient += d_theta
+            turned = crossed @ K.T
+            m_bar, S_bar = d_m[:D] + m_u, d_S[:D, :D] + S_u + 0.5 * (turned + turned.T)
+        return float(values.mean()), gradient
