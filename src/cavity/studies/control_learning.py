@@ -119,7 +119,7 @@ def search_cells(problem: str, seeds: int, quick: bool = False) -> list[Cell]:
 
 
 def draw_search(results: Results, folder: Path, problem: str) -> list[Path]:
-    """Learning curves, and an animation of the policy of the first seed."""
+    """Learning curves, and an animation of the policy that ends nearest to its goal."""
     curves = arrays_of(results, "policy search")
     if not curves:
         return []
@@ -144,6 +144,7 @@ def draw_search(results: Results, folder: Path, problem: str) -> list[Path]:
         axis.xaxis.get_major_locator().set_params(integer=True)
     figure.suptitle(f"Learning the {problem} from scratch, one line for each seed")
     out = [save(figure, folder / "learning_curves.png")]
-    system = _search(problem, False).system
-    path = Trajectory(curves[0]["states"], curves[0]["actions"], system.dt)
-    return [*out, animation(system, path, folder / f"{problem}_policy.gif")]
+    task = _search(problem, False)
+    shown = min(curves, key=lambda found: float(np.mean(task.loss(found["states"][-10:]))))
+    path = Trajectory(shown["states"], shown["actions"], task.system.dt)
+    return [*out, animation(task.system, path, folder / f"{problem}_policy.gif")]
