@@ -348,10 +348,10 @@ def control(
 
 # --- settings that were measured ----------------------------------------------------------------------------
 
-CART_POLE = Settings(horizon=5, correction=0.1)
+CART_POLE = Settings(horizon=5, evaluations=24, correction=0.1)
 """Cart-pole with means, the loss of `cart_pole_loss`."""
 
-CART_POLE_MOMENTS = replace(CART_POLE, moment_matching=True)
+CART_POLE_MOMENTS = replace(CART_POLE, evaluations=30, moment_matching=True)
 """Cart-pole with moment matching."""
 
 
