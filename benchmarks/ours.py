@@ -24,7 +24,9 @@ class Evidence:
         self.model = model.bind(problem.X.shape[1])  # as learning does before its first evaluation
         self.workspace = Workspace()
         self.answers: dict[int, tuple[float, Array]] = {}
-        """What each repetition gave."""
+        """What each repetition gave, and"""
+        self.seconds: list[float] = []
+        """how long it took."""
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         """At logarithms of length scales, signal and noise variance, and in the same order."""
@@ -39,6 +41,7 @@ class Evidence:
         answer = self.value_and_gradient(theta)
         took = time.perf_counter() - start
         self.answers[k] = answer
+        self.seconds.append(took)
         return took
 
 

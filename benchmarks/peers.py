@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -85,6 +86,13 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):  # a dead worker is noticed when its answer is read
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
+
+    def answers_within(self, seconds: float) -> bool:
+        """Whether the answer to the last request comes in time; a worker that is late is ended."""
+        if select.select([self._process.stdout], [], [], seconds)[0]:
+            return True
+        self._process.kill()
+        return False
 
     def answer(self) -> dict[str, Any]:
         """Wait for the answer to the last request."""

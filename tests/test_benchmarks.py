@@ -248,6 +248,23 @@ def test_evidence_and_gradient_need_less_than_four_matrices():
     assert 1.0 < exact.measure_memory(1500) < 4.0
 
 
+def test_a_peer_far_behind_is_not_waited_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(exact, "SIZES", (30, 200))
+    monkeypatch.setattr(exact, "SETTLE", 0.0)
+    plan = exact.Plan({30: (1, 1, 1.0), 200: (1, 1, 1.0)}, 1, 1, 1.0, 1e-4, False)
+    outcome = exact.Outcome()
+    with peers.Worker("sklearn", Path(sys.executable)) as worker:
+        for n in exact.SIZES:
+            exact.measure_evidence(n, plan, {"sklearn": worker}, outcome, str(tmp_path))
+    assert outcome.stopped == {(200, "sklearn")}
+    assert outcome.series[30].median("sklearn") > 0
+    assert outcome.series[200].median("sklearn") < outcome.series[200].median("cavity")
+    assert outcome.disagreements == []
+    outcome.fits = {"cavity": [peers.Trace([1.0], [-3.0])], "sklearn": [peers.Trace([2.0], [-3.0])]}
+    outcome.missing = dict.fromkeys(("gpy", "gpytorch"), "not asked")
+    assert ">=" in exact.text_of(outcome)
+
+
 def test_a_fit_that_has_no_evaluation_when_its_time_is_up_is_ended(monkeypatch, tmp_path):
     monkeypatch.setenv(peers.PEERS_VARIABLE, sys.executable)
     monkeypatch.setattr(peers, "LAST_WORD", 0.0)
