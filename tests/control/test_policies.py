@@ -9,7 +9,7 @@ from cavity.control import Dynamics, Pendulum, Transitions
 from cavity.control.losses import SaturatingLoss, tip_distance
 from cavity.control.policies import LinearPolicy, RBFPolicy
 from cavity.control.policy_risk import PolicyRisk
-from cavity.control.policy_search import improve
+from cavity.control.policy_search import search
 from cavity.control.problems import Problem
 
 STEP = 1e-6
@@ -156,7 +156,7 @@ def test_improvement_never_returns_a_worse_policy(pendulum_model):
     system = Pendulum()
     risk = PolicyRisk(pendulum_model, tip_distance(system), system.start, [0.01, 0.01], 5)
     policy = RBFPolicy.start(system, 5, rng=0)
-    better, value = improve(risk, policy, iterations=5)
+    better, value = search(risk, [policy], iterations=5)
     assert value < risk(policy)[0]
     assert risk(better)[0] == pytest.approx(value, rel=1e-10)
 

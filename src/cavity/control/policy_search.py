@@ -34,22 +34,17 @@ from cavity.progress import Progress
 Risk = Callable[[Policy], tuple[float, Array]]
 """Expected loss of a policy, and its derivative in the parameters."""
 
+STARTS = 5
+"""Random policies at which a search begins."""
 
-# --- improving ----------------------------------------------------------------------------------------------
+LEAST_NOISE = 0.01
+"""Of the model, as for `Dynamics.fit`. Simulated transitions have no noise at all, and learning would be slow."""
+
+RELEARNED = 1.5
+"""Hyperparameters are learned again when there are this many times as many transitions as the last time."""
 
 
-def improve(
-    risk: Risk, policy: Policy, iterations: int = 50, label: str = "improving policy"
-) -> tuple[Policy, float]:
-    """A policy with lower expected loss, by L-BFGS from the given one, and that loss."""
-    best: list[Any] = [policy.theta, np.inf]
-    with Progress(label, iterations) as progress:
-        try:
-            _descend(risk, policy, iterations, best, progress)
-        except KeyboardInterrupt:
-            if not np.isfinite(best[1]):
-                raise
-    return policy.with_parameters(best[0]), float(best[1])
+# --- searching ----------------------------------------------------------------------------------------------
 
 
 def search(
@@ -67,17 +62,15 @@ def search(
     found: list[tuple[Policy, float]] = [(policy, np.inf) for policy in policies]
     with Progress(label, sum(count * steps for count, steps in stages)) as progress:
         for count, steps in stages:
-            chosen, found = found[:count], []
-            for policy, _ in chosen:
-                best: list[Any] = [policy.theta, np.inf]
-                _descend(risk, policy, steps, best, progress)
-                found.append((policy.with_parameters(best[0]), float(best[1])))
+            chosen = found[:count]
+            found = [_descend(risk, policy, steps, progress) for policy, _ in chosen]
             found.sort(key=lambda pair: pair[1])
     return found[0]
 
 
-def _descend(risk: Risk, policy: Policy, iterations: int, best: list[Any], progress: Progress) -> None:
-    """L-BFGS; `best` keeps the best parameters so far and their value."""
+def _descend(risk: Risk, policy: Policy, iterations: int, progress: Progress) -> tuple[Policy, float]:
+    """The best policy met by L-BFGS, and its expected loss."""
+    best: list[Any] = [policy.theta, np.inf]
 
     def function(theta: Array) -> tuple[float, Array]:
         with np.errstate(all="ignore"):
@@ -103,6 +96,7 @@ def _descend(risk: Risk, policy: Policy, iterations: int, best: list[Any], progr
         },
         callback=lambda _: progress.advance(f"loss {best[1]:.3f}"),
     )
+    return policy.with_parameters(best[0]), float(best[1])
 
 
 # --- learning -----------------------------------------------------------------------------------------------
@@ -271,17 +265,6 @@ def learn(
     assert model is not None
     assert current is not None
     return Learned(current, model, seen, done)
-
-
-STARTS = 5
-"""Random policies at which a search begins."""
-
-
-LEAST_NOISE = 0.01
-"""Of the model, as for `Dynamics.fit`. Simulated transitions have no noise at all, and learning would be slow."""
-
-RELEARNED = 1.5
-"""Hyperparameters are learned again when there are this many times as many transitions as the last time."""
 
 
 def _model(
