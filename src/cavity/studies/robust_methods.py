@@ -39,6 +39,7 @@ from cavity.estimators import GPRegressor
 from cavity.estimators.robust import carried_over
 from cavity.gp import GP
 from cavity.hyper import Param
+from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE, Kernel, ard
 from cavity.learning import INTERRUPTED, learn
 from cavity.likelihoods import StudentT, as_likelihood
@@ -60,6 +61,13 @@ GP_METHODS = {
     "tMCMC": ("student-t", "mcmc"),
     "lapEP": ("laplace", "ep"),
 }
+CHAINS = {
+    "snMCMC": MCMC(draws=400, warmup=200, progress=False),
+    "tMCMC": MCMC(draws=600, warmup=200, progress=False),
+    "mnMCMC": MCMC(draws=400, warmup=200, progress=False),
+}
+"""Lengths of the four chains: on the largest data sets these give a few hundred effective draws of all quantities."""
+
 DETERMINISTIC = ("snMLII", "tVar", "lapEP", "tEP", "mnEP", "mnLAP")
 SAMPLED = ("snMCMC", "tMCMC", "mnMCMC")
 ROBUST = ("tVar", "lapEP", "tEP", "mnEP")
@@ -160,7 +168,7 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
     model = GPRegressor(
         default_kernel(X, length_prior(X) if method.endswith(PRIOR) else None),
         likelihood=StudentT(df=Param(4.0, fixed=True)) if FOUR in method else likelihood,
-        inference=inference,
+        inference=CHAINS.get(method, inference),
         n_restarts=restarts,
         random_state=seed,
     )

@@ -34,7 +34,7 @@ def data(n=6):
 def test_gradient(likelihood):
     X, y = data()
     target = ScaleMixtureTarget(GP(1.0 * Matern(1.0, nu=1.5), likelihood, "constant"), X, y)
-    U = target.start(2, np.random.default_rng(0))
+    U = target.start(target.turned(), 2, np.random.default_rng(0))
     _, gradient = target.value_and_gradient(U)
     h = 1e-5
     for u, g in zip(U, gradient):

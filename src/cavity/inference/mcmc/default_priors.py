@@ -79,6 +79,13 @@ def with_proper_priors(model: Any, X: Array, y: Array, sample_weight: Array | No
     return model.update(changed)
 
 
+def unit_steps(model: Any, X: Array, y: Array, sample_weight: Array | None = None) -> Array:
+    """Size of a unit step of each free parameter, shape (p,): one for logarithms, the data's own for levels."""
+    from cavity.starts import Starts
+
+    return np.asarray(Starts.of(model, X, y, sample_weight).scale)
+
+
 def _weak_prior(param: Param, center: Array, spread: Array, step: Array) -> Any:
     """One density for all elements of a parameter, from typical values in unconstrained units."""
     low, high = param.transform.support if param.transform is not None else (0.0, np.inf)

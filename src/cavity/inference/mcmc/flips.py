@@ -174,6 +174,12 @@ class Indicators:
         self.R = mirror_lower(factor.into_inverse())
         self.since_refresh = 0
 
+    def draw_function(self, rng: np.random.Generator, y: Array) -> Array:
+        """A draw of f at the points given the indicators, shape (n,)."""
+        prior = factorize(self._K.copy).multiply(rng.standard_normal(len(y)))
+        noise = np.sqrt(self.variances) * rng.standard_normal(len(y))
+        return np.asarray(y - self._r + prior + self._K @ (self.R @ (self._r - prior - noise)))
+
     def update(self, rng: np.random.Generator, fraction: float, sweeps: int = 1) -> int:
         """Visit every point `sweeps` times in random order; the number of flips."""
         logit = float(np.log(fraction) - np.log1p(-fraction))

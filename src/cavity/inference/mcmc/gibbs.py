@@ -5,10 +5,16 @@ The function f is integrated out throughout (thesis section 5.3.2, Algorithm 1).
 1. indicators c_i, one at a time in random order, O(n^2) for each that flips (`flips`);
 2. the fraction pi given the number |c| of outliers: Beta(a + |c|, b + n - |c|) for a Beta(a, b) prior. For any other
    prior the same Beta with a = b = 1 is a proposal, accepted with the ratio of prior densities;
-3. one trajectory of Hamiltonian Monte Carlo for kernel, mean, regular scale s and inflation k, on the exact evidence
-   given the indicators, with noise variances v_i = s^2 k^(2 c_i):
+3. fraction, regular scale s, inflation k and all indicators together, given a draw of f that is then forgotten: given
+   f the points are independent, so that the noise parameters move on the mixture density with indicators summed out,
+   and the indicators are drawn afresh. Without this step the number of outliers and what an outlier is follow each
+   other in small steps only;
+4. one trajectory of Hamiltonian Monte Carlo for kernel, mean, s and k, on the exact evidence given the indicators, with
+   noise variances v_i = s^2 k^(2 c_i):
 
        d log p / d log s = sum_i v_i (b_i^2 - R_ii),    d log p / d log k = sum_{c_i = 1} v_i (b_i^2 - R_ii).
+
+A draw of f comes from one of the prior, f0, and of the noise, e: f = m + f0 + K A^-1 (y - m - f0 - e).
 
 The posterior needs proper priors: where no point is an outlier nothing else says how wide outliers are, and where all
 are, how narrow the rest. The outlier component is always the wider one, k > 1, by its transform.
@@ -25,11 +31,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.inference.base import UnsupportedPairError
-from cavity.inference.mcmc.default_priors import with_proper_priors
+from cavity.inference.mcmc.default_priors import unit_steps, with_proper_priors
 from cavity.inference.mcmc.flips import Flags, Indicators
 from cavity.inference.mcmc.point_noise import noise_evidence
+from cavity.inference.mcmc.targets import defined
 from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, check_counts
+from cavity.inference.mcmc.turned import Turned, at_mode
 from cavity.inference.mcmc.within import WithinGibbs
+from cavity.inference.scale_mixture_em import ScaleMixtureEM
 from cavity.likelihoods.mixture import MixtureOfGaussians
 from cavity.linalg import Workspace
 from cavity.priors import Beta
@@ -37,7 +46,10 @@ from cavity.priors import Beta
 Array = NDArray[np.float64]
 
 START_SPREAD = 0.2
-"""Standard deviation of the chains' starting values around those of the model, in unconstrained units."""
+"""Standard deviation of the chains' starting fractions around that of the model, in unconstrained units."""
+
+ROUNDS = 2
+"""Times that indicators and the mode of the hyperparameters are found in turn before sampling."""
 
 ROUNDS_PER_BLOCK = 25
 """Rounds that a worker process makes before it hands its chain back."""
@@ -110,6 +122,53 @@ class GivenIndicators:
         return float(count * np.log(pi) + (len(self.y) - count) * np.log1p(-pi))
 
 
+class GivenFunction:
+    """Log density of the noise parameters given f, indicators summed out: one chain at a time.
+
+    Parameters
+    ----------
+    model : GP
+    y : array (n,)
+    moves : array of bool (p,)
+        Entries of theta that belong to the noise alone.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self, model: Any, y: Array, moves: Flags) -> None:
+        self.model, self.y, self.moves, self.dim = model, y, moves, int(moves.sum())
+        self.f: Array = np.zeros(len(y))
+        self._bounds = np.array(model.theta_bounds).reshape(-1, 2)[moves]
+        self._others = model.flat.size - model.likelihood.flat.size
+
+    def at(self, position: Array) -> Any:
+        """The model with these noise parameters."""
+        theta = self.model.theta.copy()
+        theta[self.moves] = position
+        return self.model.replace(theta)
+
+    def log_density(self, U: Array) -> Array:
+        """Log density (1,) at positions (1, d)."""
+        return self.value_and_gradient(U)[0]
+
+    def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
+        """Log density (1,) and its gradient (1, d); -inf outside the bounds."""
+        nothing = np.array([-np.inf]), np.zeros((1, self.dim))
+        low, high = self._bounds.T
+        if not np.all((U[0] >= low) & (U[0] <= high)):
+            return nothing
+        try:
+            with np.errstate(all="ignore"):
+                model = self.at(U[0])
+                prior, d_prior = model.log_prior(jacobian=True)
+                value = float(np.sum(model.likelihood.log_prob(self.y, self.f))) + prior
+                slopes = model.likelihood.parameter_slopes(self.y, self.f).sum(axis=1)
+        except ValueError:  # a value that overflows
+            return nothing
+        gradient = model.to_theta(np.concatenate([np.zeros(self._others), slopes])) + d_prior
+        return defined(np.array([value]), gradient[None, self.moves])
+
+
 def noise_of(likelihood: Any, indicators: Flags) -> Array:
     """Noise variance of each point, shape (n,)."""
     sd: Array = np.where(indicators, likelihood.outlier_scale, likelihood.scale)
@@ -127,7 +186,10 @@ class _Settings:
     sweeps: int
     leaps: int
     moves: Flags
+    noise: Flags
     fraction_slot: int | None
+    origin: Array
+    factor: Array
 
 
 class State(NamedTuple):
@@ -148,13 +210,24 @@ class GibbsChain:
         self.settings, self.rng = settings, rng
         s = settings
         self.target = GivenIndicators(s.model.replace(theta), s.X, s.y, s.moves)
+        self._turned = Turned(self.target, s.origin, s.factor)
+        self.target.indicators = rng.random(len(s.y)) < float(self.target.model.likelihood.fraction)
+        self._disperse()
         model = self.target.model
-        self.target.indicators = rng.random(len(s.y)) < float(model.likelihood.fraction)
         prior = model.prior(s.X)
         variances = float(model.likelihood.scale) ** 2, model.likelihood.outlier_scale**2
         self._indicators = Indicators(prior.covariance, s.y - prior.mean, self.target.indicators, *variances)
-        self._hmc = WithinGibbs(self.target, s.warmup, s.leaps) if self.target.dim else None
+        self._hmc = WithinGibbs(self._turned, s.warmup, s.leaps) if self.target.dim else None
+        self._noise = GivenFunction(model, s.y, s.noise)
+        self._noise_hmc = WithinGibbs(self._noise, s.warmup, s.leaps) if self._noise.dim else None
         self.log_density, self.acceptance, self.divergent = -np.inf, 1.0, False
+
+    def _disperse(self) -> None:
+        """Put the hyperparameters around their mode, as far as draws would be."""
+        if self.target.dim:
+            bounds = np.array(self.target.model.theta_bounds).reshape(-1, 2)[self.settings.moves]
+            z = self._turned.start(np.zeros((1, self.target.dim)), 1, self.rng, bounds)
+            self.target.model = self.target.at(self._turned.out(z)[0])
 
     @property
     def theta(self) -> Array:
@@ -185,16 +258,30 @@ class GibbsChain:
         if self._hmc is None:
             self.log_density = float(target.log_density(np.zeros((1, 0)))[0])
             return
-        position = self.theta[s.moves]
-        move = self._hmc.step(position, self.rng)
+        changed = self._given_function()
+        move = self._hmc.step(self._turned.into(self.theta[s.moves]), self.rng)
         self.log_density, self.acceptance, self.divergent = move.log_density, move.acceptance, move.divergent
         if move.moved:
-            target.model = target.at(move.position)
+            target.model = target.at(self._turned.out(move.position))
+        if move.moved or changed:
             prior = target.model.prior(s.X)
             noise = target.model.likelihood
+            self._indicators.c = target.indicators.copy()
             self._indicators.replace(
                 prior.covariance, s.y - prior.mean, float(noise.scale) ** 2, noise.outlier_scale**2
             )
+
+    def _given_function(self) -> bool:
+        """Noise parameters and indicators given a draw of f; whether there was anything to move."""
+        if self._noise_hmc is None:
+            return False
+        target, noise = self.target, self._noise
+        noise.model, noise.f = target.model, self._indicators.draw_function(self.rng, target.y)
+        move = self._noise_hmc.step(self.theta[noise.moves], self.rng)
+        target.model = noise.at(move.position)
+        outlier = target.model.likelihood.outlier_probability(target.y, noise.f, np.zeros(len(noise.f)))
+        target.indicators = self.rng.random(len(outlier)) < outlier
+        return True
 
     def _fraction(self, slot: int) -> float:
         """A draw of the fraction given the indicators, unconstrained."""
@@ -298,7 +385,36 @@ def _settings(
         if np.sum(layout.slot == slot) > 1:
             raise ValueError("the fraction of outliers is tied to another parameter: untie it to sample it")
         moves[slot] = False
-    return _Settings(bound, data, targets, warmup, sweeps, leaps, moves, slot)
+    noise = np.zeros(len(layout.free), dtype=bool)
+    noise[layout.slot[layout.where >= place]] = True
+    noise[layout.slot[layout.where < place]] = False  # tied to the kernel or the mean
+    origin, factor = _round_coordinates(bound, data, targets, moves)
+    return _Settings(bound, data, targets, warmup, sweeps, leaps, moves, noise, slot, origin, factor)
+
+
+def _round_coordinates(model: Any, X: Array, y: Array, moves: Flags) -> tuple[Array, Array]:
+    """Mode of the hyperparameters other than the fraction, and their metric, at indicators that suit the data.
+
+    The indicators are those of variational EM; they and the mode are found in turn, from the model's values on.
+    """
+    target = GivenIndicators(model, X, y, moves)
+    bounds, unit = np.array(model.theta_bounds).reshape(-1, 2)[moves], unit_steps(model, X, y)[moves]
+    for _ in range(ROUNDS):
+        target.indicators = _plain_outliers(target.model, X, y)
+        found = at_mode(target, np.asarray(target.model.theta)[moves], unit, bounds)
+        target.model = target.at(found.origin)
+    return found.origin, found.factor
+
+
+def _plain_outliers(model: Any, X: Array, y: Array) -> Flags:
+    """Points whose noise variance is nearer to that of outliers, by variational EM; none where that fails."""
+    noise = model.likelihood
+    try:
+        found = ScaleMixtureEM().infer(model.prior(X), noise, y)
+    except np.linalg.LinAlgError:
+        return np.zeros(len(y), dtype=bool)
+    assert found.sites is not None
+    return np.asarray(found.sites.precision < 1.0 / (float(noise.scale) * noise.outlier_scale))
 
 
 def _run(
@@ -359,7 +475,7 @@ def _block(chain: GibbsChain, rounds: int) -> tuple[GibbsChain, list[State]]:
 
 
 def _start(model: Any, rng: np.random.Generator) -> Array:
-    """Hyperparameters near those of the model, inside their bounds."""
+    """The model's hyperparameters, shaken a little, inside their bounds."""
     theta = np.asarray(model.theta)
     low, high = np.array(model.theta_bounds).reshape(-1, 2).T
     return np.clip(theta + START_SPREAD * rng.standard_normal(theta.shape), low, high)

@@ -219,8 +219,10 @@ class MCMC:
     def _integrated(
         self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator
     ) -> Draws:
+        from cavity.inference.mcmc.default_priors import unit_steps
         from cavity.inference.mcmc.hmc import hamiltonian
         from cavity.inference.mcmc.targets import HyperTarget
+        from cavity.inference.mcmc.turned import at_mode
 
         exact = _with_rule(model, Exact())
         if not self.hyperparameters or len(model.names) == 0:
@@ -229,8 +231,11 @@ class MCMC:
             trace = Trace(np.zeros((*shape, 0)), np.full(shape, value))
             return Draws(model.freeze(), X, y, trace, weight, method="exact")
         target = HyperTarget(exact, X, y, weight)
-        start = _near(target.model, self.chains, rng)
-        trace = hamiltonian(target, start, rng=rng, **self._counts())
+        bounds = np.array(target.model.theta_bounds).reshape(-1, 2)
+        unit = unit_steps(target.model, X, y, weight)
+        turned = at_mode(target, np.asarray(target.model.theta), unit, bounds)
+        start = turned.start(np.zeros((self.chains, target.dim)), self.chains, rng, bounds)
+        trace = turned.back(hamiltonian(turned, start, rng=rng, **self._counts()))
         return Draws(_with_rule(target.model, self), X, y, trace, weight, method="integrated")
 
     def _gibbs(self, model: Any, X: Array, y: Array, _: Array | None, rng: np.random.Generator) -> Draws:
@@ -344,13 +349,6 @@ def _with_rule(model: Any, rule: Any) -> Any:
     new = model._rebuild({}, model._parts)
     new.inference = rule
     return new
-
-
-def _near(model: Any, chains: int, rng: np.random.Generator) -> Array:
-    """Starting hyperparameters (C, p) around the model's own, inside their bounds."""
-    theta = np.asarray(model.theta)
-    low, high = np.array(model.theta_bounds).reshape(-1, 2).T
-    return np.clip(theta + START_SPREAD * rng.standard_normal((chains, len(theta))), low, high)
 
 
 def _part(found: Trace, positions: Array, names: tuple[str, ...]) -> Trace:

@@ -25,11 +25,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln, zeta
 
 from cavity.inference.base import UnsupportedPairError
-from cavity.inference.mcmc.default_priors import with_proper_priors
+from cavity.inference.mcmc.default_priors import unit_steps, with_proper_priors
 from cavity.inference.mcmc.hmc import QUARTER_PERIOD, hamiltonian
 from cavity.inference.mcmc.point_noise import noise_evidence
 from cavity.inference.mcmc.targets import defined
 from cavity.inference.mcmc.trace import ProgressLike, Trace
+from cavity.inference.mcmc.turned import Turned, at_mode
+from cavity.inference.scale_mixture_em import ScaleMixtureEM
 from cavity.likelihoods.laplace import Laplace
 from cavity.likelihoods.student_t import StudentT
 from cavity.linalg import Workspace
@@ -39,8 +41,8 @@ Array = NDArray[np.float64]
 LENGTH = 1.5 * QUARTER_PERIOD
 """Length of trajectories, in units of the scales that warm-up learns."""
 
-START_SPREAD = 0.2
-"""Standard deviation of the chains' starting hyperparameters around those of the model, in unconstrained units."""
+ROUNDS = 2
+"""Times that noise variances and the mode of the hyperparameters are found in turn before sampling."""
 
 
 class Mixing(NamedTuple):
@@ -188,12 +190,34 @@ class ScaleMixtureTarget:
             out[s] = np.exp(self._mixing(likelihood, position[: self.n]).log_variance)
         return out
 
-    def start(self, chains: int, rng: np.random.Generator) -> Array:
-        """Positions to begin from, (C, d): hyperparameters near the model's, variances near their typical size."""
-        theta = np.asarray(self.model.theta)
-        spread = START_SPREAD * rng.standard_normal((chains, self.p))
-        near = np.clip(theta + spread, *self._bounds.T)
-        return np.hstack([0.5 * rng.standard_normal((chains, self.n)), near])
+    def turned(self) -> Turned:
+        """In coordinates in which the hyperparameters are nearly round, at noise variances that suit the data.
+
+        These and the mode of the hyperparameters are found in turn, from the model's hyperparameters on.
+        """
+        position = np.concatenate([np.zeros(self.n), self.model.theta])
+        unit = unit_steps(self.model, self.X, self.y)
+        for _ in range(ROUNDS):
+            position[: self.n] = self._typical(position[self.n :])
+            found = at_mode(self, position, unit, self._bounds, slice(self.n, None))
+            position[self.n :] = found.origin
+        return found
+
+    def _typical(self, theta: Array) -> Array:
+        """Coordinates of the noise variances that variational EM finds at these hyperparameters; zeros if it fails."""
+        model = self.model.replace(theta)
+        try:
+            found = ScaleMixtureEM().infer(model.prior(self.X), model.likelihood, self.y)
+        except np.linalg.LinAlgError:
+            return np.zeros(self.n)
+        assert found.sites is not None
+        return self._white(model.likelihood, -np.log(found.sites.precision))
+
+    def start(self, turned: Turned, chains: int, rng: np.random.Generator) -> Array:
+        """Positions to begin from, (C, d): hyperparameters around their mode, variances near their typical size."""
+        base = np.zeros((chains, self.dim))
+        base[:, : self.n] = self._typical(turned.origin) + 0.5 * rng.standard_normal((chains, self.n))
+        return turned.start(base, chains, rng, self._bounds)
 
 
 def sample_noise_variances(
@@ -235,15 +259,10 @@ def sample_noise_variances(
     rng = np.random.default_rng(rng)
     target = ScaleMixtureTarget(model, X, y, hyperparameters)
     # Coordinates have about unit scale already: a trajectory of one and a half quarter periods is long enough.
-    trace = hamiltonian(
-        target,
-        target.start(chains, rng),
-        draws=draws,
-        warmup=warmup,
-        rng=rng,
-        length=LENGTH,
-        progress=progress,
-    )
+    turned = target.turned()
+    start = target.start(turned, chains, rng)
+    options: dict[str, Any] = {"draws": draws, "warmup": warmup, "rng": rng, "progress": progress}
+    trace = turned.back(hamiltonian(turned, start, length=LENGTH, **options))
     variances = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
     return Trace(
         trace.positions[:, :, target.n :],
