@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from cavity.datasets import make_two_arcs
 from cavity.gp import GP
-from cavity.inference.mcmc.gibbs import gibbs, noise_of
+from cavity.inference.mcmc.gibbs import gibbs
+from cavity.inference.mcmc.mixture_targets import noise_of
 from cavity.kernels import SE
 from cavity.likelihoods import Laplace, Likelihood, MixtureOfGaussians, StudentT
 from cavity.sites import Sites

@@ -17,7 +17,8 @@ from cavity import GP, Param, fixed
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc import gibbs as module
 from cavity.inference.mcmc.diagnostics import mcse_mean
-from cavity.inference.mcmc.gibbs import GivenIndicators, gibbs
+from cavity.inference.mcmc.gibbs import gibbs
+from cavity.inference.mcmc.mixture_targets import GivenIndicators
 from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE
 from cavity.likelihoods import MixtureOfGaussians, StudentT

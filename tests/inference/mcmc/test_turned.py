@@ -7,8 +7,8 @@ import pytest
 
 from cavity import GP
 from cavity.inference.mcmc.default_priors import unit_steps, with_proper_priors
-from cavity.inference.mcmc.gibbs import GivenFunction
 from cavity.inference.mcmc.hmc import hamiltonian
+from cavity.inference.mcmc.mixture_targets import GivenFunction
 from cavity.inference.mcmc.targets import FunctionTarget, HyperTarget
 from cavity.inference.mcmc.turned import WIDEST, Turned, at_mode
 from cavity.kernels import SE

@@ -239,7 +239,8 @@ class MCMC:
         return Draws(_with_rule(target.model, self), X, y, trace, weight, method="integrated")
 
     def _gibbs(self, model: Any, X: Array, y: Array, _: Array | None, rng: np.random.Generator) -> Draws:
-        from cavity.inference.mcmc.gibbs import gibbs, noise_of
+        from cavity.inference.mcmc.gibbs import gibbs
+        from cavity.inference.mcmc.mixture_targets import noise_of
 
         trace = gibbs(
             model,

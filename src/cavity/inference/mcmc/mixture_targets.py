@@ -1,0 +1,171 @@
+"""What the Gibbs sampler for a mixture of two normals moves on: densities of its hyperparameters given the rest.
+
+- `GivenIndicators`: all but the fraction, given which points are outliers, f integrated out;
+- `GivenFunction`: the noise parameters given f, indicators summed out;
+- `round_coordinates`: origin and metric for the first of these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.inference.mcmc.default_priors import unit_steps
+from cavity.inference.mcmc.flips import Flags
+from cavity.inference.mcmc.point_noise import noise_evidence
+from cavity.inference.mcmc.targets import defined
+from cavity.inference.mcmc.turned import at_mode
+from cavity.inference.scale_mixture_em import ScaleMixtureEM
+from cavity.linalg import Workspace
+
+Array = NDArray[np.float64]
+
+ROUNDS = 2
+"""Times that indicators and the mode of the hyperparameters are found in turn before sampling."""
+
+
+class GivenIndicators:
+    """Log density of the hyperparameters other than the fraction, given the indicators: one chain at a time.
+
+    Parameters
+    ----------
+    model : GP
+        Bound to the data, with proper priors and `MixtureOfGaussians` noise.
+    X, y : arrays (n, D), (n,)
+    moves : array of bool (p,)
+        Entries of theta that Hamiltonian Monte Carlo moves.
+    """
+
+    def __init__(self, model: Any, X: Array, y: Array, moves: Flags) -> None:
+        self.X, self.y, self.moves = X, y, moves
+        self.names = tuple(name for name, moved in zip(model.names, moves) if moved)
+        self.dim = len(self.names)
+        self.model = model
+        self.indicators: Flags = np.zeros(len(y), dtype=bool)
+        self._bounds = np.array(model.theta_bounds).reshape(-1, 2)
+        self._workspace = Workspace()
+
+    def at(self, position: Array) -> Any:
+        """The model with these entries of theta, the others as they are; ValueError outside the range of numbers."""
+        theta = self.model.theta.copy()
+        theta[self.moves] = position
+        return self.model.replace(theta)
+
+    def log_density(self, U: Array) -> Array:
+        """Log density (1,) at positions (1, d)."""
+        return self.value_and_gradient(U)[0]
+
+    def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
+        """Log density (1,) and its gradient (1, d); -inf where the evidence cannot be evaluated."""
+        value, gradient = self._one(U[0])
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return np.array([-np.inf]), np.zeros((1, self.dim))
+        return np.array([value]), gradient[None]
+
+    def _one(self, position: Array) -> tuple[float, Array]:
+        nothing = -np.inf, np.zeros(self.dim)
+        low, high = self._bounds[self.moves].T
+        if not np.all((position >= low) & (position <= high)):
+            return nothing
+        try:
+            with np.errstate(all="ignore"):
+                model = self.at(position)
+                found = noise_evidence(
+                    model, self.X, self.y, noise_of(model.likelihood, self.indicators), self._workspace
+                )
+                prior, d_prior = model.log_prior(jacobian=True)
+        except (
+            ValueError,
+            np.linalg.LinAlgError,
+        ):  # a value that overflows, or a matrix that is singular there
+            return nothing
+        slopes = 2.0 * noise_of(model.likelihood, self.indicators) * found.variances
+        scale, inflation = float(model.likelihood.scale), float(model.likelihood.inflation)
+        noise = [0.0, slopes.sum() / scale, slopes[self.indicators].sum() / inflation]
+        gradient = model.to_theta(np.concatenate([found.kernel, found.mean, noise])) + d_prior
+        return found.value + prior + self._log_indicators(), gradient[self.moves]
+
+    def _log_indicators(self) -> float:
+        """log p(c | pi)."""
+        pi, count = float(self.model.likelihood.fraction), int(self.indicators.sum())
+        return float(count * np.log(pi) + (len(self.y) - count) * np.log1p(-pi))
+
+
+class GivenFunction:
+    """Log density of the noise parameters given f, indicators summed out: one chain at a time.
+
+    Parameters
+    ----------
+    model : GP
+    y : array (n,)
+    moves : array of bool (p,)
+        Entries of theta that belong to the noise alone.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self, model: Any, y: Array, moves: Flags) -> None:
+        self.model, self.y, self.moves, self.dim = model, y, moves, int(moves.sum())
+        self.f: Array = np.zeros(len(y))
+        self._bounds = np.array(model.theta_bounds).reshape(-1, 2)[moves]
+        self._others = model.flat.size - model.likelihood.flat.size
+
+    def at(self, position: Array) -> Any:
+        """The model with these noise parameters."""
+        theta = self.model.theta.copy()
+        theta[self.moves] = position
+        return self.model.replace(theta)
+
+    def log_density(self, U: Array) -> Array:
+        """Log density (1,) at positions (1, d)."""
+        return self.value_and_gradient(U)[0]
+
+    def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
+        """Log density (1,) and its gradient (1, d); -inf outside the bounds."""
+        nothing = np.array([-np.inf]), np.zeros((1, self.dim))
+        low, high = self._bounds.T
+        if not np.all((U[0] >= low) & (U[0] <= high)):
+            return nothing
+        try:
+            with np.errstate(all="ignore"):
+                model = self.at(U[0])
+                prior, d_prior = model.log_prior(jacobian=True)
+                value = float(np.sum(model.likelihood.log_prob(self.y, self.f))) + prior
+                slopes = model.likelihood.parameter_slopes(self.y, self.f).sum(axis=1)
+        except ValueError:  # a value that overflows
+            return nothing
+        gradient = model.to_theta(np.concatenate([np.zeros(self._others), slopes])) + d_prior
+        return defined(np.array([value]), gradient[None, self.moves])
+
+
+def noise_of(likelihood: Any, indicators: Flags) -> Array:
+    """Noise variance of each point, shape (n,)."""
+    sd: Array = np.where(indicators, likelihood.outlier_scale, likelihood.scale)
+    return sd**2
+
+
+def round_coordinates(model: Any, X: Array, y: Array, moves: Flags) -> tuple[Array, Array]:
+    """Mode of the hyperparameters other than the fraction, and their metric, at indicators that suit the data.
+
+    The indicators are those of variational EM; they and the mode are found in turn, from the model's values on.
+    """
+    target = GivenIndicators(model, X, y, moves)
+    bounds, unit = np.array(model.theta_bounds).reshape(-1, 2)[moves], unit_steps(model, X, y)[moves]
+    for _ in range(ROUNDS):
+        target.indicators = _plain_outliers(target.model, X, y)
+        found = at_mode(target, np.asarray(target.model.theta)[moves], unit, bounds)
+        target.model = target.at(found.origin)
+    return found.origin, found.factor
+
+
+def _plain_outliers(model: Any, X: Array, y: Array) -> Flags:
+    """Points whose noise variance is nearer to that of outliers, by variational EM; none where that fails."""
+    noise = model.likelihood
+    try:
+        found = ScaleMixtureEM().infer(model.prior(X), noise, y)
+    except np.linalg.LinAlgError:
+        return np.zeros(len(y), dtype=bool)
+    assert found.sites is not None
+    return np.asarray(found.sites.precision < 1.0 / (float(noise.scale) * noise.outlier_scale))
