@@ -152,7 +152,8 @@ def default_kernel(X: Array, prior: LogNormal | None = None) -> Kernel:
 def _one_start(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit:
     """Hyperparameters from one start, the solution for Gaussian noise, whether or not others lead further."""
     name, inference = GP_METHODS[plain(method)]
-    gaussian = whole_fit(GPRegressor(default_kernel(X), random_state=seed).fit(X, y)).model_
+    kernel = default_kernel(X, length_prior(X) if PRIOR in method else None)
+    gaussian = whole_fit(GPRegressor(kernel, random_state=seed).fit(X, y)).model_
     model = GP(gaussian.kernel, as_likelihood(name), gaussian.mean, inference).bind(X.shape[1])
     start = model.replace(carried_over(gaussian, model, X, y))
     learned = learn(start, X, y, n_restarts=0, data_driven=False)
