@@ -28,12 +28,11 @@ from cavity.control.mean_only import MeanCache
 from cavity.control.moments import GaussianMoments, MomentCache
 from cavity.control.result import OutputMoments, checked_gaussian
 from cavity.control.rollouts import Rollout, at_point, controller, joint, root
+from cavity.control.state_regressors import LARGEST_SIGNAL, LEAST_NOISE, of_state, regressor
 from cavity.control.transitions import Transitions
 from cavity.control.trigonometric import TrigonometricCache, angle_map
 from cavity.gp import Posterior
-from cavity.hyper import Param
-from cavity.kernels import SE, Kernel, ard
-from cavity.likelihoods import Gaussian
+from cavity.kernels import Kernel
 from cavity.progress import Progress
 
 if TYPE_CHECKING:
@@ -45,10 +44,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 TARGETS = ("difference", "next")
-
-LARGEST_SIGNAL, LEAST_NOISE = 30.0, 1e-3
-"""Bounds of signal and noise sd, in units of what the mean function leaves of the targets. On data without noise the
-evidence has no maximum in their ratio, and covariances of predictions would drown in rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -205,12 +200,12 @@ class Dynamics:
         models = []
         with Progress("learning dynamics", D) as progress:
             for k in range(D):
-                model = _regressor(
+                model = regressor(
                     X,
                     Y[:, k],
-                    _of_state(kernel, k, D, "kernel"),
+                    of_state(kernel, k, D, "kernel"),
                     mean,
-                    _of_state(likelihood, k, D, "likelihood"),
+                    of_state(likelihood, k, D, "likelihood"),
                     least_noise,
                     inference=inference,
                     n_restarts=n_restarts,
@@ -499,49 +494,9 @@ class Dynamics:
             "one step": root mean square error on `test`, "z": root mean square of errors over predicted sds
             (1 is ideal); "h steps": root mean square error after h steps.
         """
-        import pandas as pd
+        from cavity.control.forecast_errors import forecast_errors
 
-        from cavity.control.problems.problem import Trajectory
-
-        def rms(e: Array, axis: Any = 0) -> Array:
-            return np.asarray(np.sqrt(np.mean(e**2, axis=axis)))
-
-        names = (
-            [f"s{k}" for k in range(self.state_size)] if self.problem is None else self.problem.state_names
-        )
-        seen = self.transitions
-        targets = np.where(self.difference, seen.differences, seen.next_states).T
-        columns: dict[str, Any] = {
-            "change": rms(seen.differences),
-            "leave-one-out": [rms(y - m.leave_one_out().mean) for m, y in zip(self.models, targets)],
-            "noise": [
-                float(np.sqrt(m.likelihood_.predictive(np.zeros(1), np.zeros(1)).variance[0]))
-                for m in self.models
-            ],
-            "log evidence": [m.log_evidence_ for m in self.models],
-        }
-        if test is not None:
-            mean, variance = self.predict(test.states, test.actions)
-            columns["one step"] = rms(test.next_states - mean)
-            columns["z"] = rms((test.next_states - mean) / np.sqrt(variance))
-        if trajectories is not None:
-            listed = [trajectories] if isinstance(trajectories, Trajectory) else list(trajectories)
-            for h in horizons:
-                errors = [self._window_errors(one, h) for one in listed]
-                columns[f"{h} steps"] = rms(np.concatenate(errors))
-        return pd.DataFrame(
-            {key: np.asarray(value, dtype=float) for key, value in columns.items()}, index=list(names)
-        )
-
-    def _window_errors(self, trajectory: Trajectory, h: int) -> Array:
-        """Errors after h steps of the mean from every state of a trajectory that has so many behind it."""
-        T = len(trajectory.actions)
-        if not 1 <= h <= T:
-            raise ValueError(f"horizons must be between 1 and the {T} steps of each trajectory, got {h}")
-        s = trajectory.states[: T + 1 - h]
-        for t in range(h):
-            s = self.step(s, trajectory.actions[t : T + 1 - h + t])
-        return (trajectory.states[h:] - s).reshape(-1, self.state_size)
+        return forecast_errors(self, test, trajectories, horizons)
 
 
 # --- parts --------------------------------------------------------------------------------------------------
@@ -552,36 +507,3 @@ def _inputs(s: Array, a: Array, angles: Sequence[int]) -> Array:
     rest = [k for k in range(s.shape[-1]) if k not in angles]
     trig = [part for k in angles for part in (np.sin(s[..., k : k + 1]), np.cos(s[..., k : k + 1]))]
     return np.concatenate([s[..., rest], a, *trig], axis=-1)
-
-
-def _of_state(given: Any, k: int, D: int, name: str) -> Any:
-    """An option for all states, or that of one of them."""
-    if not isinstance(given, list | tuple):
-        return given
-    if len(given) != D:
-        raise ValueError(f"{name} must be one, or one for each of {D} states, got {len(given)}")
-    return given[k]
-
-
-def _regressor(
-    X: Array, y: Array, kernel: Any, mean: Any, likelihood: Any, least: float, **options: Any
-) -> GPRegressor:
-    """A regressor for one state variable; bounds on signal and noise where neither was given."""
-    from cavity.estimators import GPRegressor
-
-    if kernel is None:
-        unit = _left_over(X, y, mean) ** 2
-        ceiling = LARGEST_SIGNAL**2 * unit
-        kernel = Param(unit, bounds=(LEAST_NOISE**2 * unit, ceiling)) * SE(ard)
-        if likelihood == "gaussian":
-            likelihood = Gaussian(Param(max(0.01, least**2) * unit, bounds=(least**2 * unit, ceiling)))
-    return GPRegressor(kernel, mean=mean, likelihood=likelihood, **options)
-
-
-def _left_over(X: Array, y: Array, mean: Any) -> float:
-    """Standard deviation of what the mean function leaves of the targets, by least squares."""
-    H = np.column_stack([np.ones(len(y)), X]) if mean == "linear" else np.ones((len(y), 1))
-    rest = y - H @ np.linalg.lstsq(H, y, rcond=None)[0]
-    # targets that a line fits but for rounding, or constants: any small unit will do
-    smallest = 1e-8 * (float(np.abs(y).max(initial=0.0)) or 1.0)
-    return max(float(np.sqrt(np.mean(rest**2))), smallest)
