@@ -42,7 +42,10 @@ BOUNDS = {
 
 PLAIN = ("snMLII", "tVar", "lapEP", "tEP", "mnEP", "mnLAP", "SVR")
 WITH_PRIOR = robust_methods.with_prior(("snMLII", *robust_methods.ROBUST, "tVar,nu=4", "tEP,nu=4"))
-ONE_START = tuple(method + robust_methods.ONE_START for method in (*robust_methods.ROBUST, "tVar+prior"))
+ONE_START = tuple(
+    method + robust_methods.ONE_START
+    for method in (*robust_methods.ROBUST, *robust_methods.with_prior(robust_methods.ROBUST))
+)
 METHODS = (*PLAIN, *WITH_PRIOR, *ONE_START)
 RESTARTS = {"snMLII": 3, "snMLII+prior": 3}
 """Restarts of the optimizer; none for the others, which start at values read off the data and at the solution for
