@@ -197,12 +197,13 @@ def test_degrees_of_freedom_that_are_not_learned() -> None:
 def test_one_start_is_the_solution_for_gaussian_noise() -> None:
     """It leads away from there, to a noise model with outliers."""
     d = make_sinc(seed=0)
-    gaussian, one = (
+    gaussian, one, prior = (
         robust_methods.fit(method, d.X, d.y, d.X, seed=0, restarts=3)
-        for method in ("snMLII", "tVar, one start")
+        for method in ("snMLII", "tVar, one start", "tVar+prior, one start")
     )
-    assert robust_methods.plain("tVar, one start") == "tVar"
+    assert robust_methods.plain("tVar+prior, one start") == robust_methods.plain("tVar, one start") == "tVar"
     assert one.log_evidence > gaussian.log_evidence
+    assert one.log_evidence > prior.log_evidence  # which does not count the prior's own density
     assert one.of_y is not None
     assert one.of_f is not None
     assert np.all(one.of_y.variance > one.of_f.variance)
@@ -239,6 +240,7 @@ def test_paired_gains_are_within_splits() -> None:
     assert (gain.method, gain.wins, gain.folds) == ("tVar", 6, 6)
     assert gain.mean == pytest.approx(0.7)
     assert gain.standard_error == pytest.approx(0.2 / np.sqrt(3))
+    assert gain.if_independent == pytest.approx(np.std([0.5, 0.7, 0.9] * 2, ddof=1) / np.sqrt(6))
 
 
 def test_remarks_of_boston() -> None:

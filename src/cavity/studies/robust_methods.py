@@ -161,7 +161,7 @@ def _one_start(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit
         raise KeyboardInterrupt
     posterior = learned.model.condition(X, y)
     of_f, of_y = posterior.predict_f(X_test), posterior.predict_y(X_test)
-    return Fit(of_f.mean, of_f, of_y, float(learned.value), note=f"{posterior.status.stage}.")
+    return Fit(of_f.mean, of_f, of_y, float(posterior.log_evidence), note=f"{posterior.status.stage}.")
 
 
 def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts: int) -> Fit:
