@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import expon, gamma
+from scipy.stats import expon, gamma, norm
 
 from cavity import GP, Param
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.diagnostics import mcse_mean
+from cavity.inference.mcmc.point_noise import noise_evidence
 from cavity.inference.mcmc.rule import MCMC
 from cavity.inference.mcmc.scale_mixture import (
     ScaleMixtureTarget,
@@ -18,7 +19,7 @@ from cavity.inference.mcmc.scale_mixture import (
     student_t_mixing,
     student_t_white,
 )
-from cavity.kernels import Matern
+from cavity.kernels import SE, Matern
 from cavity.likelihoods import Gaussian, Laplace, StudentT
 from cavity.priors import LogNormal
 
@@ -44,6 +45,33 @@ def test_gradient(likelihood):
         ]
         np.testing.assert_allclose(g, numeric, rtol=2e-6, atol=2e-6)
     assert target.log_density(np.full((1, target.dim), 800.0))[0] == -np.inf
+
+
+@pytest.mark.parametrize("df", [1e7, 1e10])
+def test_white_coordinates_are_normal_for_many_degrees_of_freedom(df):
+    """The log of a gamma variable with a large shape; no difference of large numbers may be left."""
+    e = np.linspace(-3, 3, 7)
+    found = student_t_mixing(StudentT(0.4, df), e)
+    assert abs(found.log_prior - norm.logpdf(e).sum()) < 50 / np.sqrt(df)
+    np.testing.assert_allclose(found.d_white, -e, atol=50 / np.sqrt(df))
+    np.testing.assert_allclose(found.log_variance, 2 * np.log(0.4), atol=10 / np.sqrt(df))
+    assert abs(found.d_flat[1]) < 1e-6
+
+
+def test_what_rounding_would_make_of_the_density_is_refused():
+    """Degrees of freedom beyond measure, and variances that leave a singular matrix."""
+    X, y = data(25)
+    model = GP(1.0 * SE(3.0), StudentT(0.01, 0.4), "constant")
+    target = ScaleMixtureTarget(model, X, y)
+    position = np.concatenate([np.zeros(25), target.model.theta])
+    assert np.isfinite(target.log_density(position[None])[0])
+    many = position.copy()
+    many[-1] = np.log(1e140)
+    small = position.copy()
+    small[:25] = 6.0  # variances of 1e-16 of the signal
+    assert np.all(np.isneginf(target.log_density(np.stack([many, small]))))
+    with pytest.raises(np.linalg.LinAlgError, match="too small"):
+        noise_evidence(target.model, X, y, np.full(25, 1e-14))
 
 
 @pytest.mark.parametrize("df", [0.7, 4.0, 60.0])

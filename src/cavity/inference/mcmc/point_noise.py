@@ -6,6 +6,12 @@ can be integrated out: with A = K + diag(v), r = y - m and b = A^-1 r,
     log p(y | v) = -1/2 r'b - 1/2 log|A| - n/2 log 2 pi,     d log p / dv_i = 1/2 (b_i^2 - (A^-1)_ii).
 
 This is what the Gibbs sampler and the scale-mixture sampler move on (thesis sections 5.3.2 and 5.4.2).
+
+With few degrees of freedom variances of single points come near zero, beside a smooth K of low rank: A is then singular
+to rounding, its factor arbitrary, and so is the evidence. A chain that meets a value far too large never leaves it.
+Such variances are refused, and so is an evidence above that of the noise alone, which A >= diag(v) forbids:
+
+    log p(y | v) <= -1/2 sum_i log v_i - n/2 log 2 pi.
 """
 
 from __future__ import annotations
@@ -17,12 +23,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.inference.exact import Exact
+from cavity.likelihoods.base import LOG_2PI
 from cavity.likelihoods.gaussian import GaussianNoise
-from cavity.linalg import Workspace, threads_for
+from cavity.linalg import NotPositiveDefiniteError, Workspace, threads_for
 
 Array = NDArray[np.float64]
 
 EXACT = Exact()
+
+SMALLEST = 1e-11
+"""Least noise variance of a point, in units of the prior variance of f: with less A may be singular to rounding."""
 
 
 @lru_cache(maxsize=2)
@@ -67,8 +77,13 @@ def noise_evidence(
     Raises
     ------
     LinAlgError
-        Where the covariance matrix cannot be factorized.
+        Where the covariance matrix cannot be factorized, or is singular to rounding.
     """
     with threads_for(len(X)):
-        value, gradient = EXACT.evidence(model.prior(X, workspace), PointNoise(variances), y)
+        prior = model.prior(X, workspace)
+        if np.min(variances) < SMALLEST * np.max(prior.diagonal):
+            raise NotPositiveDefiniteError("a noise variance is too small beside the signal to factorize")
+        value, gradient = EXACT.evidence(prior, PointNoise(variances), y)
+    if value > -0.5 * (np.sum(np.log(variances)) + len(y) * LOG_2PI):
+        raise NotPositiveDefiniteError("the covariance matrix is singular to rounding")
     return NoiseEvidence(value, gradient.kernel, gradient.mean, gradient.likelihood)

@@ -32,6 +32,7 @@ from cavity.inference.mcmc.targets import defined
 from cavity.inference.mcmc.trace import ProgressLike, Trace
 from cavity.inference.mcmc.turned import Turned, at_mode
 from cavity.inference.scale_mixture_em import ScaleMixtureEM
+from cavity.likelihoods.base import LOG_2PI
 from cavity.likelihoods.laplace import Laplace
 from cavity.likelihoods.student_t import StudentT
 from cavity.linalg import Workspace
@@ -40,6 +41,9 @@ Array = NDArray[np.float64]
 
 LENGTH = 1.5 * QUARTER_PERIOD
 """Length of trajectories, in units of the scales that warm-up learns."""
+
+MOST_DF = 1e12
+"""Degrees of freedom beyond which rounding errors would rule: the density counts as zero there."""
 
 ROUNDS = 2
 """Times that noise variances and the mode of the hyperparameters are found in turn before sampling."""
@@ -61,25 +65,38 @@ class Mixing(NamedTuple):
 
 
 def student_t_mixing(likelihood: StudentT, e: Array) -> Mixing:
-    """v = nu s^2 / (2 g) with log g = psi(a) + sqrt(psi'(a)) e, a = nu / 2."""
+    """v = nu s^2 / (2 g) with log g = psi(a) + sqrt(psi'(a)) e, a = nu / 2.
+
+    In terms of x = log(g / a), which is near zero for many degrees of freedom, where a log g - g - log Gamma(a) would
+    be the difference of numbers of size a log a: that is -a (exp(x) - 1 - x) + (a log a - a - log Gamma(a)).
+    """
     s, nu = float(likelihood.scale), float(likelihood.df)
+    if nu > MOST_DF:
+        raise ValueError(f"df must be at most {MOST_DF:g} to sample noise variances, got {nu!r}")
     a = 0.5 * nu
     D, d_D = float(zeta(2.0, a)), -2.0 * float(zeta(3.0, a))  # psi' and psi''
     root = np.sqrt(D)
-    log_g = digamma(a) + root * e
-    g = np.exp(log_g)
+    x = float(digamma(a)) - np.log(a) + root * e
+    gap = -a * np.expm1(x)  # a - g
     d_log_g = D + 0.5 * d_D / root * e  # in a
     by_flat = np.stack([np.full(len(e), 2.0 / s), 1.0 / nu - 0.5 * d_log_g])
-    log_prior = float(np.sum(a * log_g - g) + len(e) * (0.5 * np.log(D) - gammaln(a)))
-    d_a = float(np.sum(log_g + (a - g) * d_log_g) + len(e) * (0.5 * d_D / D - digamma(a)))
+    log_prior = float(np.sum(gap + a * x) + len(e) * (0.5 * np.log(D) + _stirling(a)))
+    d_a = float(np.sum(root * e + gap * d_log_g) + 0.5 * len(e) * d_D / D)
     return Mixing(
-        np.log(a) + 2.0 * np.log(s) - log_g,
+        2.0 * np.log(s) - x,
         np.full(len(e), -root),
         by_flat,
         log_prior,
-        (a - g) * root,
+        gap * root,
         np.array([0.0, 0.5 * d_a]),
     )
+
+
+def _stirling(a: float) -> float:
+    """a log a - a - log Gamma(a), by its series where the difference would cancel."""
+    if a < 1e3:
+        return float(a * np.log(a) - a - gammaln(a))
+    return float(0.5 * np.log(a) - 0.5 * LOG_2PI - 1.0 / (12.0 * a))
 
 
 def student_t_white(likelihood: StudentT, log_variance: Array) -> Array:
