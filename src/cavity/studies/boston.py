@@ -184,8 +184,13 @@ def _time(frame: pd.DataFrame) -> list[str]:
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
-    """Box plots over folds."""
-    return [box_plots(results.frame, ("RMSE", "NLP"), folder / "box_plots.png")]
+    """Box plots over folds; the forms of methods with a prior or one start in a picture of their own."""
+    frame, names = results.frame, ("RMSE", "NLP")
+    form = frame["method"].isin((*WITH_PRIOR, *ONE_START))
+    pictures = [box_plots(frame[~form], names, folder / "box_plots.png")]
+    if form.any():
+        pictures.append(box_plots(frame[form], names, folder / "forms.png"))
+    return pictures
 
 
 STUDIES = {
