@@ -73,10 +73,10 @@ def test_gradient_and_starts():
     ]
     np.testing.assert_allclose(turned.value_and_gradient(u[None])[1][0], numeric, rtol=1e-6)
     round_ = at_mode(target, np.zeros(3), np.ones(3), EVERYWHERE)
-    start = round_.out(round_.start(np.zeros((4000, 3)), 4000, rng, EVERYWHERE))
+    start = round_.out(round_.start(np.zeros((4000, 3)), rng, EVERYWHERE))
     np.testing.assert_allclose(np.cov(start.T), COVARIANCE, atol=0.08)
     limits = np.array([[2.9, 3.1], [-9.0, 9.0], [-9.0, 9.0]])
-    inside = round_.out(round_.start(np.zeros((50, 3)), 50, rng, limits))
+    inside = round_.out(round_.start(np.zeros((50, 3)), rng, limits))
     assert np.all((inside[:, 0] > 2.9 - 1e-9) & (inside[:, 0] < 3.1 + 1e-9))
 
 
@@ -88,13 +88,13 @@ def test_starts_come_nearer_where_there_is_no_density():
         return value, np.where(np.isfinite(value)[:, None], -U, 0.0)
 
     turned = Turned(FunctionTarget(density, dim=1), np.zeros(1), np.eye(1))
-    start = turned.start(np.zeros((20, 1)), 20, np.random.default_rng(0), np.array([[-np.inf, np.inf]]))
+    start = turned.start(np.zeros((20, 1)), np.random.default_rng(0), np.array([[-np.inf, np.inf]]))
     assert np.isfinite(turned.log_density(start)).all()
 
 
 def test_draws_come_back_in_the_coordinates_of_the_target():
     turned = at_mode(gaussian(), np.zeros(3), np.ones(3), EVERYWHERE)
-    start = turned.start(np.zeros((4, 3)), 4, np.random.default_rng(2), EVERYWHERE)
+    start = turned.start(np.zeros((4, 3)), np.random.default_rng(2), EVERYWHERE)
     trace = turned.back(hamiltonian(turned, start, draws=1000, warmup=200, rng=3, progress=False))
     np.testing.assert_allclose(trace.pooled.mean(axis=0), MEAN, atol=0.1)
     np.testing.assert_allclose(np.cov(trace.pooled.T), COVARIANCE, atol=0.1)

@@ -100,7 +100,7 @@ class GibbsChain:
         """Put the hyperparameters around their mode, as far as draws would be."""
         if self.target.dim:
             bounds = np.array(self.target.model.theta_bounds).reshape(-1, 2)[self.settings.moves]
-            z = self._turned.start(np.zeros((1, self.target.dim)), 1, self.rng, bounds)
+            z = self._turned.start(np.zeros((1, self.target.dim)), self.rng, bounds)
             self.target.model = self.target.at(self._turned.out(z)[0])
 
     @property

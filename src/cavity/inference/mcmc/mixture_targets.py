@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -26,26 +27,22 @@ ROUNDS = 2
 """Times that indicators and the mode of the hyperparameters are found in turn before sampling."""
 
 
-class GivenIndicators:
-    """Log density of the hyperparameters other than the fraction, given the indicators: one chain at a time.
+class SomeEntries:
+    """A density of some entries of theta, the others as in `model`: one chain at a time.
 
     Parameters
     ----------
     model : GP
         Bound to the data, with proper priors and `MixtureOfGaussians` noise.
-    X, y : arrays (n, D), (n,)
     moves : array of bool (p,)
-        Entries of theta that Hamiltonian Monte Carlo moves.
+        The entries that Hamiltonian Monte Carlo moves.
     """
 
-    def __init__(self, model: Any, X: Array, y: Array, moves: Flags) -> None:
-        self.X, self.y, self.moves = X, y, moves
+    def __init__(self, model: Any, moves: Flags) -> None:
+        self.model, self.moves = model, moves
         self.names = tuple(name for name, moved in zip(model.names, moves) if moved)
         self.dim = len(self.names)
-        self.model = model
-        self.indicators: Flags = np.zeros(len(y), dtype=bool)
-        self._bounds = np.array(model.theta_bounds).reshape(-1, 2)
-        self._workspace = Workspace()
+        self._bounds = np.array(model.theta_bounds).reshape(-1, 2)[moves]
 
     def at(self, position: Array) -> Any:
         """The model with these entries of theta, the others as they are; ValueError outside the range of numbers."""
@@ -58,34 +55,46 @@ class GivenIndicators:
         return self.value_and_gradient(U)[0]
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
-        """Log density (1,) and its gradient (1, d); -inf where the evidence cannot be evaluated."""
-        value, gradient = self._one(U[0])
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            return np.array([-np.inf]), np.zeros((1, self.dim))
-        return np.array([value]), gradient[None]
+        """Log density (1,) and its gradient (1, d); -inf outside the bounds and where it cannot be evaluated."""
+        low, high = self._bounds.T
+        if np.all((U[0] >= low) & (U[0] <= high)):
+            try:
+                with np.errstate(all="ignore"):
+                    value, gradient = self._of(self.at(U[0]))
+                return defined(np.array([value]), gradient[None, self.moves])
+            except (ValueError, np.linalg.LinAlgError):  # a value that overflows, or a singular matrix
+                pass
+        return np.array([-np.inf]), np.zeros((1, self.dim))
 
-    def _one(self, position: Array) -> tuple[float, Array]:
-        nothing = -np.inf, np.zeros(self.dim)
-        low, high = self._bounds[self.moves].T
-        if not np.all((position >= low) & (position <= high)):
-            return nothing
-        try:
-            with np.errstate(all="ignore"):
-                model = self.at(position)
-                found = noise_evidence(
-                    model, self.X, self.y, noise_of(model.likelihood, self.indicators), self._workspace
-                )
-                prior, d_prior = model.log_prior(jacobian=True)
-        except (
-            ValueError,
-            np.linalg.LinAlgError,
-        ):  # a value that overflows, or a matrix that is singular there
-            return nothing
-        slopes = 2.0 * noise_of(model.likelihood, self.indicators) * found.variances
+    @abstractmethod
+    def _of(self, model: Any) -> tuple[float, Array]:
+        """Log density of a model, and its gradient in all of theta (p,)."""
+
+
+class GivenIndicators(SomeEntries):
+    """Hyperparameters other than the fraction, given the indicators; f is integrated out.
+
+    Parameters
+    ----------
+    model, moves : see `SomeEntries`
+    X, y : arrays (n, D), (n,)
+    """
+
+    def __init__(self, model: Any, X: Array, y: Array, moves: Flags) -> None:
+        super().__init__(model, moves)
+        self.X, self.y = X, y
+        self.indicators: Flags = np.zeros(len(y), dtype=bool)
+        self._workspace = Workspace()
+
+    def _of(self, model: Any) -> tuple[float, Array]:
+        variances = noise_of(model.likelihood, self.indicators)
+        found = noise_evidence(model, self.X, self.y, variances, self._workspace)
+        prior, d_prior = model.log_prior(jacobian=True)
+        slopes = 2.0 * variances * found.variances
         scale, inflation = float(model.likelihood.scale), float(model.likelihood.inflation)
         noise = [0.0, slopes.sum() / scale, slopes[self.indicators].sum() / inflation]
         gradient = model.to_theta(np.concatenate([found.kernel, found.mean, noise])) + d_prior
-        return found.value + prior + self._log_indicators(), gradient[self.moves]
+        return found.value + prior + self._log_indicators(), gradient
 
     def _log_indicators(self) -> float:
         """log p(c | pi)."""
@@ -93,51 +102,26 @@ class GivenIndicators:
         return float(count * np.log(pi) + (len(self.y) - count) * np.log1p(-pi))
 
 
-class GivenFunction:
-    """Log density of the noise parameters given f, indicators summed out: one chain at a time.
+class GivenFunction(SomeEntries):
+    """Noise parameters given f; indicators are summed out.
 
     Parameters
     ----------
-    model : GP
+    model, moves : see `SomeEntries`
+        Entries that belong to the noise alone.
     y : array (n,)
-    moves : array of bool (p,)
-        Entries of theta that belong to the noise alone.
     """
 
-    names: tuple[str, ...] = ()
-
     def __init__(self, model: Any, y: Array, moves: Flags) -> None:
-        self.model, self.y, self.moves, self.dim = model, y, moves, int(moves.sum())
-        self.f: Array = np.zeros(len(y))
-        self._bounds = np.array(model.theta_bounds).reshape(-1, 2)[moves]
-        self._others = model.flat.size - model.likelihood.flat.size
+        super().__init__(model, moves)
+        self.y, self.f = y, np.zeros(len(y))
 
-    def at(self, position: Array) -> Any:
-        """The model with these noise parameters."""
-        theta = self.model.theta.copy()
-        theta[self.moves] = position
-        return self.model.replace(theta)
-
-    def log_density(self, U: Array) -> Array:
-        """Log density (1,) at positions (1, d)."""
-        return self.value_and_gradient(U)[0]
-
-    def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
-        """Log density (1,) and its gradient (1, d); -inf outside the bounds."""
-        nothing = np.array([-np.inf]), np.zeros((1, self.dim))
-        low, high = self._bounds.T
-        if not np.all((U[0] >= low) & (U[0] <= high)):
-            return nothing
-        try:
-            with np.errstate(all="ignore"):
-                model = self.at(U[0])
-                prior, d_prior = model.log_prior(jacobian=True)
-                value = float(np.sum(model.likelihood.log_prob(self.y, self.f))) + prior
-                slopes = model.likelihood.parameter_slopes(self.y, self.f).sum(axis=1)
-        except ValueError:  # a value that overflows
-            return nothing
-        gradient = model.to_theta(np.concatenate([np.zeros(self._others), slopes])) + d_prior
-        return defined(np.array([value]), gradient[None, self.moves])
+    def _of(self, model: Any) -> tuple[float, Array]:
+        prior, d_prior = model.log_prior(jacobian=True)
+        slopes = model.likelihood.parameter_slopes(self.y, self.f).sum(axis=1)
+        flat = np.concatenate([np.zeros(model.flat.size - len(slopes)), slopes])
+        value = float(np.sum(model.likelihood.log_prob(self.y, self.f))) + prior
+        return value, model.to_theta(flat) + d_prior
 
 
 def noise_of(likelihood: Any, indicators: Flags) -> Array:
@@ -151,6 +135,8 @@ def round_coordinates(model: Any, X: Array, y: Array, moves: Flags) -> tuple[Arr
 
     The indicators are those of variational EM; they and the mode are found in turn, from the model's values on.
     """
+    if not moves.any():
+        return np.zeros(0), np.zeros((0, 0))
     target = GivenIndicators(model, X, y, moves)
     bounds, unit = np.array(model.theta_bounds).reshape(-1, 2)[moves], unit_steps(model, X, y)[moves]
     for _ in range(ROUNDS):

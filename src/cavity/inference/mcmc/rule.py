@@ -234,7 +234,7 @@ class MCMC:
         bounds = np.array(target.model.theta_bounds).reshape(-1, 2)
         unit = unit_steps(target.model, X, y, weight)
         turned = at_mode(target, np.asarray(target.model.theta), unit, bounds)
-        start = turned.start(np.zeros((self.chains, target.dim)), self.chains, rng, bounds)
+        start = turned.start(np.zeros((self.chains, target.dim)), rng, bounds)
         trace = turned.back(hamiltonian(turned, start, rng=rng, **self._counts()))
         return Draws(_with_rule(target.model, self), X, y, trace, weight, method="integrated")
 

@@ -234,7 +234,7 @@ class ScaleMixtureTarget:
         """Positions to begin from, (C, d): hyperparameters around their mode, variances near their typical size."""
         base = np.zeros((chains, self.dim))
         base[:, : self.n] = self._typical(turned.origin) + 0.5 * rng.standard_normal((chains, self.n))
-        return turned.start(base, chains, rng, self._bounds)
+        return turned.start(base, rng, self._bounds)
 
 
 def sample_noise_variances(

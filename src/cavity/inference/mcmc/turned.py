@@ -91,12 +91,12 @@ class Turned:
         turned[:, self.moves] = gradient[:, self.moves] @ self.factor
         return value, turned
 
-    def start(self, base: Array, chains: int, rng: np.random.Generator, bounds: Array) -> Array:
+    def start(self, base: Array, rng: np.random.Generator, bounds: Array) -> Array:
         """Positions z (C, d) around the mode, as far apart as draws would be, where the density is defined.
 
         `base` (C, d) has the coordinates that are not turned; `bounds` (k, 2) are limits of those that are.
         """
-        spread = rng.standard_normal((chains, len(self.origin))) @ self.factor.T
+        spread = rng.standard_normal((len(base), len(self.origin))) @ self.factor.T
         for _ in range(HALVINGS):
             X = base.copy()
             X[:, self.moves] = np.clip(self.origin + spread, bounds[:, 0], bounds[:, 1])
