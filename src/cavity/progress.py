@@ -39,6 +39,12 @@ class Progress:
         self.done += steps
         self.refresh(note)
 
+    def extend(self, steps: int) -> None:
+        """There are more steps than was thought."""
+        self.total += steps
+        if self._bar is not None:
+            self._bar.update(self._task, total=self.total)
+
     def refresh(self, note: str = "") -> None:
         """Show the present state, if it is time to show anything."""
         if not self.show or (self._bar is None and time.monotonic() - self._started < PATIENCE):

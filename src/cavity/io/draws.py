@@ -37,7 +37,8 @@ def _rule_fields(rule: MCMC) -> dict[str, Any]:
 
 def _rule(**settings: Any) -> MCMC:
     rule = MCMC(**settings)
-    counts = (rule.draws, rule.warmup, rule.chains, rule.max_draws)
+    longest = rule.draws if rule.extend_to is None else rule.extend_to
+    counts = (rule.draws, longest, rule.warmup, rule.chains, rule.max_draws)
     require(
         all(_is_count(n) and n <= MAX_DRAWS for n in counts) and rule.max_draws >= 1, "draws must be counts"
     )

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, as_chains, check_counts
+from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, Until, as_chains, check_counts
 
 Array = NDArray[np.float64]
 
@@ -83,6 +83,7 @@ def elliptical_slice(
     scale: ArrayLike = 1.0,
     thin: int = 1,
     progress: ProgressLike = None,
+    until: Until | None = None,
 ) -> Trace:
     """Elliptical slice sampling of u ~ N(0, diag(scale^2)) given a likelihood.
 
@@ -123,7 +124,7 @@ def elliptical_slice(
             f"start of chain {bad} has likelihood zero: begin where the log likelihood is finite"
         )
     evaluations = len(position)
-    recorder = Recorder("sampling", len(position), len(sd), draws, warmup, progress)
+    recorder = Recorder("sampling", len(position), len(sd), draws, warmup, progress, until)
     with recorder:
         for t in recorder:
             for _ in range(thin):

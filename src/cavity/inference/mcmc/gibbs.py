@@ -24,7 +24,7 @@ Indicators of points that are outliers together, or not at all, move only one by
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.default_priors import with_proper_priors
 from cavity.inference.mcmc.flips import Flags, Indicators
 from cavity.inference.mcmc.mixture_targets import GivenFunction, GivenIndicators, round_coordinates
-from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, check_counts
+from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, Until, check_counts
 from cavity.inference.mcmc.turned import Turned
 from cavity.inference.mcmc.within import WithinGibbs
 from cavity.likelihoods.mixture import MixtureOfGaussians
@@ -189,6 +189,7 @@ def gibbs(
     leaps: int = 8,
     n_jobs: int | None = None,
     progress: ProgressLike = None,
+    until: Until | None = None,
 ) -> Trace:
     """Sample indicators and hyperparameters of a model with `MixtureOfGaussians` noise.
 
@@ -211,7 +212,7 @@ def gibbs(
     n_jobs : int, optional
         Processes; chains take turns in one by default. An interrupt keeps what was drawn; with several processes all
         but the last few rounds.
-    progress : see `cavity.inference.mcmc.trace`
+    progress, until : see `cavity.inference.mcmc.trace`
 
     Returns
     -------
@@ -237,7 +238,7 @@ def gibbs(
     check_counts(draws, warmup)
     settings = _settings(model, X, y, hyperparameters, warmup, sweeps, leaps)
     generators = np.random.default_rng(rng).spawn(chains)
-    return _run(settings, generators, draws, n_jobs, progress)
+    return _run(settings, generators, draws, n_jobs, progress, until)
 
 
 def _settings(
@@ -272,19 +273,31 @@ def _run(
     draws: int,
     n_jobs: int | None,
     progress: ProgressLike,
+    until: Until | None,
 ) -> Trace:
     """One chain for each generator."""
     model = settings.model
     chains = [GibbsChain(settings, _start(model, rng), rng) for rng in generators]
     C, n, p = len(chains), len(settings.y), len(model.names)
-    indicators = np.zeros((C, draws, n), dtype=bool)
+    indicators: list[Flags] = []
     probability = np.zeros(n)
-    recorder = Recorder("Gibbs sampling", C, p, draws, settings.warmup, progress)
+
+    def described(trace: Trace) -> Trace:
+        flags = np.array(indicators, dtype=bool).reshape(-1, C, n)[: trace.draws]
+        info = {
+            "indicators": np.ascontiguousarray(flags.swapaxes(0, 1)),
+            "probability": probability / max(trace.draws, 1),
+            "model": model,
+        }
+        return replace(trace, names=tuple(model.names), info=info)
+
+    asked = None if until is None else until.seen_as(described)
+    recorder = Recorder("Gibbs sampling", C, p, draws, settings.warmup, progress, asked)
     with recorder:
-        rounds = _in_turns(chains) if n_jobs in (None, 1) else _in_processes(chains, n_jobs, recorder.total)
+        rounds = _in_turns(chains) if n_jobs in (None, 1) else _in_processes(chains, n_jobs, recorder)
         for t, states in zip(recorder, rounds):
             if t >= settings.warmup:
-                indicators[:, recorder.count] = [state.indicators for state in states]
+                indicators.append(np.array([state.indicators for state in states]))
                 probability += np.mean([state.probability for state in states], axis=0)
                 recorder.add(
                     np.array([state.theta for state in states]).reshape(C, p),
@@ -292,12 +305,7 @@ def _run(
                     np.array([state.acceptance for state in states]),
                     np.array([state.divergent for state in states]),
                 )
-    info = {
-        "indicators": indicators[:, : recorder.count],
-        "probability": probability / max(recorder.count, 1),
-        "model": model,
-    }
-    return recorder.trace(names=model.names, info=info)
+    return described(recorder.trace())
 
 
 def _in_turns(chains: list[GibbsChain]) -> Iterator[Sequence[State]]:
@@ -306,17 +314,21 @@ def _in_turns(chains: list[GibbsChain]) -> Iterator[Sequence[State]]:
         yield [chain.step() for chain in chains]
 
 
-def _in_processes(chains: list[GibbsChain], n_jobs: int | None, total: int) -> Iterator[Sequence[State]]:
+def _in_processes(
+    chains: list[GibbsChain], n_jobs: int | None, recorder: Recorder
+) -> Iterator[Sequence[State]]:
     """The same from worker processes. Chains come back after each block of rounds, so that an interrupt loses one."""
     from joblib import Parallel, delayed
 
     work: Any = delayed(_block)
     with Parallel(n_jobs=n_jobs) as workers:
-        for done in range(0, total, ROUNDS_PER_BLOCK):
-            rounds = min(ROUNDS_PER_BLOCK, total - done)
+        done = 0
+        while done < recorder.total:
+            rounds = min(ROUNDS_PER_BLOCK, recorder.total - done)
             blocks = workers(work(chain, rounds) for chain in chains)
             chains = [chain for chain, _ in blocks]
             yield from zip(*(states for _, states in blocks))
+            done += rounds
 
 
 def _block(chain: GibbsChain, rounds: int) -> tuple[GibbsChain, list[State]]:

@@ -14,7 +14,7 @@ length: the same number of steps for all chains, so that each step is one evalua
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cavity.inference.mcmc.adaptation import Acceptance, DualAveraging, Scales, TrajectoryLength, windows
 from cavity.inference.mcmc.targets import Target
-from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, as_chains, check_counts
+from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, Until, as_chains, check_counts
 
 __all__ = [
     "DualAveraging",
@@ -209,6 +209,7 @@ def hamiltonian(
     adapt_scale: bool = True,
     step: float | None = None,
     progress: ProgressLike = None,
+    until: Until | None = None,
 ) -> Trace:
     """Hamiltonian Monte Carlo with several chains.
 
@@ -240,6 +241,8 @@ def hamiltonian(
         Step size in units of the scales to begin with; without warm-up it is the one used.
     progress : Progress, callable, bool, optional
         See `cavity.inference.mcmc.trace`.
+    until : Until, optional
+        Whether `draws` were enough, and how many more may be made.
 
     Returns
     -------
@@ -279,7 +282,11 @@ def hamiltonian(
     first, ends = windows(warmup)
     evaluations, size = 0, begin
 
-    recorder = Recorder("sampling", len(position), target.dim, draws, warmup, progress)
+    def described(trace: Trace) -> Trace:
+        return replace(trace, step_size=size * scales.scale, names=tuple(target.names))
+
+    asked = None if until is None else until.seen_as(described)
+    recorder = Recorder("sampling", len(position), target.dim, draws, warmup, progress, asked)
     with recorder:
         for t in recorder:
             warming = t < warmup
@@ -332,7 +339,7 @@ def hamiltonian(
         "integrator": "leapfrog" if reference is None else "rotations",
         "evaluations": evaluations * len(position),
     }
-    return recorder.trace(size * scales.scale, target.names, info)
+    return replace(described(recorder.trace()), info=info)
 
 
 def _check_options(

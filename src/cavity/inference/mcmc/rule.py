@@ -16,6 +16,8 @@ rule (exact, EP or Laplace's method). `GPRegressor(inference="mcmc")` therefore 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.inference.base import Approximation, Gradient, UnsupportedPairError
 from cavity.inference.exact import Exact
 from cavity.inference.mcmc.samples import Draws, SamplePosterior
-from cavity.inference.mcmc.trace import ProgressLike, Trace, check_counts
+from cavity.inference.mcmc.trace import ProgressLike, Trace, Until, check_counts
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.likelihoods.mixture import MixtureOfGaussians
@@ -53,6 +55,9 @@ class MCMC:
         Whether hyperparameters are sampled or keep their values.
     start : str or rule
         The rule whose evidence an optimizer maximizes before chains start.
+    extend_to : int, optional
+        Draws of each chain, at most: where those made fail a check (R-hat, effective sample sizes), chains go on until
+        they pass, twice as long each time. By default they stop after `draws` whatever the checks say.
     max_draws : int
         Draws used in predictions, at most, spread evenly over the chains.
     n_jobs : int, optional
@@ -85,12 +90,19 @@ class MCMC:
         hyperparameters: bool = True,
         *,
         start: Any = "auto",
+        extend_to: int | None = None,
         max_draws: int = 256,
         n_jobs: int | None = None,
         warn: bool = True,
         progress: ProgressLike = None,
     ) -> None:
         check_counts(draws, warmup)
+        if extend_to is not None and not (
+            isinstance(extend_to, (int, np.integer))
+            and not isinstance(extend_to, bool)
+            and extend_to >= draws
+        ):
+            raise ValueError(f"extend_to must be an integer >= draws, {draws}, or None, got {extend_to!r}")
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
         if isinstance(chains, bool) or int(chains) != chains or chains < 1:
@@ -99,10 +111,13 @@ class MCMC:
             raise ValueError("start must be a fast rule, for instance 'ep' or 'laplace', got 'mcmc'")
         self.draws, self.warmup, self.chains, self.seed = draws, warmup, chains, seed
         self.method, self.hyperparameters, self.start = method, hyperparameters, start
-        self.max_draws, self.n_jobs, self.warn, self.progress = max_draws, n_jobs, warn, progress
+        self.extend_to, self.max_draws = extend_to, max_draws
+        self.n_jobs, self.warn, self.progress = n_jobs, warn, progress
 
     def _options(self) -> dict[str, Any]:
-        names = "draws warmup chains seed method hyperparameters start max_draws n_jobs warn progress"
+        names = (
+            "draws warmup chains seed method hyperparameters start extend_to max_draws n_jobs warn progress"
+        )
         return {name: getattr(self, name) for name in names.split()}
 
     def __repr__(self) -> str:
@@ -213,16 +228,21 @@ class MCMC:
             )
         return self.method
 
-    def _counts(self) -> dict[str, Any]:
-        return {"draws": self.draws, "warmup": self.warmup, "progress": self.progress}
+    def _counts(self, as_draws: Callable[[Trace], Draws]) -> dict[str, Any]:
+        """What all samplers are told; `as_draws` says what a trace of theirs means."""
+
+        def enough(trace: Trace) -> bool:
+            return not SamplePosterior(as_draws(trace), warn=False).problem
+
+        until = None if self.extend_to is None else Until(self.extend_to, enough)
+        return {"draws": self.draws, "warmup": self.warmup, "progress": self.progress, "until": until}
 
     def _integrated(
         self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator
     ) -> Draws:
         from cavity.inference.mcmc.default_priors import unit_steps
-        from cavity.inference.mcmc.hmc import hamiltonian
         from cavity.inference.mcmc.targets import HyperTarget
-        from cavity.inference.mcmc.turned import at_mode
+        from cavity.inference.mcmc.turned import at_mode, sample_turned
 
         exact = _with_rule(model, Exact())
         if not self.hyperparameters or len(model.names) == 0:
@@ -235,45 +255,57 @@ class MCMC:
         unit = unit_steps(target.model, X, y, weight)
         turned = at_mode(target, np.asarray(target.model.theta), unit, bounds)
         start = turned.start(np.zeros((self.chains, target.dim)), rng, bounds)
-        trace = turned.back(hamiltonian(turned, start, rng=rng, **self._counts()))
-        return Draws(_with_rule(target.model, self), X, y, trace, weight, method="integrated")
+        sampled = _with_rule(target.model, self)
+
+        def as_draws(trace: Trace) -> Draws:
+            return Draws(sampled, X, y, trace, weight, method="integrated")
+
+        return as_draws(sample_turned(turned, start, rng=rng, **self._counts(as_draws)))
 
     def _gibbs(self, model: Any, X: Array, y: Array, _: Array | None, rng: np.random.Generator) -> Draws:
         from cavity.inference.mcmc.gibbs import gibbs
         from cavity.inference.mcmc.mixture_targets import noise_of
 
-        trace = gibbs(
-            model,
-            X,
-            y,
-            chains=self.chains,
-            rng=rng,
-            hyperparameters=self.hyperparameters,
-            n_jobs=self.n_jobs,
-            **self._counts(),
+        def as_draws(trace: Trace) -> Draws:
+            used, c = trace.info["model"], trace.info["indicators"]
+            flags = c.reshape(-1, c.shape[2])
+            models = (used.replace(t) if trace.dim else used for t in trace.pooled)
+            noise = np.array([noise_of(m.likelihood, one) for m, one in zip(models, flags)]).reshape(c.shape)
+            return Draws(used, X, y, trace, None, noise, None, None, c, trace.info["probability"], "gibbs")
+
+        return as_draws(
+            gibbs(
+                model,
+                X,
+                y,
+                chains=self.chains,
+                rng=rng,
+                hyperparameters=self.hyperparameters,
+                n_jobs=self.n_jobs,
+                **self._counts(as_draws),
+            )
         )
-        used, c = trace.info["model"], trace.info["indicators"]
-        flags = c.reshape(-1, c.shape[2])
-        models = (used.replace(t) if trace.dim else used for t in trace.pooled)
-        noise = np.array([noise_of(m.likelihood, one) for m, one in zip(models, flags)]).reshape(c.shape)
-        probability = trace.info["probability"]
-        return Draws(used, X, y, trace, None, noise, None, None, c, probability, "gibbs")
 
     def _scale_mixture(
         self, model: Any, X: Array, y: Array, _: Array | None, rng: np.random.Generator
     ) -> Draws:
         from cavity.inference.mcmc.scale_mixture import sample_noise_variances
 
-        trace = sample_noise_variances(
-            model,
-            X,
-            y,
-            chains=self.chains,
-            rng=rng,
-            hyperparameters=self.hyperparameters,
-            **self._counts(),
+        def as_draws(trace: Trace) -> Draws:
+            used, variances = trace.info["model"], trace.info["variances"]
+            return Draws(used, X, y, trace, None, variances, method="scale-mixture")
+
+        return as_draws(
+            sample_noise_variances(
+                model,
+                X,
+                y,
+                chains=self.chains,
+                rng=rng,
+                hyperparameters=self.hyperparameters,
+                **self._counts(as_draws),
+            )
         )
-        return Draws(trace.info["model"], X, y, trace, None, trace.info["variances"], method="scale-mixture")
 
     def _joint(self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator) -> Draws:
         from cavity.inference.mcmc.hmc import hamiltonian
@@ -284,13 +316,18 @@ class MCMC:
         target = JointPosterior(model, X, y, weight)
         mean = self._guess(model, X, y, weight)
         start = target.start(self.chains, rng, mean, START_SPREAD)
-        found = hamiltonian(target, start, rng=rng, **self._counts())
-        shape = found.positions.shape[:2]
         latents = (target.n,) if target.latents == 1 else (target.n, target.latents)
-        latent = target.latent(found.pooled).reshape(*shape, *latents)
-        white = found.positions[:, :, : target.white_dim].reshape(*shape, *latents)
-        trace = _part(found, found.positions[:, :, target.white_dim :], tuple(target.model.names))
-        return Draws(target.model, X, y, trace, weight, None, white, latent, method="joint", nugget=NUGGET)
+
+        def as_draws(found: Trace) -> Draws:
+            shape = found.positions.shape[:2]
+            latent = target.latent(found.pooled).reshape(*shape, *latents)
+            white = found.positions[:, :, : target.white_dim].reshape(*shape, *latents)
+            trace = _part(found, found.positions[:, :, target.white_dim :], tuple(target.model.names))
+            return Draws(
+                target.model, X, y, trace, weight, None, white, latent, method="joint", nugget=NUGGET
+            )
+
+        return as_draws(hamiltonian(target, start, rng=rng, **self._counts(as_draws)))
 
     def _elliptical(
         self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator
@@ -321,20 +358,20 @@ class MCMC:
         mean = self._guess(model, X, y, weight)
         if mean is not None:
             start = start + target.whiten(mean[None])
-        if elliptical:
-            found = elliptical_slice(
-                lambda U: target.log_likelihood(target.latent(U)), start, rng=rng, **self._counts()
-            )
-        else:
-            found = hamiltonian(target, start, rng=rng, **self._counts())
-        shape = found.positions.shape[:2]
-        L = model.likelihood.n_latent
-        latents = (len(y),) if L == 1 else (len(y), L)
-        white = found.positions.reshape(*shape, *latents)
-        latent = target.latent(found.pooled).reshape(*shape, *latents)
-        trace = _part(found, np.zeros((*shape, 0)), ())
-        method = "elliptical" if elliptical else "latent"
-        return Draws(model, X, y, trace, weight, None, white, latent, method=method)
+        latents = (len(y),) if model.likelihood.n_latent == 1 else (len(y), model.likelihood.n_latent)
+
+        def as_draws(found: Trace) -> Draws:
+            shape = found.positions.shape[:2]
+            white = found.positions.reshape(*shape, *latents)
+            latent = target.latent(found.pooled).reshape(*shape, *latents)
+            trace = _part(found, np.zeros((*shape, 0)), ())
+            method = "elliptical" if elliptical else "latent"
+            return Draws(model, X, y, trace, weight, None, white, latent, method=method)
+
+        options = {"rng": rng, **self._counts(as_draws)}
+        if not elliptical:
+            return as_draws(hamiltonian(target, start, **options))
+        return as_draws(elliptical_slice(lambda U: target.log_likelihood(target.latent(U)), start, **options))
 
     def _guess(self, model: Any, X: Array, y: Array, weight: Array | None) -> Array | None:
         """Posterior mean of f at the training inputs by the fast rule, where it works."""
@@ -354,14 +391,4 @@ def _with_rule(model: Any, rule: Any) -> Any:
 
 def _part(found: Trace, positions: Array, names: tuple[str, ...]) -> Trace:
     """A trace of some coordinates."""
-    return Trace(
-        positions,
-        found.log_density,
-        found.acceptance,
-        found.divergences,
-        found.step_size,
-        found.warmup,
-        found.interrupted,
-        names,
-        found.info,
-    )
+    return replace(found, positions=positions, names=names)

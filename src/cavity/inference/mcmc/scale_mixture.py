@@ -18,6 +18,7 @@ chain rule. An evaluation costs one factorization per chain.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +27,11 @@ from scipy.special import digamma, gammaln, zeta
 
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.default_priors import unit_steps, with_proper_priors
-from cavity.inference.mcmc.hmc import QUARTER_PERIOD, hamiltonian
+from cavity.inference.mcmc.hmc import QUARTER_PERIOD
 from cavity.inference.mcmc.point_noise import noise_evidence
 from cavity.inference.mcmc.targets import defined
-from cavity.inference.mcmc.trace import ProgressLike, Trace
-from cavity.inference.mcmc.turned import Turned, at_mode
+from cavity.inference.mcmc.trace import ProgressLike, Trace, Until
+from cavity.inference.mcmc.turned import Turned, at_mode, sample_turned
 from cavity.inference.scale_mixture_em import ScaleMixtureEM
 from cavity.likelihoods.base import LOG_2PI
 from cavity.likelihoods.laplace import Laplace
@@ -248,6 +249,7 @@ def sample_noise_variances(
     rng: np.random.Generator | int | None = None,
     hyperparameters: bool = True,
     progress: ProgressLike = None,
+    until: Until | None = None,
 ) -> Trace:
     """Sample the noise variances and hyperparameters of a model with Student-t or Laplace noise.
 
@@ -275,20 +277,28 @@ def sample_noise_variances(
     """
     rng = np.random.default_rng(rng)
     target = ScaleMixtureTarget(model, X, y, hyperparameters)
-    # Coordinates have about unit scale already: a trajectory of one and a half quarter periods is long enough.
     turned = target.turned()
     start = target.start(turned, chains, rng)
-    options: dict[str, Any] = {"draws": draws, "warmup": warmup, "rng": rng, "progress": progress}
-    trace = turned.back(hamiltonian(turned, start, length=LENGTH, **options))
-    variances = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
-    return Trace(
-        trace.positions[:, :, target.n :],
-        trace.log_density,
-        trace.acceptance,
-        trace.divergences,
-        trace.step_size,
-        trace.warmup,
-        trace.interrupted,
-        tuple(target.model.names),
-        {**trace.info, "variances": variances, "model": target.model},
+
+    def without_noise(trace: Trace) -> Trace:
+        variances = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
+        return replace(
+            trace,
+            positions=trace.positions[:, :, target.n :],
+            names=tuple(target.model.names),
+            info={**trace.info, "variances": variances, "model": target.model},
+        )
+
+    # Coordinates have about unit scale already: a trajectory of one and a half quarter periods is long enough.
+    return without_noise(
+        sample_turned(
+            turned,
+            start,
+            draws=draws,
+            warmup=warmup,
+            rng=rng,
+            length=LENGTH,
+            progress=progress,
+            until=None if until is None else until.seen_as(without_noise),
+        )
     )

@@ -138,11 +138,32 @@ def check_counts(draws: int, warmup: int) -> None:
         raise ValueError(f"warmup must be an integer >= 0, got {warmup!r}")
 
 
+@dataclass(frozen=True)
+class Until:
+    """When chains have run long enough: `enough` of what was drawn, asked each time that the draws have doubled.
+
+    Attributes
+    ----------
+    limit : int
+        Draws of each chain, at most.
+    enough : callable
+        Trace -> bool.
+    """
+
+    limit: int
+    enough: Callable[[Trace], bool]
+
+    def seen_as(self, change: Callable[[Trace], Trace]) -> Until:
+        """The same for a sampler whose traces are to be changed before anybody looks at them."""
+        return Until(self.limit, lambda trace: self.enough(change(trace)))
+
+
 class Recorder:
     """Collects draws while chains run, shows progress, and survives an interrupt.
 
     Iterating yields the number of each transition, warm-up first. An interrupt (Ctrl-C) ends the loop: what was drawn
-    is kept, unless there is nothing yet. Sampling code is then
+    is kept, unless there is nothing yet. With `until`, the loop goes on for as many draws again where those that there
+    are do not suffice. Sampling code is then
 
         recorder = Recorder("sampling", chains, dim, draws, warmup, progress)
         with recorder:
@@ -154,7 +175,14 @@ class Recorder:
     """
 
     def __init__(
-        self, label: str, chains: int, dim: int, draws: int, warmup: int, progress: ProgressLike = None
+        self,
+        label: str,
+        chains: int,
+        dim: int,
+        draws: int,
+        warmup: int,
+        progress: ProgressLike = None,
+        until: Until | None = None,
     ) -> None:
         check_counts(draws, warmup)
         self.positions = np.empty((chains, draws, dim))
@@ -164,6 +192,7 @@ class Recorder:
         self.count, self.warmup, self.total = 0, warmup, draws + warmup
         self.interrupted = False
         self.note = ""
+        self.until = until
         self._callback: Callable[[int, int], None] | None = None
         self._owned: Progress | None = None
         self._bar: Progress | None = None
@@ -186,12 +215,28 @@ class Recorder:
         return False
 
     def __iter__(self) -> Iterator[int]:
-        for t in range(self.total):
+        t = 0
+        while t < self.total or self._goes_on():
             yield t
+            t += 1
             if self._bar is not None:
                 self._bar.advance(self.note)
             elif self._callback is not None:
-                self._callback(t + 1, self.total)
+                self._callback(t, self.total)
+
+    def _goes_on(self) -> bool:
+        """Whether more draws are wanted; then there is room for as many again, up to the limit."""
+        T = self.count
+        if self.until is None or self.until.limit <= T or self.until.enough(self.trace()):
+            return False
+        more = min(T, self.until.limit - T)
+        chains, _, dim = self.positions.shape
+        self.positions = np.concatenate([self.positions, np.empty((chains, more, dim))], axis=1)
+        self.log_density = np.concatenate([self.log_density, np.empty((chains, more))], axis=1)
+        self.total += more
+        if self._owned is not None:
+            self._owned.extend(more)
+        return True
 
     def add(
         self,

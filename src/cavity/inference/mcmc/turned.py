@@ -10,6 +10,10 @@ z has nearly unit covariance where the density is nearly normal. A sampler moves
 still learns a scale for each direction, which takes back what the curvature at a single point gets wrong.
 
 H comes from differences of gradients: two evaluations for each coordinate, as many as a few trajectories make.
+
+Where the density is skewed or has several modes its covariance is another than H^-1. A first part of warm-up therefore
+samples in these coordinates, and the rest of the run uses others, in which the draws of that part are round
+(`sample_turned`).
 """
 
 from __future__ import annotations
@@ -22,8 +26,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
+from cavity.inference.mcmc.hmc import hamiltonian
 from cavity.inference.mcmc.targets import Target
-from cavity.inference.mcmc.trace import Trace
+from cavity.inference.mcmc.trace import ProgressLike, Trace, Until
 
 Array = NDArray[np.float64]
 
@@ -35,6 +40,18 @@ DIFFERENCE = 1e-3
 
 WIDEST = 2.0
 """Standard deviation that is assumed, in units of the coordinates, where the density has less curvature than that."""
+
+PILOT = 0.3
+"""Share of warm-up that learns in the first coordinates, and as much again that draws in them."""
+
+LEAST_PILOT = 20
+"""Draws of that part below which the first coordinates are kept."""
+
+PRIOR_DRAWS = 20.0
+"""Draws that the first coordinates count for."""
+
+TARGET_ACCEPTANCE = 0.65
+"""What the step size aims at: the best for long trajectories (Beskos et al. 2013). Averaged steps end above it."""
 
 HALVINGS = 10
 """Times that starting points are brought nearer to the mode where the density is not defined at one of them."""
@@ -105,6 +122,18 @@ class Turned:
             spread *= 0.5
         return self.into(X)
 
+    def rounder(self, positions: Array) -> Turned:
+        """Coordinates in which draws z (..., d) of these have zero mean and about unit covariance.
+
+        `PRIOR_DRAWS` draws of unit covariance are added in, so that few draws do not overrule what is known.
+        """
+        Z = positions[..., self.moves].reshape(-1, len(self.origin))
+        center = Z.mean(axis=0)
+        off = Z - center
+        covariance = (off.T @ off + PRIOR_DRAWS * np.eye(len(center))) / (len(Z) + PRIOR_DRAWS)
+        factor = self.factor @ np.linalg.cholesky(covariance)
+        return Turned(self.target, self.origin + self.factor @ center, factor, self.moves)
+
     def back(self, trace: Trace) -> Trace:
         """A trace of z as one of the target's own coordinates."""
         step = trace.step_size.copy()
@@ -112,6 +141,53 @@ class Turned:
         return replace(
             trace, positions=self.out(trace.positions), step_size=step, names=tuple(self.target.names)
         )
+
+
+def sample_turned(
+    turned: Turned,
+    start: Array,
+    *,
+    draws: int,
+    warmup: int,
+    rng: np.random.Generator,
+    progress: ProgressLike = None,
+    until: Until | None = None,
+    **options: Any,
+) -> Trace:
+    """Hamiltonian Monte Carlo in turned coordinates, which a first part of warm-up improves.
+
+    Parameters
+    ----------
+    turned : Turned
+    start : array (C, d)
+        In its coordinates.
+    draws, warmup, rng, progress, until, options : see `hamiltonian`
+
+    Returns
+    -------
+    Trace
+        In the coordinates of the target.
+    """
+    options = {"rng": rng, "target_acceptance": TARGET_ACCEPTANCE, **options}
+    pilot = int(PILOT * warmup)
+    if pilot >= LEAST_PILOT and len(turned.origin):
+        first = hamiltonian(turned, start, draws=pilot, warmup=pilot, progress=progress, **options)
+        if first.interrupted:
+            return turned.back(first)
+        rounder = turned.rounder(first.positions)
+        turned, start = rounder, rounder.into(turned.out(first.last))
+    else:
+        pilot = 0
+    found = hamiltonian(
+        turned,
+        start,
+        draws=draws,
+        warmup=warmup - 2 * pilot,
+        progress=progress,
+        until=None if until is None else until.seen_as(turned.back),
+        **options,
+    )
+    return replace(turned.back(found), warmup=warmup)
 
 
 def at_mode(target: Target, start: Array, unit: Array, bounds: Array, moves: Any = slice(None)) -> Turned:
