@@ -185,6 +185,7 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
             "worst R-hat": float(table["rhat"].max()),
             "smallest ESS": float(table[["ess_bulk", "ess_tail"]].min(axis=None)),
             "chains converged": float(posterior.status.converged),
+            "draws": float(posterior.trace.draws),
         }
     of_f, of_y = model.predict_dist(X_test, noise=False), model.predict_dist(X_test)
     outliers = model.outlier_probability_ if likelihood != "gaussian" else None

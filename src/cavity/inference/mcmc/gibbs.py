@@ -35,7 +35,7 @@ from cavity.inference.mcmc.default_priors import with_proper_priors
 from cavity.inference.mcmc.flips import Flags, Indicators
 from cavity.inference.mcmc.mixture_targets import GivenFunction, GivenIndicators, round_coordinates
 from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, Until, check_counts
-from cavity.inference.mcmc.turned import Turned
+from cavity.inference.mcmc.turned import Turned, pilot_of, rounder
 from cavity.inference.mcmc.within import WithinGibbs
 from cavity.likelihoods.mixture import MixtureOfGaussians
 from cavity.priors import Beta
@@ -57,6 +57,7 @@ class _Settings:
     X: Array
     y: Array
     warmup: int
+    pilot: int
     sweeps: int
     leaps: int
     moves: Flags
@@ -84,17 +85,21 @@ class GibbsChain:
         self.settings, self.rng = settings, rng
         s = settings
         self.target = GivenIndicators(s.model.replace(theta), s.X, s.y, s.moves)
-        self._turned = Turned(self.target, s.origin, s.factor)
+        self.turn(s.origin, s.factor, s.pilot or s.warmup)
         self.target.indicators = rng.random(len(s.y)) < float(self.target.model.likelihood.fraction)
         self._disperse()
         model = self.target.model
         prior = model.prior(s.X)
         variances = float(model.likelihood.scale) ** 2, model.likelihood.outlier_scale**2
         self._indicators = Indicators(prior.covariance, s.y - prior.mean, self.target.indicators, *variances)
-        self._hmc = WithinGibbs(self._turned, s.warmup, s.leaps) if self.target.dim else None
         self._noise = GivenFunction(model, s.y, s.noise)
         self._noise_hmc = WithinGibbs(self._noise, s.warmup, s.leaps) if self._noise.dim else None
         self.log_density, self.acceptance, self.divergent = -np.inf, 1.0, False
+
+    def turn(self, origin: Array, factor: Array, warmup: int) -> None:
+        """Move the hyperparameters in these coordinates from now on; the step is learned in `warmup` rounds."""
+        self._turned = Turned(self.target, origin, factor)
+        self._hmc = WithinGibbs(self._turned, warmup, self.settings.leaps) if self.target.dim else None
 
     def _disperse(self) -> None:
         """Put the hyperparameters around their mode, as far as draws would be."""
@@ -238,7 +243,17 @@ def gibbs(
     check_counts(draws, warmup)
     settings = _settings(model, X, y, hyperparameters, warmup, sweeps, leaps)
     generators = np.random.default_rng(rng).spawn(chains)
-    return _run(settings, generators, draws, n_jobs, progress, until)
+    started = [GibbsChain(settings, _start(settings.model, one), one) for one in generators]
+    pilot, rest = settings.pilot, warmup - 2 * settings.pilot
+    if pilot:
+        first = _run(settings, started, pilot, pilot, n_jobs, progress, None)
+        if first.interrupted:
+            return first
+        turned = rounder(settings.origin, settings.factor, first.positions[:, :, settings.moves])
+        for chain in started:
+            chain.turn(*turned, rest)
+    found = _run(settings, started, draws, rest, n_jobs, progress, until)
+    return replace(found, warmup=warmup)
 
 
 def _settings(
@@ -264,20 +279,21 @@ def _settings(
     noise[layout.slot[layout.where >= place]] = True
     noise[layout.slot[layout.where < place]] = False  # tied to the kernel or the mean
     origin, factor = round_coordinates(bound, data, targets, moves)
-    return _Settings(bound, data, targets, warmup, sweeps, leaps, moves, noise, slot, origin, factor)
+    pilot = pilot_of(warmup) if len(origin) else 0
+    return _Settings(bound, data, targets, warmup, pilot, sweeps, leaps, moves, noise, slot, origin, factor)
 
 
 def _run(
     settings: _Settings,
-    generators: list[np.random.Generator],
+    chains: list[GibbsChain],
     draws: int,
+    warmup: int,
     n_jobs: int | None,
     progress: ProgressLike,
     until: Until | None,
 ) -> Trace:
-    """One chain for each generator."""
+    """The chains, which are left where they end, so that another run can go on."""
     model = settings.model
-    chains = [GibbsChain(settings, _start(model, rng), rng) for rng in generators]
     C, n, p = len(chains), len(settings.y), len(model.names)
     indicators: list[Flags] = []
     probability = np.zeros(n)
@@ -292,11 +308,11 @@ def _run(
         return replace(trace, names=tuple(model.names), info=info)
 
     asked = None if until is None else until.seen_as(described)
-    recorder = Recorder("Gibbs sampling", C, p, draws, settings.warmup, progress, asked)
+    recorder = Recorder("Gibbs sampling", C, p, draws, warmup, progress, asked)
     with recorder:
         rounds = _in_turns(chains) if n_jobs in (None, 1) else _in_processes(chains, n_jobs, recorder)
         for t, states in zip(recorder, rounds):
-            if t >= settings.warmup:
+            if t >= warmup:
                 indicators.append(np.array([state.indicators for state in states]))
                 probability += np.mean([state.probability for state in states], axis=0)
                 recorder.add(
@@ -317,7 +333,7 @@ def _in_turns(chains: list[GibbsChain]) -> Iterator[Sequence[State]]:
 def _in_processes(
     chains: list[GibbsChain], n_jobs: int | None, recorder: Recorder
 ) -> Iterator[Sequence[State]]:
-    """The same from worker processes. Chains come back after each block of rounds, so that an interrupt loses one."""
+    """The same from worker processes. Chains come back, in place, after each block: an interrupt loses one."""
     from joblib import Parallel, delayed
 
     work: Any = delayed(_block)
@@ -326,7 +342,7 @@ def _in_processes(
         while done < recorder.total:
             rounds = min(ROUNDS_PER_BLOCK, recorder.total - done)
             blocks = workers(work(chain, rounds) for chain in chains)
-            chains = [chain for chain, _ in blocks]
+            chains[:] = [chain for chain, _ in blocks]
             yield from zip(*(states for _, states in blocks))
             done += rounds
 

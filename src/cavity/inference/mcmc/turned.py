@@ -122,18 +122,6 @@ class Turned:
             spread *= 0.5
         return self.into(X)
 
-    def rounder(self, positions: Array) -> Turned:
-        """Coordinates in which draws z (..., d) of these have zero mean and about unit covariance.
-
-        `PRIOR_DRAWS` draws of unit covariance are added in, so that few draws do not overrule what is known.
-        """
-        Z = positions[..., self.moves].reshape(-1, len(self.origin))
-        center = Z.mean(axis=0)
-        off = Z - center
-        covariance = (off.T @ off + PRIOR_DRAWS * np.eye(len(center))) / (len(Z) + PRIOR_DRAWS)
-        factor = self.factor @ np.linalg.cholesky(covariance)
-        return Turned(self.target, self.origin + self.factor @ center, factor, self.moves)
-
     def back(self, trace: Trace) -> Trace:
         """A trace of z as one of the target's own coordinates."""
         step = trace.step_size.copy()
@@ -141,6 +129,25 @@ class Turned:
         return replace(
             trace, positions=self.out(trace.positions), step_size=step, names=tuple(self.target.names)
         )
+
+
+def pilot_of(warmup: int) -> int:
+    """Rounds of warm-up that learn in the first coordinates, and as many again that draw in them; zero if too few."""
+    rounds = int(PILOT * warmup)
+    return rounds if rounds >= LEAST_PILOT else 0
+
+
+def rounder(origin: Array, factor: Array, draws: Array) -> tuple[Array, Array]:
+    """Origin and factor of coordinates in which draws x (..., k) have zero mean and about unit covariance.
+
+    `PRIOR_DRAWS` draws with the covariance F F' that was assumed before are added in, so that few draws do not overrule
+    it.
+    """
+    X = draws.reshape(-1, len(origin))
+    center = X.mean(axis=0)
+    off = np.linalg.solve(factor, (X - center).T)
+    covariance = (off @ off.T + PRIOR_DRAWS * np.eye(len(center))) / (len(X) + PRIOR_DRAWS)
+    return center, factor @ np.linalg.cholesky(covariance)
 
 
 def sample_turned(
@@ -169,16 +176,17 @@ def sample_turned(
         In the coordinates of the target.
     """
     options = {"rng": rng, "target_acceptance": TARGET_ACCEPTANCE, **options}
-    pilot = int(PILOT * warmup)
-    if pilot >= LEAST_PILOT and len(turned.origin):
-        first = hamiltonian(turned, start, draws=pilot, warmup=pilot, progress=progress, **options)
+    pilot = pilot_of(warmup) if len(turned.origin) else 0
+    if pilot:
+        first = turned.back(
+            hamiltonian(turned, start, draws=pilot, warmup=pilot, progress=progress, **options)
+        )
         if first.interrupted:
-            return turned.back(first)
-        rounder = turned.rounder(first.positions)
-        turned, start = rounder, rounder.into(turned.out(first.last))
-    else:
-        pilot = 0
-    found = hamiltonian(
+            return first
+        found = rounder(turned.origin, turned.factor, first.positions[..., turned.moves])
+        turned = Turned(turned.target, *found, turned.moves)
+        start = turned.into(first.last)
+    trace = hamiltonian(
         turned,
         start,
         draws=draws,
@@ -187,7 +195,7 @@ def sample_turned(
         until=None if until is None else until.seen_as(turned.back),
         **options,
     )
-    return replace(turned.back(found), warmup=warmup)
+    return replace(turned.back(trace), warmup=warmup)
 
 
 def at_mode(target: Target, start: Array, unit: Array, bounds: Array, moves: Any = slice(None)) -> Turned:
