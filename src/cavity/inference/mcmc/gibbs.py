@@ -85,7 +85,7 @@ class GibbsChain:
         self.settings, self.rng = settings, rng
         s = settings
         self.target = GivenIndicators(s.model.replace(theta), s.X, s.y, s.moves)
-        self.turn(s.origin, s.factor, s.pilot or s.warmup)
+        self.turn(s.origin, s.factor, s.pilot or s.warmup, adapt_scale=True)
         self.target.indicators = rng.random(len(s.y)) < float(self.target.model.likelihood.fraction)
         self._disperse()
         model = self.target.model
@@ -96,10 +96,11 @@ class GibbsChain:
         self._noise_hmc = WithinGibbs(self._noise, s.warmup, s.leaps) if self._noise.dim else None
         self.log_density, self.acceptance, self.divergent = -np.inf, 1.0, False
 
-    def turn(self, origin: Array, factor: Array, warmup: int) -> None:
+    def turn(self, origin: Array, factor: Array, warmup: int, adapt_scale: bool) -> None:
         """Move the hyperparameters in these coordinates from now on; the step is learned in `warmup` rounds."""
         self._turned = Turned(self.target, origin, factor)
-        self._hmc = WithinGibbs(self._turned, warmup, self.settings.leaps) if self.target.dim else None
+        leaps = self.settings.leaps
+        self._hmc = WithinGibbs(self._turned, warmup, leaps, adapt_scale) if self.target.dim else None
 
     def _disperse(self) -> None:
         """Put the hyperparameters around their mode, as far as draws would be."""
@@ -251,7 +252,7 @@ def gibbs(
             return first
         turned = rounder(settings.origin, settings.factor, first.positions[:, :, settings.moves])
         for chain in started:
-            chain.turn(*turned, rest)
+            chain.turn(*turned, rest, adapt_scale=False)
     found = _run(settings, started, draws, rest, n_jobs, progress, until)
     return replace(found, warmup=warmup)
 

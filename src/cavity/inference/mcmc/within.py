@@ -48,13 +48,15 @@ class WithinGibbs:
         Calls during which step and scales are learned.
     leaps : int
         Leapfrog steps of a trajectory, at most.
+    adapt_scale : bool
+        Whether scales are learned too: the draws of one chain give poor ones where the coordinates are round already.
     """
 
-    def __init__(self, target: Any, warmup: int, leaps: int) -> None:
+    def __init__(self, target: Any, warmup: int, leaps: int, adapt_scale: bool = True) -> None:
         self.target, self.warmup, self.leaps = target, warmup, leaps
         self.scales = Scales(target.dim)
         self.calls = 0
-        self.first, self.ends = windows(warmup)
+        self.first, self.ends = windows(warmup) if adapt_scale else (warmup, ())
         self._adapting: DualAveraging | None = None
         self._size = 1.0
 
