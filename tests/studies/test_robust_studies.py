@@ -229,6 +229,18 @@ def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {c.labels["method"] for c in studies.load("boston").cells(True)} == {"snMLII", "tVar", "lapEP"}
 
 
+def test_five_splits_repeat_the_first_three_and_add_two() -> None:
+    study = studies.load("boston-five-splits")
+    cells = study.cells(False)
+    assert len(cells) == 50 * (1 + len(boston.ONE_START)) == len({c.slug for c in cells})
+    known = {c.slug: c.arguments for c in studies.load("boston").cells(False)}
+    shared = [c for c in cells if c.labels["split"] < 3]
+    assert all(known[c.slug] == c.arguments for c in shared)
+    assert {c.labels["split"] for c in cells if c.slug not in known} == {3, 4}
+    assert {t.labels["method"] for t in study.targets} == set(boston.ONE_START)
+    assert {c.labels["method"] for c in study.cells(True)} == {"snMLII", "lapEP, one start"}
+
+
 def test_paired_gains_are_within_splits() -> None:
     rows = [
         {"split": s, "fold": k, "method": m, "NLP": value + 0.1 * k}

@@ -34,6 +34,7 @@ _MODULES: dict[str, str] = {
     "synthetic-classification": "synthetic_classification",
     "classification-table": "classification_table",
     "boston": "boston",
+    "boston-five-splits": "boston",
     "cart-pole": "control_planning",
     "cart-pole-value": "cart_pole_value",
     "friedman": "robust_synthetic",

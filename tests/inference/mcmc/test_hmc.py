@@ -12,7 +12,7 @@ from cavity.inference.mcmc.hmc import State, hamiltonian, leapfrog
 from cavity.inference.mcmc.importance import importance
 from cavity.inference.mcmc.metropolis import metropolis
 from cavity.inference.mcmc.targets import FunctionTarget
-from cavity.inference.mcmc.trace import Trace, as_chains
+from cavity.inference.mcmc.trace import Recorder, Trace, Until, as_chains
 from cavity.priors import Normal
 from cavity.progress import Progress
 
@@ -220,6 +220,48 @@ def test_an_interrupt_keeps_what_was_drawn(name):
 
     with pytest.raises(KeyboardInterrupt):  # nothing was drawn: nothing to keep
         SAMPLERS[name](draws=50, warmup=20, rng=1, progress=at_once)
+
+
+def test_draws_double_until_they_are_enough():
+    asked = []
+
+    def never(trace):
+        asked.append(trace.draws)
+        return False
+
+    recorder = Recorder("test", 2, 1, 10, 5, False, Until(50, never))
+    with recorder:
+        for t in recorder:
+            if t >= 5:
+                recorder.add(np.full((2, 1), t), np.zeros(2))
+    assert asked == [10, 20, 40]
+    np.testing.assert_array_equal(recorder.trace().positions[1, :, 0], np.arange(5, 55))
+
+    once = Recorder("test", 2, 1, 10, 0, False, Until(50, lambda trace: trace.draws >= 20))
+    with once:
+        for _ in once:
+            once.add(np.zeros((2, 1)), np.zeros(2))
+    assert once.trace().draws == 20
+
+
+def test_progress_of_a_run_that_goes_on():
+    seen = []
+    recorder = Recorder("test", 1, 1, 4, 0, lambda *at: seen.append(at), Until(8, lambda trace: False))
+    with recorder:
+        for _ in recorder:
+            recorder.add(np.zeros((1, 1)), np.zeros(1))
+    assert seen == [(i, 4) for i in range(1, 5)] + [(i, 8) for i in range(5, 9)]
+
+
+@pytest.mark.parametrize("name", ["hmc", "elliptical"])
+def test_a_run_that_went_on_is_the_longer_run(name):
+    """Draw by draw, because nothing is adapted after warm-up."""
+    whole = SAMPLERS[name](draws=160, warmup=40, rng=5, progress=False)
+    grown = SAMPLERS[name](
+        draws=40, warmup=40, rng=5, progress=False, until=Until(160, lambda trace: trace.draws >= 160)
+    )
+    np.testing.assert_array_equal(grown.positions, whole.positions)
+    np.testing.assert_array_equal(grown.acceptance, whole.acceptance)
 
 
 def test_a_shared_progress_counts_all_transitions():

@@ -225,3 +225,64 @@ def test_a_place_whose_square_overflows_has_no_density():
     value, gradient = target.value_and_gradient(position)
     assert value[0] == -np.inf
     assert not gradient.any()
+
+
+# --- chains that go on until they pass ------------------------------------------------------------------------
+
+OF_EACH = {
+    "integrated": (Gaussian(0.1), lambda y: y, {}),
+    "gibbs": (MixtureOfGaussians(0.1, 0.2, 10.0), lambda y: y, {}),
+    "gibbs in processes": (MixtureOfGaussians(0.1, 0.2, 10.0), lambda y: y, {"n_jobs": 2}),
+    "scale-mixture": (StudentT(0.3, 4.0), lambda y: y, {}),
+    "joint": (Probit(), lambda y: np.where(y >= 0, 1.0, -1.0), {}),
+    "latent": (Probit(), lambda y: np.where(y >= 0, 1.0, -1.0), {"hyperparameters": False}),
+    "elliptical": (
+        Poisson(),
+        lambda y: np.round(2 * np.exp(y)),
+        {"hyperparameters": False, "method": "elliptical"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OF_EACH)
+def test_chains_that_fail_go_on_as_the_longer_run_would(case):
+    """With eight draws no check is passed: chains go on to the limit, and are then those of one long run."""
+    likelihood, of, options = OF_EACH[case]
+    X, y = data(8)
+    model = GP(1.0 * SE(1.0), likelihood)
+    common = {"warmup": 12, "chains": 2, "seed": 3, "warn": False, "progress": False, **options}
+
+    def posterior(rule):
+        found = GP(model.kernel, model.likelihood, inference=rule).condition(X, of(y))
+        return found
+
+    long = posterior(MCMC(draws=20, **common))
+    grown = posterior(MCMC(draws=8, extend_to=20, **common))
+    assert grown.trace.draws == 20
+    np.testing.assert_array_equal(grown.trace.positions, long.trace.positions)
+    np.testing.assert_array_equal(grown.trace.log_density, long.trace.log_density)
+    if long.draws.latent is not None:
+        np.testing.assert_array_equal(grown.draws.latent, long.draws.latent)
+    if long.draws.noise is not None:
+        np.testing.assert_array_equal(grown.draws.noise, long.draws.noise)
+
+
+def test_chains_stop_once_they_pass():
+    X, y = data(12)
+    options = {"warmup": 60, "chains": 4, "seed": 0, "progress": False}
+    rule = MCMC(draws=25, extend_to=6400, **options)  # 100 draws can never be 400 effective ones
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        posterior = GP(1.0 * SE(1.0), Gaussian(0.1), inference=rule).condition(X, y)
+    assert posterior.status.converged
+    assert posterior.trace.draws in 25 * 2 ** np.arange(3, 9)
+    half = GP(1.0 * SE(1.0), Gaussian(0.1), inference=MCMC(posterior.trace.draws // 2, warn=False, **options))
+    assert half.condition(X, y).problem  # it was not enough before
+
+
+def test_limit_of_draws_is_checked():
+    with pytest.raises(ValueError, match="extend_to must be an integer >= draws, 100, or None, got 50"):
+        MCMC(draws=100, extend_to=50)
+    with pytest.raises(ValueError, match="extend_to"):
+        MCMC(extend_to=1e4)
+    assert MCMC(extend_to=2000) == eval(repr(MCMC(extend_to=2000))) != MCMC()

@@ -10,7 +10,15 @@ from cavity.inference.mcmc.default_priors import unit_steps, with_proper_priors
 from cavity.inference.mcmc.hmc import hamiltonian
 from cavity.inference.mcmc.mixture_targets import GivenFunction
 from cavity.inference.mcmc.targets import FunctionTarget, HyperTarget
-from cavity.inference.mcmc.turned import WIDEST, Turned, at_mode
+from cavity.inference.mcmc.turned import (
+    PRIOR_DRAWS,
+    WIDEST,
+    Turned,
+    at_mode,
+    pilot_of,
+    rounder,
+    sample_turned,
+)
 from cavity.kernels import SE
 from cavity.likelihoods import MixtureOfGaussians
 
@@ -140,3 +148,60 @@ def test_gradient_given_the_function():
     ]
     np.testing.assert_allclose(target.value_and_gradient(u[None])[1][0], numeric, rtol=1e-6, atol=1e-6)
     assert target.log_density(np.full((1, 3), 1e4))[0] == -np.inf
+
+
+# --- what warm-up adds ----------------------------------------------------------------------------------------
+
+
+def test_draws_are_round_in_the_new_coordinates():
+    rng = np.random.default_rng(3)
+    X = rng.multivariate_normal(MEAN, COVARIANCE, 4000).reshape(4, 1000, 3)
+    before = np.diag([3.0, 0.1, 1.0])
+    origin, factor = rounder(np.zeros(3), before, X)
+    np.testing.assert_allclose(origin, X.reshape(-1, 3).mean(axis=0))
+    spread = np.cov(X.reshape(-1, 3).T, ddof=0)
+    pooled = (4000 * spread + PRIOR_DRAWS * before @ before.T) / (4000 + PRIOR_DRAWS)
+    np.testing.assert_allclose(factor @ factor.T, pooled, rtol=1e-10)
+    _, near = rounder(MEAN, np.linalg.cholesky(2.0 * COVARIANCE), X)
+    Z = np.linalg.solve(near, (X.reshape(-1, 3) - origin).T)
+    np.testing.assert_allclose(Z @ Z.T / 4000, np.eye(3), atol=0.02)
+
+
+def test_few_draws_do_not_overrule_the_curvature():
+    """One draw has no spread: what was assumed before is kept, a little smaller."""
+    factor = np.array([[2.0, 0.0], [1.0, 0.5]])
+    center, found = rounder(np.zeros(2), factor, np.array([[1.0, 2.0]]))
+    np.testing.assert_allclose(center, [1.0, 2.0])
+    np.testing.assert_allclose(found @ found.T, factor @ factor.T * PRIOR_DRAWS / (PRIOR_DRAWS + 1))
+
+
+@pytest.mark.parametrize("warmup", [0, 30, 200])
+def test_turned_sampling_of_a_gaussian_from_wrong_coordinates(warmup):
+    """Moments of the target, whatever the first coordinates were; short warm-up keeps them."""
+    rng = np.random.default_rng(0)
+    wrong = Turned(gaussian(), MEAN + 1.0, np.diag([0.5, 0.5, 0.5]))
+    options = {"length": 1.5, "step": 0.15} if warmup == 0 else {}
+    trace = sample_turned(
+        wrong, np.zeros((4, 3)), draws=2000, warmup=warmup, rng=rng, progress=False, **options
+    )
+    assert trace.warmup == warmup
+    assert trace.draws == 2000
+    assert (pilot_of(warmup) > 0) == (warmup == 200)
+    np.testing.assert_allclose(trace.pooled.mean(axis=0), MEAN, atol=0.15)
+    np.testing.assert_allclose(np.cov(trace.pooled.T), COVARIANCE, atol=0.15)
+
+
+def test_an_interrupt_while_coordinates_are_learned_keeps_draws():
+    target = gaussian()
+    turned = Turned(target, MEAN, np.linalg.cholesky(COVARIANCE))
+
+    def stop(done, total):
+        if done == 70:  # 60 of warm-up, then draws
+            raise KeyboardInterrupt
+
+    trace = sample_turned(
+        turned, np.zeros((2, 3)), draws=500, warmup=200, rng=np.random.default_rng(0), progress=stop
+    )
+    assert trace.interrupted
+    assert 5 <= trace.draws <= 10
+    np.testing.assert_allclose(trace.pooled.mean(axis=0), MEAN, atol=2.0)  # in the target's own coordinates

@@ -234,8 +234,8 @@ class Recorder:
         self.positions = np.concatenate([self.positions, np.empty((chains, more, dim))], axis=1)
         self.log_density = np.concatenate([self.log_density, np.empty((chains, more))], axis=1)
         self.total += more
-        if self._owned is not None:
-            self._owned.extend(more)
+        if self._bar is not None:
+            self._bar.extend(more)
         return True
 
     def add(
