@@ -47,7 +47,9 @@ WARMUP = 0.6
 ALIKE = 40
 """Letters by which two warnings are taken to say the same."""
 
-PYTHON_REMEDY = re.compile(r"inference=MCMC\(draws=(\d+), warmup=\d+\)")
+PYTHON_REMEDY = re.compile(
+    r"inference=MCMC\(draws=(\d+), extend_to=\d+\), which goes on until all checks pass"
+)
 
 SHUFFLES, SHUFFLES_OF_DRAWS = 8, 2
 """How often relevance takes values from other rows; less often where predictions average over draws."""

@@ -270,7 +270,7 @@ def test_chains_that_fail_go_on_as_the_longer_run_would(case):
 def test_chains_stop_once_they_pass():
     X, y = data(12)
     options = {"warmup": 60, "chains": 4, "seed": 0, "progress": False}
-    rule = MCMC(draws=25, extend_to=6400, **options)  # 100 draws can never be 400 effective ones
+    rule = MCMC(draws=25, extend_to=6400, **options)  # 100 draws are not 400 effective ones
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         posterior = GP(1.0 * SE(1.0), Gaussian(0.1), inference=rule).condition(X, y)

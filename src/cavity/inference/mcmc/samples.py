@@ -38,8 +38,8 @@ WORST_RHAT = 1.01
 LEAST_ESS_PER_CHAIN = 100
 
 REMEDY = (
-    "sample longer, as in inference=MCMC(draws={draws}, warmup={warmup}), or give the hyperparameters more informative "
-    "priors; diagnostics() and plot_trace show which of them mix badly"
+    "sample longer, as in inference=MCMC(draws={draws}, extend_to={limit}), which goes on until all checks pass, or "
+    "give the hyperparameters more informative priors; diagnostics() and plot_trace show which of them mix badly"
 )
 
 
@@ -467,7 +467,8 @@ class SamplePosterior:
         if not found:
             return ""
         stopped = "sampling was interrupted; " if t.interrupted else ""
-        advice = REMEDY.format(draws=2 * max(t.draws, 500), warmup=2 * max(t.warmup, 250))
+        draws = 2 * max(t.draws, 500)
+        advice = REMEDY.format(draws=draws, limit=4 * draws)
         return f"{stopped}the chains have not converged: {'; '.join(found)}; {advice}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
