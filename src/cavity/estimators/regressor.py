@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from cavity.estimators.base import GPEstimator, generator
 from cavity.estimators.memory import require_memory
 from cavity.estimators.reports import issue, warnings_of
-from cavity.estimators.robust import by_given_row, cavities, choose, first_stages, is_robust
+from cavity.estimators.robust import by_given_row, cavities, choose, first_stages, from_gaussian, is_robust
 from cavity.estimators.rows import TrainingRows, contains_white, require_numbers
 from cavity.estimators.sampling import prepared, samples
 from cavity.gp import GP, Posterior
@@ -24,6 +25,8 @@ from cavity.learning import OBJECTIVES, Learned, learn
 from cavity.likelihoods import GaussianNoise, Likelihood, Noiseless, as_likelihood
 from cavity.means import Basis
 from cavity.prediction import GaussianPrediction, Prediction
+
+STARTS = ("several", "gaussian")
 
 
 class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignore[misc]
@@ -50,6 +53,10 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         was given, the others from the most promising of many draws. With robust noise there is one more, from
         the solution for Gaussian noise, or from that for Laplace noise where tails are heavier and it is the
         more promising of the two.
+    starts : {"several", "gaussian"}
+        Where learning with robust noise starts. "several": see `n_restarts`; the best evidence is kept. "gaussian": at
+        the solution for Gaussian noise alone (which then has the restarts), whether or not other starts lead to a
+        higher evidence; faster, and on some data better predictions (docs/studies/boston-five-splits).
     standardize : bool
         Whether starting values and the scale of the optimizer are read off the data. It never changes the
         model: kernel values, `log_evidence_` and predictions are always in the units of the data.
@@ -99,6 +106,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         inference: Any = "auto",
         objective: str | None = "evidence",
         n_restarts: int = 3,
+        starts: str = "several",
         standardize: bool = True,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -119,6 +127,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             max_time=max_time,
             max_rows=max_rows,
         )
+        self.starts = starts
         self.standardize = standardize
 
     def __sklearn_tags__(self) -> Any:
@@ -141,6 +150,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             Power of each row's likelihood factor; rows of weight zero are left out before anything else.
         """
         self._check_options()
+        if self.starts not in STARTS:
+            raise ValueError(f"starts must be {' or '.join(map(repr, STARTS))}, got {self.starts!r}")
         X, y = self._checked_data(X, y, reset=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = cast(Array, column_or_1d(y, warn=not self.__sklearn_tags__().target_tags.multi_output))
@@ -204,9 +215,13 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             "n_jobs": self.n_jobs,
             "max_time": self.max_time,
         }
-        also = (
-            first_stages(model, rows, rng=rng, **options) if is_robust(model.likelihood) and not warm else ()
-        )
+        also: Sequence[tuple[str, Array]] = ()
+        if is_robust(model.likelihood) and not warm:
+            if self.starts == "gaussian":
+                model = from_gaussian(model, rows, rng=rng, **options)
+                options |= {"n_restarts": 0, "given": (), "data_driven": False}
+            else:
+                also = first_stages(model, rows, rng=rng, **options)
         return learn(
             model,
             rows.X,

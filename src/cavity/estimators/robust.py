@@ -4,7 +4,8 @@ Starts. Optima of the evidence depend on where learning starts. The solution for
 its kernel values, with the noise level of the bulk of its leave-one-out residuals, which outliers do not move. Where
 outliers have bent that solution itself, a model with heavy tails may stay beside it, at the Gaussian limit. Laplace
 noise, log-concave and so with one mode only, is a step between. Of the two starts the one is run that leads further
-within a few steps.
+within a few steps. The highest evidence need not predict best: where the solution for Gaussian noise is trusted, it can
+be the only start (`from_gaussian`).
 
 Choice among runs. EP's evidence is comparable between fixed points of one kind. Those found by continuation
 where plain EP does not converge overestimate it, by up to 6 nats in our measurements, and power EP and the
@@ -84,18 +85,10 @@ def first_stages(
     Easier is Gaussian noise, and for tails heavier than exponential Laplace noise, itself started there; the more
     promising of the two.
     """
-    options: dict[str, Any] = {
-        "sample_weight": rows.weight,
-        "given": [part for part in given if part != "likelihood"],
-        "data_driven": data_driven,
-        "random_state": rng,
-        "n_jobs": n_jobs,
-        "max_time": None if max_time is None else STAGE_SHARE * max_time,
-    }
+    options = _stage_options(rows, given, data_driven, rng, n_jobs, max_time)
     starts: list[tuple[str, Array]] = []
     try:
-        gaussian = GP(model.kernel, Gaussian(), model.mean, "exact").bind(rows.X.shape[1])
-        found = _solution(gaussian, rows, n_restarts=min(n_restarts, 1), **options)
+        found = _gaussian(model, rows, n_restarts=min(n_restarts, 1), **options)
         starts = [("gaussian", carried_over(found, model, rows.X, rows.y, rows.weight))]
         if not model.likelihood.log_concave:
             laplace = GP(model.kernel, Laplace(), model.mean, "ep").bind(rows.X.shape[1])
@@ -105,6 +98,47 @@ def first_stages(
     except np.linalg.LinAlgError:
         pass
     return starts if len(starts) < 2 else [_promising(starts, model, rows)]
+
+
+def from_gaussian(
+    model: GP,
+    rows: TrainingRows,
+    *,
+    n_restarts: int,
+    given: Collection[str],
+    data_driven: bool,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    max_time: float | None,
+) -> GP:
+    """The robust model at the solution for Gaussian noise, which has all the restarts."""
+    options = _stage_options(rows, given, data_driven, rng, n_jobs, max_time)
+    found = _gaussian(model, rows, n_restarts=n_restarts, **options)
+    return model.replace(carried_over(found, model, rows.X, rows.y, rows.weight))
+
+
+def _stage_options(
+    rows: TrainingRows,
+    given: Collection[str],
+    data_driven: bool,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    max_time: float | None,
+) -> dict[str, Any]:
+    """How an easier model is learned."""
+    return {
+        "sample_weight": rows.weight,
+        "given": [part for part in given if part != "likelihood"],
+        "data_driven": data_driven,
+        "random_state": rng,
+        "n_jobs": n_jobs,
+        "max_time": None if max_time is None else STAGE_SHARE * max_time,
+    }
+
+
+def _gaussian(model: GP, rows: TrainingRows, **options: Any) -> GP:
+    """The same kernel and mean with Gaussian noise, learned."""
+    return _solution(GP(model.kernel, Gaussian(), model.mean, "exact").bind(rows.X.shape[1]), rows, **options)
 
 
 def _promising(starts: list[tuple[str, Array]], model: GP, rows: TrainingRows) -> tuple[str, Array]:

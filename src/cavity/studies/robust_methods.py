@@ -36,13 +36,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor
-from cavity.estimators.robust import carried_over
-from cavity.gp import GP
 from cavity.hyper import Param
 from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE, Kernel, ard
-from cavity.learning import INTERRUPTED, learn
-from cavity.likelihoods import StudentT, as_likelihood
+from cavity.likelihoods import StudentT
 from cavity.prediction import GaussianPrediction, Prediction
 from cavity.priors import LogNormal
 from cavity.studies.base import whole, whole_fit
@@ -81,6 +78,9 @@ FOUR = ",nu=4"
 ONE_START = ", one start"
 """What the names of methods end in that start at the solution for Gaussian noise alone."""
 
+GAUSSIAN_RESTARTS = 3
+"""Restarts of the solution for Gaussian noise where that is the one start."""
+
 LOG_LENGTH_SD = 0.5
 """Standard deviation of that prior, on ln l."""
 
@@ -106,8 +106,6 @@ def fit(method: str, X: Array, y: Array, X_test: Array, *, seed: int, restarts: 
         return _support_vectors(X, y, X_test, seed)
     if method == COMPETITOR:
         return _relevance_pursuit(X, y, X_test, seed)
-    if method.endswith(ONE_START):
-        return _one_start(method, X, y, X_test, seed)
     return _process(method, X, y, X_test, seed, restarts)
 
 
@@ -149,28 +147,14 @@ def default_kernel(X: Array, prior: LogNormal | None = None) -> Kernel:
     return 1.0 * SE(ard(start)) if X.shape[1] > 1 else 1.0 * SE(start)
 
 
-def _one_start(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit:
-    """Hyperparameters from one start, the solution for Gaussian noise, whether or not others lead further."""
-    name, inference = GP_METHODS[plain(method)]
-    kernel = default_kernel(X, length_prior(X) if PRIOR in method else None)
-    gaussian = whole_fit(GPRegressor(kernel, random_state=seed).fit(X, y)).model_
-    model = GP(gaussian.kernel, as_likelihood(name), gaussian.mean, inference).bind(X.shape[1])
-    start = model.replace(carried_over(gaussian, model, X, y))
-    learned = learn(start, X, y, n_restarts=0, data_driven=False)
-    if learned.stopped == INTERRUPTED:
-        raise KeyboardInterrupt
-    posterior = learned.model.condition(X, y)
-    of_f, of_y = posterior.predict_f(X_test), posterior.predict_y(X_test)
-    return Fit(of_f.mean, of_f, of_y, float(posterior.log_evidence), note=f"{posterior.status.stage}.")
-
-
 def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts: int) -> Fit:
     likelihood, inference = GP_METHODS[plain(method)]
     model = GPRegressor(
-        default_kernel(X, length_prior(X) if method.endswith(PRIOR) else None),
+        default_kernel(X, length_prior(X) if PRIOR in method else None),
         likelihood=StudentT(df=Param(4.0, fixed=True)) if FOUR in method else likelihood,
         inference=CHAINS.get(method, inference),
-        n_restarts=restarts,
+        n_restarts=GAUSSIAN_RESTARTS if method.endswith(ONE_START) else restarts,
+        starts="gaussian" if method.endswith(ONE_START) else "several",
         random_state=seed,
     )
     with warnings.catch_warnings(record=True) as caught:
