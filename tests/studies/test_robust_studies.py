@@ -115,13 +115,13 @@ def test_time_beside_the_competitor() -> None:
 def test_health_of_chains_is_told() -> None:
     rows = [
         {"set": k, "method": "tMCMC", "cpu_seconds": 1.0, "chains converged": float(k > 0)}
-        | {"worst R-hat": 1.05 - 0.01 * k, "smallest ESS": 100.0 * k}
+        | {"worst R-hat": 1.05 - 0.01 * k, "smallest ESS": 100.0 * k, "draws": 400.0 * 2**k}
         for k in range(3)
     ]
     told = robust_methods.remarks(pd.DataFrame(rows))[-1]
     assert told.startswith("chains of tMCMC: 2 of 3 fits pass")
     assert "worst R-hat 1.050 (median 1.040)" in told
-    assert told.endswith("effective sample size 0 (median 100)")
+    assert told.endswith("effective sample size 0 (median 100); 400 to 1600 draws of each chain")
 
 
 def test_interrupted_learning_is_not_a_finished_cell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,10 +217,12 @@ def remarks(frame: pd.DataFrame) -> list[str]:
     out = [cpu_per_fit(frame), _beside_competitor(frame)]
     if "chains converged" in frame:
         for method, group in frame.dropna(subset="chains converged").groupby("method", sort=False):
+            rhat, ess, draws = group["worst R-hat"], group["smallest ESS"], group["draws"]
             out.append(
                 f"chains of {method}: {int(group['chains converged'].sum())} of {len(group)} fits pass all checks; "
-                f"worst R-hat {group['worst R-hat'].max():.3f} (median {group['worst R-hat'].median():.3f}), smallest "
-                f"effective sample size {group['smallest ESS'].min():.0f} (median {group['smallest ESS'].median():.0f})"
+                f"worst R-hat {rhat.max():.3f} (median {rhat.median():.3f}), smallest effective sample size "
+                f"{ess.min():.0f} (median {ess.median():.0f}); "
+                f"{draws.min():.0f} to {draws.max():.0f} draws of each chain"
             )
     return out
 
