@@ -641,3 +641,11 @@ def test_a_random_subset_of_many_rows():
     np.testing.assert_array_equal(model.rows_.X, again.rows_.X)
     assert set(map(tuple, model.rows_.X)) <= set(map(tuple, X))
     assert len(GPRegressor(KERNEL, **AS_GIVEN, max_rows=100).fit(X, Y).rows_.X) == 40
+
+
+def test_tags_of_settings_that_make_no_sense():
+    """A damaged model file may hold anything: scikit-learn asks for tags before every prediction."""
+    assert not GPRegressor(likelihood=np.zeros(3)).__sklearn_tags__().target_tags.multi_output
+    assert GPRegressor(likelihood="gaussian").__sklearn_tags__().target_tags.multi_output
+    with pytest.raises(ValueError, match="starts must be"):
+        GPRegressor(starts=np.zeros(3)).fit(X, Y)

@@ -133,8 +133,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn wants to know: several targets at once need Gaussian noise."""
         tags = super().__sklearn_tags__()
-        gaussian = self.likelihood in ("gaussian", "noiseless") or isinstance(self.likelihood, GaussianNoise)
-        tags.target_tags.multi_output = gaussian
+        noise = self.likelihood
+        by_name = isinstance(noise, str) and noise in ("gaussian", "noiseless")
+        tags.target_tags.multi_output = by_name or isinstance(noise, GaussianNoise)
         return tags
 
     # --- fitting --------------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             Power of each row's likelihood factor; rows of weight zero are left out before anything else.
         """
         self._check_options()
-        if self.starts not in STARTS:
+        if not isinstance(self.starts, str) or self.starts not in STARTS:
             raise ValueError(f"starts must be {' or '.join(map(repr, STARTS))}, got {self.starts!r}")
         X, y = self._checked_data(X, y, reset=True)
         if y.ndim == 2 and y.shape[1] == 1:
