@@ -69,23 +69,13 @@ def is_robust(likelihood: Likelihood) -> bool:
 # --- starts -------------------------------------------------------------------------------------------------
 
 
-def first_stages(
-    model: GP,
-    rows: TrainingRows,
-    *,
-    n_restarts: int,
-    given: Collection[str],
-    data_driven: bool,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-    max_time: float | None,
-) -> list[tuple[str, Array]]:
+def first_stages(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) -> list[tuple[str, Array]]:
     """A start of a robust model from the solution of an easier one; none where that cannot be found.
 
     Easier is Gaussian noise, and for tails heavier than exponential Laplace noise, itself started there; the more
-    promising of the two.
+    promising of the two. `how` they are learned: see `_stage_options`.
     """
-    options = _stage_options(rows, given, data_driven, rng, n_jobs, max_time)
+    options = _stage_options(rows, **how)
     starts: list[tuple[str, Array]] = []
     try:
         found = _gaussian(model, rows, n_restarts=min(n_restarts, 1), **options)
@@ -100,25 +90,15 @@ def first_stages(
     return starts if len(starts) < 2 else [_promising(starts, model, rows)]
 
 
-def from_gaussian(
-    model: GP,
-    rows: TrainingRows,
-    *,
-    n_restarts: int,
-    given: Collection[str],
-    data_driven: bool,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-    max_time: float | None,
-) -> GP:
+def from_gaussian(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) -> GP:
     """The robust model at the solution for Gaussian noise, which has all the restarts."""
-    options = _stage_options(rows, given, data_driven, rng, n_jobs, max_time)
-    found = _gaussian(model, rows, n_restarts=n_restarts, **options)
+    found = _gaussian(model, rows, n_restarts=n_restarts, **_stage_options(rows, **how))
     return model.replace(carried_over(found, model, rows.X, rows.y, rows.weight))
 
 
 def _stage_options(
     rows: TrainingRows,
+    *,
     given: Collection[str],
     data_driven: bool,
     rng: np.random.Generator,
