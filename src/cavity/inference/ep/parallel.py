@@ -1,7 +1,8 @@
 """Parallel expectation propagation: all sites are updated at once from one factorization.
 
-For sites of any sign: undamped steps, halved only while the posterior would be improper. It stops on the mismatch of
-moments, never because parameters stopped moving. (`positive` has the iteration for log-concave likelihoods.)
+For sites of any sign: undamped steps, accelerated near a fixed point, halved only while the posterior would be
+improper. It stops on the mismatch of moments, never because parameters stopped moving. (`positive` has the iteration
+for log-concave likelihoods.)
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 
 import numpy as np
 
+from cavity.inference.ep.acceleration import Acceleration
 from cavity.inference.ep.state import TOLERANCE, Problem, State
 from cavity.linalg import Array
 from cavity.sites import Sites
@@ -38,12 +40,16 @@ def damped(
     tolerance: float = TOLERANCE,
     step: float = 1.0,
     deadline: float = np.inf,
+    acceleration: Acceleration | None = None,
 ) -> tuple[State | None, State | None, int]:
     """Parallel EP for sites of any sign; (converged state or None, best usable state, sweeps).
 
     A step is halved while the posterior would be improper. Points whose cavity does not exist wait for the others.
+    `acceleration` may know the sweeps of a problem like this one.
     """
     state = _any_state(problem, start)
+    acceleration = Acceleration() if acceleration is None else acceleration
+    acceleration.begin(problem.prior.n)
     best, smallest, since = None, np.inf, 0
     for sweep in range(DAMPED_SWEEPS):
         if state is None or time.monotonic() > deadline:
@@ -67,7 +73,14 @@ def damped(
         )
         d_shift = np.where(usable, (t.mean / t.var - shift) / problem.power - state.sites.shift, 0.0)
         d_precision = np.where(usable, (1.0 / t.var - precision) / problem.power - state.sites.precision, 0.0)
-        state = _step(problem, state, d_shift, d_precision, step)
+        d_shift, d_precision = acceleration.step(
+            np.array([state.sites.shift, state.sites.precision]),
+            step * np.array([d_shift, d_precision]),
+            state.residual if everywhere else np.inf,
+            state.q.mean,
+            state.q.var,
+        )
+        state = _step(problem, state, d_shift, d_precision)
     return None, best, DAMPED_SWEEPS
 
 
@@ -79,8 +92,9 @@ def _any_state(problem: Problem, sites: Sites) -> State | None:
         return None
 
 
-def _step(problem: Problem, state: State, d_shift: Array, d_precision: Array, step: float) -> State | None:
+def _step(problem: Problem, state: State, d_shift: Array, d_precision: Array) -> State | None:
     """The state after the largest step, among halvings of the given one, that keeps the posterior proper."""
+    step = 1.0
     while step > SMALLEST_STEP:
         sites = Sites(state.sites.shift + step * d_shift, state.sites.precision + step * d_precision)
         after = _any_state(problem, sites)

@@ -31,6 +31,7 @@ from cavity.inference.base import (
     Status,
     UnsupportedPairError,
 )
+from cavity.inference.ep.acceleration import Acceleration
 from cavity.inference.ep.branch import Landmark, walk
 from cavity.inference.ep.parallel import damped, state_or_none
 from cavity.inference.ep.positive import positive_ep
@@ -57,6 +58,9 @@ SEARCH_SHARE = 0.75
 
 DOUBTFUL, ORDERS = 100.0, 4
 """How far a bound on rounding errors may exceed the tolerance for them to be measured, and by how many permutations."""
+
+SWEEPS = "sweeps of ep"
+"""Key, in `prior.workspace.memory`, of what accelerates the sweeps of the next evaluation."""
 
 GAP_PER_POINT = 0.25
 """Nats per point by which EP's evidence may exceed the variational bound before the status says so."""
@@ -191,7 +195,8 @@ class EP:
                 state = _with_conditioned(state)
             if state is not None and state.residual <= self.tolerance:
                 return Solution(state, "ep", sweeps)
-        found, best, sweeps = damped(problem, start, self.tolerance)
+        acceleration = problem.prior.workspace.memory.setdefault(SWEEPS, Acceleration())
+        found, best, sweeps = damped(problem, start, self.tolerance, acceleration=acceleration)
         if found is None and best is not None and problem.prior.n <= NEWTON_FIRST:
             found = self._corrected(problem, best.sites)
             if (

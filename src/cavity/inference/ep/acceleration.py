@@ -1,0 +1,76 @@
+"""Anderson acceleration of parallel expectation propagation.
+
+EP's sweep x -> x + f(x) of all sites x = (shift, precision) converges linearly near a fixed point, at a rate that
+strongly coupled points make slow. The last few sweeps tell how f changes with x, and the step
+
+    f - (dX + dF) gamma,   gamma = argmin |f - dF gamma|,      dX, dF: differences of successive x and f,
+
+solves the linear part of the problem within what they span, as GMRES does (Walker and Ni, 2011). Lengths are measured
+in the units of EP's mismatch: posterior standard deviations of means, relative changes of variances.
+
+An optimizer asks for one fixed point after another, of problems that hardly differ: what is known of the last one's
+sweeps serves the next, from its first sweep on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cavity.linalg import Array
+
+DEPTH = 12
+"""Sweeps that are remembered."""
+
+NEAR = 0.3
+"""Mismatch below which the sweep is taken to be nearly linear."""
+
+WORSE = 2.0
+"""Growth of the mismatch in one sweep after which what was learned is forgotten."""
+
+RELATIVE_RANK = 1e-8
+"""Singular values below this share of the largest say nothing of the way ahead."""
+
+
+class Acceleration:
+    """Steps from the history of sweeps; near a fixed point they replace those of EP."""
+
+    def __init__(self) -> None:
+        self._d_sites: list[Array] = []
+        self._d_steps: list[Array] = []
+        self._last: tuple[Array, Array] | None = None
+        self._residual = np.inf
+
+    def begin(self, n: int) -> None:
+        """Another sequence of sweeps, of n sites."""
+        self._last, self._residual = None, np.inf
+        if self._d_sites and self._d_sites[0].shape[1] != n:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._d_sites.clear()
+        self._d_steps.clear()
+        self._last, self._residual = None, np.inf
+
+    def step(self, sites: Array, step: Array, residual: float, mean: Array, var: Array) -> Array:
+        """The step to take where EP would take `step`; sites and steps are (2, n), of shifts and precisions."""
+        if not residual <= min(NEAR, WORSE * self._residual):
+            self._forget()
+        if not residual <= NEAR:
+            return step
+        if self._last is not None:
+            self._d_sites.append(sites - self._last[0])
+            self._d_steps.append(step - self._last[1])
+            del self._d_sites[:-DEPTH], self._d_steps[:-DEPTH]
+        self._last, self._residual = (sites, step), residual
+        if not self._d_steps:
+            return step
+        known = np.stack([_in_mismatch(d, mean, var) for d in self._d_steps], axis=1)
+        gamma = np.linalg.lstsq(known, _in_mismatch(step, mean, var), rcond=RELATIVE_RANK)[0]
+        moved = np.array(self._d_sites) + np.array(self._d_steps)
+        return np.asarray(step - np.tensordot(gamma, moved, axes=1))
+
+
+def _in_mismatch(step: Array, mean: Array, var: Array) -> Array:
+    """Changes of natural parameters as changes of means, in standard deviations, and of variances, (2 n,)."""
+    d_shift, d_precision = step
+    return np.concatenate([(d_shift - mean * d_precision) * np.sqrt(var), d_precision * var])
