@@ -34,6 +34,7 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.default_priors import with_proper_priors
 from cavity.inference.mcmc.flips import Flags, Indicators
 from cavity.inference.mcmc.mixture_targets import GivenFunction, GivenIndicators, round_coordinates
+from cavity.inference.mcmc.refresh import noise_entries
 from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, Until, check_counts
 from cavity.inference.mcmc.turned import Turned, pilot_of, rounder
 from cavity.inference.mcmc.within import WithinGibbs
@@ -276,9 +277,7 @@ def _settings(
         if np.sum(layout.slot == slot) > 1:
             raise ValueError("the fraction of outliers is tied to another parameter: untie it to sample it")
         moves[slot] = False
-    noise = np.zeros(len(layout.free), dtype=bool)
-    noise[layout.slot[layout.where >= place]] = True
-    noise[layout.slot[layout.where < place]] = False  # tied to the kernel or the mean
+    noise = noise_entries(bound)
     origin, factor = round_coordinates(bound, data, targets, moves)
     pilot = pilot_of(warmup) if len(origin) else 0
     return _Settings(bound, data, targets, warmup, pilot, sweeps, leaps, moves, noise, slot, origin, factor)

@@ -208,6 +208,7 @@ def hamiltonian(
     center: ArrayLike | None = None,
     adapt_scale: bool = True,
     step: float | None = None,
+    between: Callable[[Array, np.random.Generator], Array] | None = None,
     progress: ProgressLike = None,
     until: Until | None = None,
 ) -> Trace:
@@ -239,6 +240,8 @@ def hamiltonian(
         Whether warm-up learns them.
     step : float, optional
         Step size in units of the scales to begin with; without warm-up it is the one used.
+    between : callable, optional
+        (positions (C, d), rng) -> positions: other moves, reversible for the target, made after each trajectory.
     progress : Progress, callable, bool, optional
         See `cavity.inference.mcmc.trace`.
     until : Until, optional
@@ -306,6 +309,9 @@ def hamiltonian(
                 move = transition(target, state, ahead, count, rng, reference)
             evaluations += count
             state = move.state
+            if between is not None:
+                state = _moved_by(between, target, state, rng)
+                evaluations += 1
             if not warming:
                 recorder.add(state.position, state.log_density, move.acceptance, move.divergent)
                 continue
@@ -340,6 +346,22 @@ def hamiltonian(
         "evaluations": evaluations * len(position),
     }
     return replace(described(recorder.trace()), info=info)
+
+
+def _moved_by(
+    between: Callable[[Array, np.random.Generator], Array],
+    target: Target,
+    state: State,
+    rng: np.random.Generator,
+) -> State:
+    """After other moves; chains whose move leads to where there is no density stay, which is reversible too."""
+    there = State.at(target, between(state.position, rng))
+    good = np.isfinite(there.log_density)
+    return State(
+        np.where(good[:, None], there.position, state.position),
+        np.where(good, there.log_density, state.log_density),
+        np.where(good[:, None], there.gradient, state.gradient),
+    )
 
 
 def _check_options(

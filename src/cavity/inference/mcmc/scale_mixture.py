@@ -13,6 +13,9 @@ e is a log g - g - log Gamma(a) + 1/2 log D for the first and e - exp(e) for the
 
 The gradient is that of the exact evidence in v (`point_noise`), d log p / d log v_i = v_i (b_i^2 - R_ii) / 2, and the
 chain rule. An evaluation costs one factorization per chain.
+
+After each trajectory the variances and the noise parameters are drawn together given a draw of f (`refresh`), which
+lets the degrees of freedom go where the variances would have held them.
 """
 
 from __future__ import annotations
@@ -29,6 +32,12 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.default_priors import unit_steps, with_proper_priors
 from cavity.inference.mcmc.hmc import QUARTER_PERIOD
 from cavity.inference.mcmc.point_noise import noise_evidence
+from cavity.inference.mcmc.refresh import (
+    draw_log_variances,
+    draw_noise_parameters,
+    draw_residuals,
+    noise_entries,
+)
 from cavity.inference.mcmc.targets import defined
 from cavity.inference.mcmc.trace import ProgressLike, Trace, Until
 from cavity.inference.mcmc.turned import Turned, at_mode, sample_turned
@@ -163,6 +172,7 @@ class ScaleMixtureTarget:
         self.dim = self.n + self.p
         self.names = tuple(f"e[{i}]" for i in range(self.n)) + tuple(self.model.names)
         self._bounds = np.array(self.model.theta_bounds).reshape(-1, 2)
+        self._noise = noise_entries(self.model)
         self._workspace = Workspace()
 
     def log_density(self, U: Array) -> Array:
@@ -199,6 +209,19 @@ class ScaleMixtureTarget:
         flat = np.concatenate([found.kernel, found.mean, mixing.by_flat @ slope + mixing.d_flat])
         gradient = np.concatenate([slope * mixing.by_white + mixing.d_white, model.to_theta(flat) + d_prior])
         return found.value + mixing.log_prior + prior, gradient
+
+    def refresh(self, U: Array, rng: np.random.Generator) -> Array:
+        """Positions (C, d) with noise parameters and variances drawn anew, each given a draw of f."""
+        return np.array([self._refreshed(position, rng) for position in U])
+
+    def _refreshed(self, position: Array, rng: np.random.Generator) -> Array:
+        model = self.model.replace(position[self.n :])
+        variances = np.exp(self._mixing(model.likelihood, position[: self.n]).log_variance)
+        residuals = draw_residuals(model, self.X, self.y, variances, rng)
+        if self._noise.any():
+            model = model.replace(draw_noise_parameters(model, self._noise, residuals, rng))
+        white = self._white(model.likelihood, draw_log_variances(model.likelihood, residuals, rng))
+        return np.concatenate([white, model.theta])
 
     def variances(self, U: Array) -> Array:
         """Noise variances (S, n) of positions (S, d)."""
@@ -298,6 +321,7 @@ def sample_noise_variances(
             warmup=warmup,
             rng=rng,
             length=LENGTH,
+            between=target.refresh,
             progress=progress,
             until=None if until is None else until.seen_as(without_noise),
         )

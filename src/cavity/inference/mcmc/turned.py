@@ -18,6 +18,7 @@ samples in these coordinates, and the rest of the run uses others, in which the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -157,6 +158,7 @@ def sample_turned(
     draws: int,
     warmup: int,
     rng: np.random.Generator,
+    between: Callable[[Array, np.random.Generator], Array] | None = None,
     progress: ProgressLike = None,
     until: Until | None = None,
     **options: Any,
@@ -168,6 +170,8 @@ def sample_turned(
     turned : Turned
     start : array (C, d)
         In its coordinates.
+    between : callable, optional
+        As in `hamiltonian`, in the coordinates of the target.
     draws, warmup, rng, progress, until, options : see `hamiltonian`
 
     Returns
@@ -177,25 +181,38 @@ def sample_turned(
     """
     options = {"rng": rng, "target_acceptance": TARGET_ACCEPTANCE, **options}
     pilot = pilot_of(warmup) if len(turned.origin) else 0
+    before = 0
     if pilot:
+        moves = _in_turned(turned, between)
         first = turned.back(
-            hamiltonian(turned, start, draws=pilot, warmup=pilot, progress=progress, **options)
+            hamiltonian(turned, start, draws=pilot, warmup=pilot, between=moves, progress=progress, **options)
         )
         if first.interrupted:
             return first
         found = rounder(turned.origin, turned.factor, first.positions[..., turned.moves])
         turned = Turned(turned.target, *found, turned.moves)
-        start = turned.into(first.last)
+        start, before = turned.into(first.last), first.info["evaluations"]
     trace = hamiltonian(
         turned,
         start,
         draws=draws,
         warmup=warmup - 2 * pilot,
+        between=_in_turned(turned, between),
         progress=progress,
         until=None if until is None else until.seen_as(turned.back),
         **options,
     )
-    return replace(turned.back(trace), warmup=warmup)
+    info = {**trace.info, "evaluations": before + trace.info["evaluations"]}
+    return replace(turned.back(trace), warmup=warmup, info=info)
+
+
+def _in_turned(
+    turned: Turned, between: Callable[[Array, np.random.Generator], Array] | None
+) -> Callable[[Array, np.random.Generator], Array] | None:
+    """The same moves in turned coordinates."""
+    if between is None:
+        return None
+    return lambda Z, rng: turned.into(between(turned.out(Z), rng))
 
 
 def at_mode(target: Target, start: Array, unit: Array, bounds: Array, moves: Any = slice(None)) -> Turned:
