@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cavity.inference.anderson import correction, in_posterior_units
 from cavity.inference.base import InferenceFailedError
 from cavity.inference.bounds import kl_divergence
 from cavity.latent.conditioned import Conditioned
@@ -92,8 +93,7 @@ class Iterate:
 
     def scaled(self, change: Array) -> Array:
         """A change (..., 2, n) of site parameters, in units of the posterior's sd and variance."""
-        slope = change[..., 0, :] - change[..., 1, :] * self.q.mean
-        return np.stack([slope * np.sqrt(self.q.var), change[..., 1, :] * self.q.var], axis=-2)
+        return in_posterior_units(change, self.q.mean, self.q.var)
 
     @property
     def mismatch(self) -> float:
@@ -141,7 +141,7 @@ class Ascent:
 
 
 class _Anderson:
-    """Extrapolation from past iterates: the combination of steps whose directions cancel best."""
+    """Extrapolation from past iterates."""
 
     def __init__(self) -> None:
         self.points: list[Array] = []
@@ -159,10 +159,8 @@ class _Anderson:
         if len(self.points) < 2:
             return None
         steps, changes = np.diff(self.points, axis=0), np.diff(self.directions, axis=0)
-        A = iterate.scaled(changes).reshape(len(changes), -1).T
-        b = iterate.scaled(self.directions[-1]).ravel()
-        c = np.linalg.lstsq(A, b, rcond=1e-10)[0]
-        new = self.points[-1] + self.directions[-1] - np.tensordot(c, steps + changes, axes=1)
+        direction, q = self.directions[-1], iterate.q
+        new = self.points[-1] + direction - correction(direction, steps, changes, q.mean, q.var)
         return Sites(new[0], new[1])
 
 

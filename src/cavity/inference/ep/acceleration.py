@@ -1,12 +1,9 @@
 """Anderson acceleration of parallel expectation propagation.
 
 EP's sweep x -> x + f(x) of all sites x = (shift, precision) converges linearly near a fixed point, at a rate that
-strongly coupled points make slow. The last few sweeps tell how f changes with x, and the step
-
-    f - (dX + dF) gamma,   gamma = argmin |f - dF gamma|,      dX, dF: differences of successive x and f,
-
-solves the linear part of the problem within what they span, as GMRES does (Walker and Ni, 2011). Lengths are measured
-in the units of EP's mismatch: posterior standard deviations of means, relative changes of variances.
+strongly coupled points make slow. The last few sweeps tell how f changes with x, and their extrapolation (`anderson`)
+takes the place of the step. Lengths are measured in the units of EP's mismatch: posterior standard deviations of means,
+relative changes of variances.
 
 An optimizer asks for one fixed point after another, of problems that hardly differ: what is known of the last one's
 sweeps serves the next, from its first sweep on.
@@ -16,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cavity.inference.anderson import correction
 from cavity.linalg import Array
 
 DEPTH = 12
@@ -64,13 +62,5 @@ class Acceleration:
         self._last, self._residual = (sites, step), residual
         if not self._d_steps:
             return step
-        known = np.stack([_in_mismatch(d, mean, var) for d in self._d_steps], axis=1)
-        gamma = np.linalg.lstsq(known, _in_mismatch(step, mean, var), rcond=RELATIVE_RANK)[0]
-        moved = np.array(self._d_sites) + np.array(self._d_steps)
-        return np.asarray(step - np.tensordot(gamma, moved, axes=1))
-
-
-def _in_mismatch(step: Array, mean: Array, var: Array) -> Array:
-    """Changes of natural parameters as changes of means, in standard deviations, and of variances, (2 n,)."""
-    d_shift, d_precision = step
-    return np.concatenate([(d_shift - mean * d_precision) * np.sqrt(var), d_precision * var])
+        past = np.array(self._d_sites), np.array(self._d_steps)
+        return np.asarray(step - correction(step, *past, mean, var, RELATIVE_RANK))

@@ -60,6 +60,7 @@ def draw_log_variances(likelihood: Any, residuals: Array, rng: np.random.Generat
             log_g -= np.log1p((residuals / s) ** 2 / nu)
             return np.asarray(np.log(0.5 * nu) + 2.0 * np.log(s) - log_g)
         assert isinstance(likelihood, Laplace)
+        # An inverse Gaussian of mean zero is not defined; one of this mean is nothing beside z^2.
         size = np.maximum(np.abs(residuals) / s, np.finfo(float).tiny ** 0.25)
         return np.asarray(
             2.0 * np.log(s) + np.log(rng.wald(size, size**2) + rng.standard_normal(len(size)) ** 2)
