@@ -11,14 +11,13 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.diagnostics import mcse_mean
 from cavity.inference.mcmc.point_noise import noise_evidence
 from cavity.inference.mcmc.rule import MCMC
-from cavity.inference.mcmc.scale_mixture import (
-    ScaleMixtureTarget,
+from cavity.inference.mcmc.scale_mixing import (
     laplace_mixing,
     laplace_white,
-    sample_noise_variances,
     student_t_mixing,
     student_t_white,
 )
+from cavity.inference.mcmc.scale_mixture import ScaleMixtureTarget, sample_noise_variances
 from cavity.kernels import SE, Matern
 from cavity.likelihoods import Gaussian, Laplace, StudentT
 from cavity.priors import LogNormal

@@ -2,10 +2,8 @@
 
 With all variances v known, degrees of freedom and scale of the noise are all but determined by them, and follow them
 in small steps only. Given f the points are independent: with residuals r = y - f, the noise parameters move on the
-density of the noise itself, in which the variances are integrated out, and the variances are then drawn anew,
-
-    Student-t:  g ~ Gamma((nu + 1) / 2) / (1 + r^2 / (nu s^2)),   v = nu s^2 / (2 g),
-    Laplace:    v = w + s^2 z^2,   w ~ inverse Gaussian(mean s |r|, shape r^2),   z ~ N(0, 1).
+density of the noise itself, in which the variances are integrated out, and the variances are then drawn anew
+(`scale_mixing`).
 
 Residuals come from a draw of the prior, f0, and of the noise, e0: with A = K + diag(v) and q = y - m - f0 - e0,
 
@@ -22,8 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.inference.mcmc.hyper_updates import slice_coordinates
-from cavity.likelihoods.laplace import Laplace
-from cavity.likelihoods.student_t import StudentT
 from cavity.linalg import Cholesky, threads_for
 
 Array = NDArray[np.float64]
@@ -48,23 +44,6 @@ def draw_residuals(model: Any, X: Array, y: Array, variances: Array, rng: np.ran
         noise = np.sqrt(variances) * rng.standard_normal(len(y))
         gap = y - prior.unwhiten(rng.standard_normal(len(y))) - noise
         return np.asarray(noise + variances * A.solve(gap))
-
-
-def draw_log_variances(likelihood: Any, residuals: Array, rng: np.random.Generator) -> Array:
-    """Log noise variances (n,) given the residuals."""
-    s = float(likelihood.scale)
-    with np.errstate(divide="ignore"):
-        if isinstance(likelihood, StudentT):
-            nu = float(likelihood.df)
-            log_g = np.log(rng.standard_gamma(0.5 * (nu + 1.0), len(residuals)))
-            log_g -= np.log1p((residuals / s) ** 2 / nu)
-            return np.asarray(np.log(0.5 * nu) + 2.0 * np.log(s) - log_g)
-        assert isinstance(likelihood, Laplace)
-        # An inverse Gaussian of mean zero is not defined; one of this mean is nothing beside z^2.
-        size = np.maximum(np.abs(residuals) / s, np.finfo(float).tiny ** 0.25)
-        return np.asarray(
-            2.0 * np.log(s) + np.log(rng.wald(size, size**2) + rng.standard_normal(len(size)) ** 2)
-        )
 
 
 def draw_noise_parameters(model: Any, moves: Flags, residuals: Array, rng: np.random.Generator) -> Array:

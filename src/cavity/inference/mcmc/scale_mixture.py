@@ -3,13 +3,7 @@
 Each observation has a noise variance v_i of its own, with the mixing density as its prior; given all of them the
 function f is integrated out exactly (thesis section 5.4.2, eq. 5.47). Variances and hyperparameters are sampled
 together, the variances in coordinates e_i that have about unit scale under the prior whatever the hyperparameters, so
-that scale s and degrees of freedom nu can move without all variances having to follow:
-
-    Student-t:  v = nu s^2 / (2 g), g ~ Gamma(nu/2, 1):   log g = psi(nu/2) + sqrt(psi'(nu/2)) e,
-    Laplace:    v = 2 s^2 g,        g ~ Exponential(1):   log g = e,
-
-where psi is the digamma function (log g has mean psi and variance psi'). With a = nu/2, D = psi'(a), the log density of
-e is a log g - g - log Gamma(a) + 1/2 log D for the first and e - exp(e) for the second.
+that scale and degrees of freedom can move without all variances having to follow (`scale_mixing`).
 
 The gradient is that of the exact evidence in v (`point_noise`), d log p / d log v_i = v_i (b_i^2 - R_ii) / 2, and the
 chain rule. An evaluation costs one factorization per chain.
@@ -20,31 +14,22 @@ lets the degrees of freedom go where the variances would have held them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln, zeta
 
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.default_priors import unit_steps, with_proper_priors
 from cavity.inference.mcmc.hmc import QUARTER_PERIOD
 from cavity.inference.mcmc.point_noise import noise_evidence
-from cavity.inference.mcmc.refresh import (
-    draw_log_variances,
-    draw_noise_parameters,
-    draw_residuals,
-    noise_entries,
-)
+from cavity.inference.mcmc.refresh import draw_noise_parameters, draw_residuals, noise_entries
+from cavity.inference.mcmc.scale_mixing import SCALE_MIXINGS
 from cavity.inference.mcmc.targets import defined
 from cavity.inference.mcmc.trace import ProgressLike, Trace, Until
 from cavity.inference.mcmc.turned import Turned, at_mode, sample_turned
 from cavity.inference.scale_mixture_em import ScaleMixtureEM
-from cavity.likelihoods.base import LOG_2PI
-from cavity.likelihoods.laplace import Laplace
-from cavity.likelihoods.student_t import StudentT
 from cavity.linalg import Workspace
 
 Array = NDArray[np.float64]
@@ -52,99 +37,13 @@ Array = NDArray[np.float64]
 LENGTH = 1.5 * QUARTER_PERIOD
 """Length of trajectories, in units of the scales that warm-up learns."""
 
-MOST_DF = 1e12
-"""Degrees of freedom beyond which rounding errors would rule: the density counts as zero there."""
-
 ROUNDS = 2
 """Times that noise variances and the mode of the hyperparameters are found in turn before sampling."""
 
 
-class Mixing(NamedTuple):
-    """Noise variances as functions of white coordinates e and of the P natural values of the likelihood.
-
-    `log_variance` (n,), its derivatives `by_white` (n,) and `by_flat` (P, n); the log prior density of e, summed, and
-    its derivatives `d_white` (n,) and `d_flat` (P,).
-    """
-
-    log_variance: Array
-    by_white: Array
-    by_flat: Array
-    log_prior: float
-    d_white: Array
-    d_flat: Array
-
-
-def student_t_mixing(likelihood: StudentT, e: Array) -> Mixing:
-    """v = nu s^2 / (2 g) with log g = psi(a) + sqrt(psi'(a)) e, a = nu / 2.
-
-    In terms of x = log(g / a), which is near zero for many degrees of freedom, where a log g - g - log Gamma(a) would
-    be the difference of numbers of size a log a: that is -a (exp(x) - 1 - x) + (a log a - a - log Gamma(a)).
-    """
-    s, nu = float(likelihood.scale), float(likelihood.df)
-    if nu > MOST_DF:
-        raise ValueError(f"df must be at most {MOST_DF:g} to sample noise variances, got {nu!r}")
-    a = 0.5 * nu
-    D, d_D = float(zeta(2.0, a)), -2.0 * float(zeta(3.0, a))  # psi' and psi''
-    root = np.sqrt(D)
-    x = float(digamma(a)) - np.log(a) + root * e
-    gap = -a * np.expm1(x)  # a - g
-    d_log_g = D + 0.5 * d_D / root * e  # in a
-    by_flat = np.stack([np.full(len(e), 2.0 / s), 1.0 / nu - 0.5 * d_log_g])
-    log_prior = float(np.sum(gap + a * x) + len(e) * (0.5 * np.log(D) + _stirling(a)))
-    d_a = float(np.sum(root * e + gap * d_log_g) + 0.5 * len(e) * d_D / D)
-    return Mixing(
-        2.0 * np.log(s) - x,
-        np.full(len(e), -root),
-        by_flat,
-        log_prior,
-        gap * root,
-        np.array([0.0, 0.5 * d_a]),
-    )
-
-
-def _stirling(a: float) -> float:
-    """a log a - a - log Gamma(a), by its series where the difference would cancel."""
-    if a < 1e3:
-        return float(a * np.log(a) - a - gammaln(a))
-    return float(0.5 * np.log(a) - 0.5 * LOG_2PI - 1.0 / (12.0 * a))
-
-
-def student_t_white(likelihood: StudentT, log_variance: Array) -> Array:
-    """The inverse: e of log variances."""
-    a = 0.5 * float(likelihood.df)
-    log_g = np.log(a) + 2.0 * np.log(float(likelihood.scale)) - log_variance
-    return np.asarray((log_g - digamma(a)) / np.sqrt(zeta(2.0, a)))
-
-
-def laplace_mixing(likelihood: Laplace, e: Array) -> Mixing:
-    """v = 2 s^2 exp(e), exp(e) exponentially distributed."""
-    s = float(likelihood.scale)
-    g = np.exp(e)
-    return Mixing(
-        np.log(2.0) + 2.0 * np.log(s) + e,
-        np.ones(len(e)),
-        np.full((1, len(e)), 2.0 / s),
-        float(np.sum(e - g)),
-        1.0 - g,
-        np.zeros(1),
-    )
-
-
-def laplace_white(likelihood: Laplace, log_variance: Array) -> Array:
-    """The inverse: e of log variances."""
-    return np.asarray(log_variance - np.log(2.0) - 2.0 * np.log(float(likelihood.scale)))
-
-
-MIXINGS: dict[type, tuple[Callable[[Any, Array], Mixing], Callable[[Any, Array], Array]]] = {
-    StudentT: (student_t_mixing, student_t_white),
-    Laplace: (laplace_mixing, laplace_white),
-}
-"""Noise model -> its mixing density and the inverse of the coordinates."""
-
-
 def is_scale_mixture(likelihood: Any) -> bool:
     """Whether this sampler can handle the noise model."""
-    return type(likelihood) in MIXINGS
+    return type(likelihood) in SCALE_MIXINGS
 
 
 class ScaleMixtureTarget:
@@ -167,7 +66,7 @@ class ScaleMixtureTarget:
             )
         bound, self.X, self.y, _ = model._given(X, y, None)
         self.model = with_proper_priors(bound, self.X, self.y) if hyperparameters else bound.freeze()
-        self._mixing, self._white = MIXINGS[type(model.likelihood)]
+        self._noise_model = SCALE_MIXINGS[type(model.likelihood)]
         self.n, self.p = len(self.y), len(self.model.names)
         self.dim = self.n + self.p
         self.names = tuple(f"e[{i}]" for i in range(self.n)) + tuple(self.model.names)
@@ -194,7 +93,7 @@ class ScaleMixtureTarget:
         try:
             with np.errstate(all="ignore"):
                 model = self.model.replace(theta)
-                mixing = self._mixing(model.likelihood, e)
+                mixing = self._noise_model.mixing(model.likelihood, e)
                 variances = np.exp(mixing.log_variance)
                 if not (np.isfinite(variances).all() and np.all(variances > 0)):
                     return nothing
@@ -216,19 +115,19 @@ class ScaleMixtureTarget:
 
     def _refreshed(self, position: Array, rng: np.random.Generator) -> Array:
         model = self.model.replace(position[self.n :])
-        variances = np.exp(self._mixing(model.likelihood, position[: self.n]).log_variance)
+        variances = np.exp(self._noise_model.mixing(model.likelihood, position[: self.n]).log_variance)
         residuals = draw_residuals(model, self.X, self.y, variances, rng)
         if self._noise.any():
             model = model.replace(draw_noise_parameters(model, self._noise, residuals, rng))
-        white = self._white(model.likelihood, draw_log_variances(model.likelihood, residuals, rng))
-        return np.concatenate([white, model.theta])
+        log_variances = self._noise_model.given(model.likelihood, residuals, rng)
+        return np.concatenate([self._noise_model.white(model.likelihood, log_variances), model.theta])
 
     def variances(self, U: Array) -> Array:
         """Noise variances (S, n) of positions (S, d)."""
         out = np.empty((len(U), self.n))
         for s, position in enumerate(U):
             likelihood = self.model.replace(position[self.n :]).likelihood
-            out[s] = np.exp(self._mixing(likelihood, position[: self.n]).log_variance)
+            out[s] = np.exp(self._noise_model.mixing(likelihood, position[: self.n]).log_variance)
         return out
 
     def turned(self) -> Turned:
@@ -252,7 +151,7 @@ class ScaleMixtureTarget:
         except np.linalg.LinAlgError:
             return np.zeros(self.n)
         assert found.sites is not None
-        return self._white(model.likelihood, -np.log(found.sites.precision))
+        return self._noise_model.white(model.likelihood, -np.log(found.sites.precision))
 
     def start(self, turned: Turned, chains: int, rng: np.random.Generator) -> Array:
         """Positions to begin from, (C, d): hyperparameters around their mode, variances near their typical size."""
