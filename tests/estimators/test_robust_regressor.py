@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from cavity import GP, GPRegressor
 from cavity.datasets import make_friedman, make_sinc
-from cavity.estimators import reports, robust
+from cavity.estimators import choice, left_out, reports, robust
 from cavity.estimators.rows import TrainingRows
 from cavity.gp import Posterior
 from cavity.inference.base import ConvergenceWarning, Status
@@ -257,7 +257,7 @@ def test_runs_are_not_ranked_by_evidence_alone(monkeypatch, values, stages, winn
 
     monkeypatch.setattr(GP, "condition", staged)
     rows = TrainingRows.of(X, Y, None)
-    learned, posterior = robust.choose(model, Learned(model.replace(runs[0].theta), values[0], runs), rows)
+    learned, posterior = choice.choose(model, Learned(model.replace(runs[0].theta), values[0], runs), rows)
     assert learned.value == values[winner]
     assert posterior.model.theta[1] == pytest.approx(winner)
     assert f"stage {stages[winner]}" in learned.winner.message
@@ -333,13 +333,13 @@ def test_an_improper_cavity_is_a_row_left_out_in_earnest():
     noise = MixtureOfGaussians(0.1, 0.1, 20.0)
     model = GPRegressor(KERNEL, mean="zero", likelihood=noise, objective=None).fit(X, Y)
     rows = model.rows_
-    mean, var = robust._refit_without(model.posterior_, rows, 3, 1.0)
+    mean, var = left_out._refit_without(model.posterior_, rows, 3, 1.0)
     left = np.arange(50) != 3
     truth = GP(KERNEL, noise, inference="ep").condition(X[left], Y[left])
     assert mean == pytest.approx(float(truth.mean(X[3:4])[0]))
     assert var == pytest.approx(float(truth.variance(X[3:4])[0]))
     single = GPRegressor(KERNEL, mean="zero", likelihood=noise, objective=None).fit(X[:1], Y[:1])
-    assert robust._refit_without(single.posterior_, single.rows_, 0, 1.0) == (0.0, 1.0)
+    assert left_out._refit_without(single.posterior_, single.rows_, 0, 1.0) == (0.0, 1.0)
 
 
 def test_outlier_probability_under_gaussian_noise_is_a_tail(gaussian):

@@ -301,6 +301,7 @@ MODEL = "posterior/with/model/with"
         ("without_own_row", {"tuple": [1, 2]}, "without a row"),
         ("asked", 3, "columns must be known"),
         ("columns", {"dict": []}, "number of columns"),
+        ("posterior/with/y", {"array": 0}, "same data"),
         ("columns", {"dict": [["n_features_in_", 5]]}, "same data"),
         ("columns", {"dict": [["n_features_in_", 2], ["feature_names_in_", {"objects": ["a"]}]]}, "texts"),
         ("columns", {"dict": [["n_features_in_", 2], ["predict", 1]]}, "columns must be known"),

@@ -145,7 +145,7 @@ def _regressor(
     model: GPRegressor = _new(GPRegressor, parameters, columns, asked)
     require(isinstance(posterior, POSTERIORS) and _are_runs(starts), "a regressor has a posterior and runs")
     require(isinstance(rows, TrainingRows), "a regressor has rows")
-    _check_columns(posterior, rows, model)
+    _check_data(posterior, rows, model)
     if without_own_row is not None:
         pair = isinstance(without_own_row, tuple) and len(without_own_row) == 2
         used = int(np.sum(rows.index >= 0))
@@ -157,9 +157,10 @@ def _regressor(
     return model
 
 
-def _check_columns(posterior: Any, rows: TrainingRows, model: Any) -> None:
-    right = posterior.process.X.shape[1] == rows.X.shape[1] == model.n_features_in_
-    require(right and len(rows.X) == len(posterior.process.X), "rows and posterior must have the same data")
+def _check_data(posterior: Any, rows: TrainingRows, model: Any) -> None:
+    right = rows.X.shape[1] == model.n_features_in_
+    same = np.array_equal(posterior.process.X, rows.X) and np.array_equal(posterior._y, rows.y)
+    require(right and same, "rows and posterior must have the same data")
 
 
 def _classifier_fields(model: GPClassifier) -> dict[str, Any]:
@@ -186,7 +187,7 @@ def _classifier(
     wanted = len(chosen.problems(np.arange(len(classes)), classes))
     require(len(members) == wanted, f"{strategy} of {len(classes)} classes has {wanted} members")
     for member in members:
-        _check_columns(member.posterior, member.rows, model)
+        _check_data(member.posterior, member.rows, model)
         latents = member.posterior.model.likelihood.n_latent
         require(
             latents == (len(classes) if strategy == "softmax" else 1), "classes and latent functions differ"

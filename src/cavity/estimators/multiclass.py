@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
-from cavity.estimators.robust import choose
+from cavity.estimators.choice import choose
 from cavity.estimators.rows import TrainingRows, contains_white
 from cavity.estimators.sampling import prepared
 from cavity.gp import GP, Posterior

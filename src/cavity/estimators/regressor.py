@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -13,9 +12,11 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from cavity.estimators.base import GPEstimator, generator
+from cavity.estimators.choice import choose
+from cavity.estimators.left_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
 from cavity.estimators.memory import require_memory
 from cavity.estimators.reports import issue, warnings_of
-from cavity.estimators.robust import by_given_row, cavities, choose, first_stages, from_gaussian, is_robust
+from cavity.estimators.robust import first_stages, from_gaussian, is_robust
 from cavity.estimators.rows import TrainingRows, contains_white, require_numbers
 from cavity.estimators.sampling import prepared, samples
 from cavity.gp import GP, Posterior
@@ -24,7 +25,7 @@ from cavity.kernels import Kernel
 from cavity.learning import OBJECTIVES, Learned, learn
 from cavity.likelihoods import GaussianNoise, Likelihood, Noiseless, as_likelihood
 from cavity.means import Basis
-from cavity.prediction import GaussianPrediction, Prediction
+from cavity.prediction import Prediction
 
 STARTS = ("several", "gaussian")
 
@@ -243,7 +244,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             self.model_.likelihood,
         )
         self.log_evidence_ = posterior.log_evidence
-        self._cavities: tuple[Array, Array] | None = None
+        self._cavities: Cavities | None = None
 
     # --- prediction -----------------------------------------------------------------------------------------
 
@@ -358,20 +359,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
                 f"leave-one-out is for rows that were learned from, but {int(np.sum(rows.index < 0))} were "
                 "left out (weight zero, or beyond max_rows)"
             )
-        return self._leave_one_out(rows)
+        return leave_one_out(self.posterior_, rows, self._without_own_row())
 
-    def _leave_one_out(self, rows: TrainingRows) -> Prediction:
-        if self.posterior_.approximation.sites is not None:
-            used = rows.index[rows.index >= 0]
-            return self.likelihood_.rows(used).predictive(*self._without_own_row())
-        loo = self.model_.leave_one_out(rows.X, rows.y, rows.weight)
-        if rows.own is None:
-            return loo
-        return self._without_one_copy(loo, rows)
-
-    def _without_own_row(self) -> tuple[Array, Array]:
-        """Mean and variance of f at each row given the others, found once."""
-        if self._cavities is None:
+    def _without_own_row(self) -> Cavities | None:
+        """Mean and variance of f at each row given the others, found once, where there are sites to take away."""
+        if self._cavities is None and self.posterior_.approximation.sites is not None:
             self._cavities = cavities(self.posterior_, self.rows_)
         return self._cavities
 
@@ -389,44 +381,16 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         check_is_fitted(self, "posterior_")
         rows = self.rows_
         used = rows.index[rows.index >= 0]
-        y = rows.y[used]
         drawn = getattr(self.posterior_, "outlier_probability", None)
         if drawn is not None:
             return by_given_row(drawn[used], rows)
-        if self.posterior_.approximation.sites is not None:
+        without = self._without_own_row()
+        if without is not None:
             likelihood = self.likelihood_.rows(used)
-            return by_given_row(likelihood.outlier_probability(y, *self._without_own_row()), rows)
-        own = None if rows.own is None else rows.own[rows.index >= 0]
-        loo = self._leave_one_out(replace(rows, index=used, own=own))
-        order = slice(None) if own is not None else used
-        below = loo.cdf(y if own is not None else rows.y)[order]
+            return by_given_row(likelihood.outlier_probability(rows.y[used], *without), rows)
+        loo, y, place = of_used_rows(self.posterior_, rows)
+        below = loo.cdf(y)[place]
         return by_given_row(np.asarray(1.0 - 2.0 * np.minimum(below, 1.0 - below)), rows)
-
-    def _without_one_copy(self, loo: Prediction, rows: TrainingRows) -> Prediction:
-        """Where equal rows were merged, leaving out one of them leaves the others."""
-        index, own = rows.index, cast(Array, rows.own)
-        total = np.ones(len(rows.X)) if rows.weight is None else rows.weight
-        left = total[index] - own
-        left = np.where(left > 1e-12 * total[index], left, 0.0)
-        if not isinstance(self.likelihood_, GaussianNoise):
-            if not left.any() and np.array_equal(index, np.arange(len(loo))):
-                return loo
-            raise ValueError(
-                f"leave-one-out with repeated rows is not available for {type(self.likelihood_).__name__}; "
-                "leave the repeats out, or give each row a weight"
-            )
-        noise = self.likelihood_.noise_variances(len(rows.X))[0][index]
-        mean, variance, y = loo.mean[index], loo.variance[index], rows.y[index]
-        if mean.ndim == 2:
-            noise, left = noise[:, None], left[:, None]
-        f_precision, rest = 1.0 / (variance - noise), left / noise
-        precision = f_precision + rest
-        known = precision > 0
-        precision = np.where(known, precision, 1.0)
-        return GaussianPrediction(
-            np.where(known, (f_precision * mean + rest * y) / precision, mean),
-            np.where(known, 1.0 / precision + noise, np.inf),
-        )
 
     # --- more data ------------------------------------------------------------------------------------------
 

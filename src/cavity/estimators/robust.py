@@ -1,24 +1,11 @@
-"""What regression with noise other than Gaussian needs: starts, a choice among runs, what is left without a row.
+"""Where learning with robust noise starts: at the solutions of easier models.
 
-Starts. Optima of the evidence depend on where learning starts. The solution for Gaussian noise is a good place:
-its kernel values, with the noise level of the bulk of its leave-one-out residuals, which outliers do not move. Where
-outliers have bent that solution itself, a model with heavy tails may stay beside it, at the Gaussian limit. Laplace
-noise, log-concave and so with one mode only, is a step between. Of the two starts the one is run that leads further
-within a few steps. The highest evidence need not predict best: where the solution for Gaussian noise is trusted, it can
-be the only start (`from_gaussian`).
-
-Choice among runs. EP's evidence is comparable between fixed points of one kind. Those found by continuation
-where plain EP does not converge overestimate it, by up to 6 nats in our measurements, and power EP and the
-variational fallback have evidences of their own. So a run that ends where plain EP converges is preferred to
-one that does not, unless the latter's evidence is higher by more than `STAGE_MARGIN`.
-
-Without a row. With the site of row i taken away from the posterior marginal N(m, v),
-
-    variance = v / (1 - tau v),    mean = m - variance (nu - tau m),
-
-the cavity: what all other rows say about f_i. A point cannot vouch for itself, so this is what outlier
-probabilities and leave-one-out predictions are computed from, under every rule that has sites. Of a row that
-stands for several equal ones only the share of one is taken away.
+Optima of the evidence depend on where learning starts. The solution for Gaussian noise is a good place: its kernel
+values, with the noise level of the bulk of its leave-one-out residuals, which outliers do not move. Where outliers have
+bent that solution itself, a model with heavy tails may stay beside it, at the Gaussian limit. Laplace noise, which is
+log-concave and so has one mode only, is a step between. Of the two starts the one is run that leads further within a
+few steps. The highest evidence need not predict best: where the solution for Gaussian noise is trusted, it can be the
+only start (`from_gaussian`).
 """
 
 from __future__ import annotations
@@ -30,23 +17,13 @@ from typing import Any
 import numpy as np
 
 from cavity.estimators.rows import TrainingRows
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.hyper import Array
-from cavity.inference.bound_rule import without_own_site
-from cavity.latent.conditioned import Conditioned
-from cavity.learning import INTERRUPTED, Learned, Objective, Run, learn, maximize
+from cavity.learning import INTERRUPTED, Objective, learn, maximize
 from cavity.likelihoods import Gaussian, GaussianNoise, Laplace
 from cavity.likelihoods.base import Likelihood
 from cavity.starts import DataScale, Starts
 from cavity.starts.guesses import NOISE_SHARE, Reader
-
-STAGE_MARGIN = 10.0
-"""Nats by which the evidence of another stage must exceed that of plain EP."""
-
-PLAIN = "ep"
-
-SAME_END = 1e-2
-"""Distance of hyperparameters, in log units, below which two runs ended at the same place."""
 
 MAD_TO_SD = 1.0 / 0.6744897501960817
 """Standard deviation of a normal density per median absolute deviation."""
@@ -64,9 +41,6 @@ LEAST_NOISE = 1e-4
 def is_robust(likelihood: Likelihood) -> bool:
     """Whether y is f plus noise that is not Gaussian."""
     return likelihood.n_latent == 1 and not likelihood.discrete and not isinstance(likelihood, GaussianNoise)
-
-
-# --- starts -------------------------------------------------------------------------------------------------
 
 
 def first_stages(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) -> list[tuple[str, Array]]:
@@ -146,97 +120,3 @@ def carried_over(found: GP, model: GP, X: Array, y: Array, weight: Array | None 
     flat = np.concatenate([kernel_and_mean, [g.center for g in guesses]])
     layout = model.layout
     return layout.to_unconstrained(flat[layout.lead])
-
-
-# --- choice among runs --------------------------------------------------------------------------------------
-
-
-def choose(model: GP, learned: Learned, rows: TrainingRows) -> tuple[Learned, Posterior]:
-    """The run to keep and its posterior; runs that were looked at say their stage in `message`."""
-
-    def posterior_of(run: Run) -> Posterior:
-        return model.replace(run.theta).condition(rows.X, rows.y, rows.weight, run.memory)
-
-    if model.inference.name != "ep" or model.likelihood.log_concave or not learned.runs:
-        if learned.winner is not None:
-            return learned, posterior_of(learned.winner)
-        return learned, learned.model.condition(rows.X, rows.y, rows.weight)
-    runs = list(learned.runs)
-    order = sorted((i for i, r in enumerate(runs) if np.isfinite(r.value)), key=lambda i: -runs[i].value)
-    kept: tuple[int, Posterior] | None = None
-    seen: list[Array] = []
-    for i in order:
-        run = runs[i]
-        if kept is not None and run.value < runs[kept[0]].value - STAGE_MARGIN:
-            break
-        if any(np.max(np.abs(run.theta - other)) < SAME_END for other in seen):
-            continue
-        seen.append(run.theta)
-        posterior = posterior_of(run)
-        runs[i] = replace(run, message=f"{run.message}; stage {posterior.status.stage}")
-        plain = posterior.status.stage == PLAIN
-        if kept is None or plain:
-            kept = (i, posterior)
-        if plain:
-            break
-    assert kept is not None  # learning raises where no run is usable
-    i, posterior = kept
-    return Learned(posterior.model, runs[i].value, tuple(runs), learned.stopped), posterior
-
-
-# --- without a row ------------------------------------------------------------------------------------------
-
-
-def cavities(posterior: Posterior, rows: TrainingRows) -> tuple[Array, Array]:
-    """Mean and variance of f at each row that was learned from, given the other rows; shape (n_used,) each.
-
-    Needs sites: every rule for one latent function but exact inference has them.
-    """
-    sites = posterior.approximation.sites
-    assert sites is not None
-    index = rows.index[rows.index >= 0]
-    q = Conditioned(posterior.model.prior(rows.X), sites)
-    mean, var = (part[index] for part in without_own_site(q))
-    share = _shares(rows)
-    some = share < 1.0
-    if some.any():
-        m, v, at = q.mean[index[some]], q.var[index[some]], index[some]
-        tau, nu, s = sites.precision[at], sites.shift[at], share[some]
-        left = np.where(1.0 - s * tau * v > 0, 1.0 - s * tau * v, np.nan)
-        var[some] = v / left
-        mean[some] = m - var[some] * s * (nu - tau * m)
-    for j in np.flatnonzero(np.isnan(var)):
-        mean[j], var[j] = _refit_without(posterior, rows, int(index[j]), float(share[j]))
-    return mean, var
-
-
-def _shares(rows: TrainingRows) -> Array:
-    """Share of each used row in the row of the model that stands for it."""
-    used = rows.index >= 0
-    if rows.own is None:
-        return np.ones(int(used.sum()))
-    total = np.ones(len(rows.X)) if rows.weight is None else rows.weight
-    share = rows.own[used] / total[rows.index[used]]
-    return np.where(share > 1.0 - 1e-12, 1.0, share)
-
-
-def _refit_without(posterior: Posterior, rows: TrainingRows, i: int, share: float) -> tuple[float, float]:
-    """Mean and variance of f_i from the other rows alone, where taking a site away leaves nothing proper."""
-    model = posterior.model
-    weight = np.ones(len(rows.X)) if rows.weight is None else rows.weight.copy()
-    weight[i] *= 1.0 - share
-    keep = np.flatnonzero(weight > 0)
-    if len(keep) == 0:
-        x = rows.X[i : i + 1]
-        return float(model.mean(x)[0]), float(model.kernel.diag(x)[0])
-    others = model.with_likelihood(model.likelihood.rows(keep))
-    left = others.condition(rows.X[keep], rows.y[keep], None if rows.weight is None else weight[keep])
-    x = rows.X[i : i + 1]
-    return float(left.mean(x)[0]), float(left.variance(x)[0])
-
-
-def by_given_row(values: Array, rows: TrainingRows) -> Array:
-    """Values of used rows in the order of the rows given, nan for rows that were left out."""
-    out = np.full((len(rows.index), *values.shape[1:]), np.nan)
-    out[rows.index >= 0] = values
-    return out

@@ -1,0 +1,63 @@
+"""Choice among runs of the optimizer.
+
+EP's evidence is comparable between fixed points of one kind. Those found by continuation where plain EP does not
+converge overestimate it, by up to 6 nats in our measurements, and power EP and the variational fallback have
+evidences of their own. So a run that ends where plain EP converges is preferred to one that does not, unless the
+latter's evidence is higher by more than `STAGE_MARGIN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from cavity.estimators.rows import TrainingRows
+from cavity.gp import GP, Posterior
+from cavity.hyper import Array
+from cavity.learning import Learned, Run
+
+STAGE_MARGIN = 10.0
+"""Nats by which the evidence of another stage must exceed that of plain EP."""
+
+PLAIN = "ep"
+
+SAME_END = 1e-2
+"""Distance of hyperparameters, in log units, below which two runs ended at the same place."""
+
+
+def choose(model: GP, learned: Learned, rows: TrainingRows) -> tuple[Learned, Posterior]:
+    """The run to keep and its posterior; runs that were looked at say their stage in `message`."""
+    if learned.winner is None:
+        return learned, learned.model.condition(rows.X, rows.y, rows.weight)
+    if model.inference.name != "ep" or model.likelihood.log_concave:
+        return learned, _posterior(model, learned.winner, rows)
+    runs = list(learned.runs)
+    kept: tuple[int, Posterior] | None = None
+    for i in _distinct(runs):
+        if kept is not None and runs[i].value < runs[kept[0]].value - STAGE_MARGIN:
+            break
+        posterior = _posterior(model, runs[i], rows)
+        runs[i] = replace(runs[i], message=f"{runs[i].message}; stage {posterior.status.stage}")
+        plain = posterior.status.stage == PLAIN
+        if kept is None or plain:
+            kept = (i, posterior)
+        if plain:
+            break
+    assert kept is not None  # learning raises where no run is usable
+    i, posterior = kept
+    return Learned(posterior.model, runs[i].value, tuple(runs), learned.stopped), posterior
+
+
+def _distinct(runs: list[Run]) -> Iterator[int]:
+    """Runs that ended at different places, the highest objective first."""
+    seen: list[Array] = []
+    for i in sorted((i for i, r in enumerate(runs) if np.isfinite(r.value)), key=lambda i: -runs[i].value):
+        if not any(np.max(np.abs(runs[i].theta - other), initial=0.0) < SAME_END for other in seen):
+            seen.append(runs[i].theta)
+            yield i
+
+
+def _posterior(model: GP, run: Run, rows: TrainingRows) -> Posterior:
+    return model.replace(run.theta).condition(rows.X, rows.y, rows.weight, run.memory)
