@@ -391,11 +391,12 @@ class GP(Parametrized):
         where the posterior has several approximations, the one that the run followed is found again.
 
         Under "mcmc" hyperparameters are sampled too, and the result is a `SamplePosterior`: the same questions,
-        answered by averages over draws.
+        answered by averages over draws. `memory["ends"]` may then hold hyperparameters where several runs of an
+        optimizer ended: chains start at all modes that these lead to, and jump between them.
         """
         sampler = getattr(self.inference, "sample_posterior", None)
         if sampler is not None:
-            return cast(Posterior, sampler(self, X, y, sample_weight))
+            return cast(Posterior, sampler(self, X, y, sample_weight, (memory or {}).get("ends", ())))
         model, X, y, weight = self._given(X, y, sample_weight)
         workspace = Workspace()
         workspace.memory.update(memory or {})

@@ -4,6 +4,8 @@ EP's evidence is comparable between fixed points of one kind. Those found by con
 converge overestimate it, by up to 6 nats in our measurements, and power EP and the variational fallback have
 evidences of their own. So a run that ends where plain EP converges is preferred to one that does not, unless the
 latter's evidence is higher by more than `STAGE_MARGIN`.
+
+A rule that samples need not choose: it is given the ends of all runs, as places where its chains start.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from cavity.estimators.rows import TrainingRows
+from cavity.estimators.sampling import samples
 from cavity.gp import GP, Posterior
 from cavity.hyper import Array
 from cavity.learning import Learned, Run
@@ -31,9 +34,12 @@ def choose(model: GP, learned: Learned, rows: TrainingRows) -> tuple[Learned, Po
     """The run to keep and its posterior; runs that were looked at say their stage in `message`."""
     if learned.winner is None:
         return learned, learned.model.condition(rows.X, rows.y, rows.weight)
+    runs = list(learned.runs)
+    if samples(model):  # chains are to know all modes that were met
+        ends = {"ends": [runs[i].theta for i in _distinct(runs)]}
+        return learned, model.replace(learned.winner.theta).condition(rows.X, rows.y, rows.weight, ends)
     if model.inference.name != "ep" or model.likelihood.log_concave:
         return learned, _posterior(model, learned.winner, rows)
-    runs = list(learned.runs)
     kept: tuple[int, Posterior] | None = None
     for i in _distinct(runs):
         if kept is not None and runs[i].value < runs[kept[0]].value - STAGE_MARGIN:

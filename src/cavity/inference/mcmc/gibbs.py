@@ -18,6 +18,8 @@ A draw of f comes from one of the prior, f0, and of the noise, e: f = m + f0 + K
 
 The posterior needs proper priors: where no point is an outlier nothing else says how wide outliers are, and where all
 are, how narrow the rest. The outlier component is always the wider one, k > 1, by its transform.
+Where several modes of the hyperparameters are known, chains also jump between them, with a draw of f from which the
+indicators are drawn afresh (`jumps`), before the third step.
 Indicators of points that are outliers together, or not at all, move only one by one: run several chains.
 """
 
@@ -33,7 +35,9 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.default_priors import with_proper_priors
 from cavity.inference.mcmc.flips import Flags, Indicators
+from cavity.inference.mcmc.jumps import Jumps
 from cavity.inference.mcmc.mixture_targets import GivenFunction, GivenIndicators, round_coordinates
+from cavity.inference.mcmc.modes import Modes, told
 from cavity.inference.mcmc.refresh import noise_entries
 from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, Until, check_counts
 from cavity.inference.mcmc.turned import Turned, pilot_of, rounder
@@ -66,6 +70,7 @@ class _Settings:
     fraction_slot: int | None
     origin: Array
     factor: Array
+    modes: Modes | None
 
 
 class State(NamedTuple):
@@ -82,13 +87,16 @@ class State(NamedTuple):
 class GibbsChain:
     """One chain: call `step` once per round."""
 
-    def __init__(self, settings: _Settings, theta: Array, rng: np.random.Generator) -> None:
+    def __init__(
+        self, settings: _Settings, theta: Array, rng: np.random.Generator, center: Array | None = None
+    ) -> None:
         self.settings, self.rng = settings, rng
         s = settings
+        self.jumps = None if s.modes is None else Jumps(s.modes, s.model, s.X, s.y)
         self.target = GivenIndicators(s.model.replace(theta), s.X, s.y, s.moves)
         self.turn(s.origin, s.factor, s.pilot or s.warmup, adapt_scale=True)
         self.target.indicators = rng.random(len(s.y)) < float(self.target.model.likelihood.fraction)
-        self._disperse()
+        self._disperse(s.origin if center is None else center[s.moves])
         model = self.target.model
         prior = model.prior(s.X)
         variances = float(model.likelihood.scale) ** 2, model.likelihood.outlier_scale**2
@@ -103,12 +111,13 @@ class GibbsChain:
         leaps = self.settings.leaps
         self._hmc = WithinGibbs(self._turned, warmup, leaps, adapt_scale) if self.target.dim else None
 
-    def _disperse(self) -> None:
-        """Put the hyperparameters around their mode, as far as draws would be."""
+    def _disperse(self, center: Array) -> None:
+        """Put the hyperparameters around a mode of theirs, as far as draws would be."""
         if self.target.dim:
             bounds = np.array(self.target.model.theta_bounds).reshape(-1, 2)[self.settings.moves]
-            z = self._turned.start(np.zeros((1, self.target.dim)), self.rng, bounds)
-            self.target.model = self.target.at(self._turned.out(z)[0])
+            around = Turned(self.target, center, self.settings.factor)
+            z = around.start(np.zeros((1, self.target.dim)), self.rng, bounds)
+            self.target.model = self.target.at(around.out(z)[0])
 
     @property
     def theta(self) -> Array:
@@ -139,18 +148,42 @@ class GibbsChain:
         if self._hmc is None:
             self.log_density = float(target.log_density(np.zeros((1, 0)))[0])
             return
-        changed = self._given_function()
+        jumped = self._jump()
+        changed = self._given_function() or jumped
         move = self._hmc.step(self._turned.into(self.theta[s.moves]), self.rng)
         self.log_density, self.acceptance, self.divergent = move.log_density, move.acceptance, move.divergent
         if move.moved:
             target.model = target.at(self._turned.out(move.position))
         if move.moved or changed:
-            prior = target.model.prior(s.X)
-            noise = target.model.likelihood
-            self._indicators.c = target.indicators.copy()
-            self._indicators.replace(
-                prior.covariance, s.y - prior.mean, float(noise.scale) ** 2, noise.outlier_scale**2
-            )
+            self._renew()
+
+    def _jump(self) -> bool:
+        """To another mode, with indicators that are drawn there; whether it came to that."""
+        target, rng = self.target, self.rng
+        draw = self._indicators.draw_function
+        found = self.jumps and self.jumps.sometimes(self.theta, lambda: draw(rng, target.y), rng)
+        if not found:
+            return False
+        theta, f = found
+        target.model = target.model.replace(theta)
+        self._draw_indicators(f)
+        self._renew()
+        return True
+
+    def _draw_indicators(self, f: Array) -> None:
+        """Which points are outliers, given f."""
+        target = self.target
+        outlier = target.model.likelihood.outlier_probability(target.y, f, np.zeros(len(f)))
+        target.indicators = self.rng.random(len(outlier)) < outlier
+
+    def _renew(self) -> None:
+        """The inverse that moves of the indicators need, for model and indicators as they are."""
+        target, s = self.target, self.settings
+        prior, noise = target.model.prior(s.X), target.model.likelihood
+        self._indicators.c = target.indicators.copy()
+        self._indicators.replace(
+            prior.covariance, s.y - prior.mean, float(noise.scale) ** 2, noise.outlier_scale**2
+        )
 
     def _given_function(self) -> bool:
         """Noise parameters and indicators given a draw of f; whether there was anything to move."""
@@ -160,8 +193,7 @@ class GibbsChain:
         noise.model, noise.f = target.model, self._indicators.draw_function(self.rng, target.y)
         move = self._noise_hmc.step(self.theta[noise.moves], self.rng)
         target.model = noise.at(move.position)
-        outlier = target.model.likelihood.outlier_probability(target.y, noise.f, np.zeros(len(noise.f)))
-        target.indicators = self.rng.random(len(outlier)) < outlier
+        self._draw_indicators(noise.f)
         return True
 
     def _fraction(self, slot: int) -> float:
@@ -195,6 +227,7 @@ def gibbs(
     sweeps: int = 1,
     leaps: int = 8,
     n_jobs: int | None = None,
+    modes: Modes | None = None,
     progress: ProgressLike = None,
     until: Until | None = None,
 ) -> Trace:
@@ -219,6 +252,8 @@ def gibbs(
     n_jobs : int, optional
         Processes; chains take turns in one by default. An interrupt keeps what was drawn; with several processes all
         but the last few rounds.
+    modes : Modes, optional
+        Modes of the hyperparameters: chains start at all of them and jump between them.
     progress, until : see `cavity.inference.mcmc.trace`
 
     Returns
@@ -243,9 +278,13 @@ def gibbs(
     7
     """
     check_counts(draws, warmup)
-    settings = _settings(model, X, y, hyperparameters, warmup, sweeps, leaps)
+    settings = _settings(model, X, y, hyperparameters, warmup, sweeps, leaps, modes)
     generators = np.random.default_rng(rng).spawn(chains)
-    started = [GibbsChain(settings, _start(settings.model, one), one) for one in generators]
+    centers = [None if modes is None else modes.places[c % len(modes)] for c in range(chains)]
+    started = [
+        GibbsChain(settings, _start(settings.model, center, one), one, center)
+        for one, center in zip(generators, centers)
+    ]
     pilot, rest = settings.pilot, warmup - 2 * settings.pilot
     if pilot:
         first = _run(settings, started, pilot, pilot, n_jobs, progress, None)
@@ -259,7 +298,14 @@ def gibbs(
 
 
 def _settings(
-    model: Any, X: ArrayLike, y: ArrayLike, hyperparameters: bool, warmup: int, sweeps: int, leaps: int
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    hyperparameters: bool,
+    warmup: int,
+    sweeps: int,
+    leaps: int,
+    modes: Modes | None,
 ) -> _Settings:
     if not isinstance(model.likelihood, MixtureOfGaussians):
         raise UnsupportedPairError(
@@ -280,7 +326,9 @@ def _settings(
     noise = noise_entries(bound)
     origin, factor = round_coordinates(bound, data, targets, moves)
     pilot = pilot_of(warmup) if len(origin) else 0
-    return _Settings(bound, data, targets, warmup, pilot, sweeps, leaps, moves, noise, slot, origin, factor)
+    return _Settings(
+        bound, data, targets, warmup, pilot, sweeps, leaps, moves, noise, slot, origin, factor, modes
+    )
 
 
 def _run(
@@ -304,6 +352,7 @@ def _run(
             "indicators": np.ascontiguousarray(flags.swapaxes(0, 1)),
             "probability": probability / max(trace.draws, 1),
             "model": model,
+            **told([chain.jumps for chain in chains]),
         }
         return replace(trace, names=tuple(model.names), info=info)
 
@@ -351,8 +400,8 @@ def _block(chain: GibbsChain, rounds: int) -> tuple[GibbsChain, list[State]]:
     return chain, [chain.step() for _ in range(rounds)]
 
 
-def _start(model: Any, rng: np.random.Generator) -> Array:
-    """The model's hyperparameters, shaken a little, inside their bounds."""
-    theta = np.asarray(model.theta)
+def _start(model: Any, center: Array | None, rng: np.random.Generator) -> Array:
+    """The model's hyperparameters, or those of a mode, shaken a little, inside their bounds."""
+    theta = np.asarray(model.theta) if center is None else center
     low, high = np.array(model.theta_bounds).reshape(-1, 2).T
     return np.clip(theta + START_SPREAD * rng.standard_normal(theta.shape), low, high)

@@ -16,9 +16,9 @@ rule (exact, EP or Laplace's method). `GPRegressor(inference="mcmc")` therefore 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,9 +31,15 @@ from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.likelihoods.mixture import MixtureOfGaussians
 
+if TYPE_CHECKING:
+    from cavity.inference.mcmc.modes import Modes
+
 Array = NDArray[np.float64]
 
 METHODS = ("auto", "integrated", "gibbs", "scale-mixture", "joint", "elliptical")
+
+JUMPING = ("integrated", "gibbs", "scale-mixture")
+"""Methods whose chains jump between modes of the hyperparameters that are known beforehand."""
 
 START_SPREAD = 0.2
 """Standard deviation of the chains' starting hyperparameters around those of the model, in unconstrained units."""
@@ -187,9 +193,18 @@ class MCMC:
     # --- sampling -------------------------------------------------------------------------------------------
 
     def sample_posterior(
-        self, model: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        model: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        ends: Sequence[Array] = (),
     ) -> SamplePosterior:
-        """The posterior of a model given data, as draws: what `GP.condition` returns under this rule."""
+        """The posterior of a model given data, as draws: what `GP.condition` returns under this rule.
+
+        `ends` are hyperparameters (p,) where runs of an optimizer ended, the best first: where they lead to several
+        modes, chains start at all of these and jump between them.
+        """
         model, data, targets, weight = model._given(X, y, sample_weight)
         if targets.ndim > 1:
             raise ValueError(
@@ -199,14 +214,31 @@ class MCMC:
             weight = None
         method = self._method(model.likelihood, weight)
         rng = np.random.default_rng(self.seed)
-        sampler = {
-            "integrated": self._integrated,
-            "gibbs": self._gibbs,
-            "scale-mixture": self._scale_mixture,
-            "joint": self._joint,
-            "elliptical": self._elliptical,
-        }[method]
-        return SamplePosterior(sampler(model, data, targets, weight, rng), self.max_draws, self.warn)
+        if method in JUMPING:
+            modes = self._modes(model, data, targets, weight, ends)
+            jumping = {
+                "integrated": self._integrated,
+                "gibbs": self._gibbs,
+                "scale-mixture": self._scale_mixture,
+            }[method]
+            draws = jumping(model, data, targets, weight, rng, modes)
+        else:
+            staying = {"joint": self._joint, "elliptical": self._elliptical}[method]
+            draws = staying(model, data, targets, weight, rng)
+        return SamplePosterior(draws, self.max_draws, self.warn)
+
+    def _modes(
+        self, model: Any, X: Array, y: Array, weight: Array | None, ends: Sequence[Array]
+    ) -> Modes | None:
+        """The modes that these ends lead to, where there are several and hyperparameters move at all."""
+        from cavity.inference.mcmc.default_priors import unit_steps
+        from cavity.inference.mcmc.modes import find_modes
+        from cavity.inference.mcmc.targets import HyperTarget
+
+        if len(ends) < 2 or not self.hyperparameters:
+            return None
+        target = HyperTarget(_with_rule(model, self._fast(model.likelihood)), X, y, weight)
+        return find_modes(target, ends, unit_steps(target.model, X, y, weight))
 
     def _method(self, likelihood: Likelihood, weight: Array | None) -> str:
         from cavity.inference.mcmc.scale_mixture import is_scale_mixture
@@ -238,9 +270,16 @@ class MCMC:
         return {"draws": self.draws, "warmup": self.warmup, "progress": self.progress, "until": until}
 
     def _integrated(
-        self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator
+        self,
+        model: Any,
+        X: Array,
+        y: Array,
+        weight: Array | None,
+        rng: np.random.Generator,
+        modes: Modes | None,
     ) -> Draws:
         from cavity.inference.mcmc.default_priors import unit_steps
+        from cavity.inference.mcmc.modes import HyperJumps, told
         from cavity.inference.mcmc.targets import HyperTarget
         from cavity.inference.mcmc.turned import at_mode, sample_turned
 
@@ -254,15 +293,28 @@ class MCMC:
         bounds = np.array(target.model.theta_bounds).reshape(-1, 2)
         unit = unit_steps(target.model, X, y, weight)
         turned = at_mode(target, np.asarray(target.model.theta), unit, bounds)
-        start = turned.start(np.zeros((self.chains, target.dim)), rng, bounds)
+        if modes is None:
+            start = turned.start(np.zeros((self.chains, target.dim)), rng, bounds)
+        else:
+            start = modes.starts(turned, lambda place: place, self.chains, rng)
+        jumps = None if modes is None else HyperJumps(modes, target)
         sampled = _with_rule(target.model, self)
 
         def as_draws(trace: Trace) -> Draws:
+            trace = replace(trace, info={**trace.info, **told([jumps])})
             return Draws(sampled, X, y, trace, weight, method="integrated")
 
-        return as_draws(sample_turned(turned, start, rng=rng, **self._counts(as_draws)))
+        return as_draws(sample_turned(turned, start, rng=rng, between=jumps, **self._counts(as_draws)))
 
-    def _gibbs(self, model: Any, X: Array, y: Array, _: Array | None, rng: np.random.Generator) -> Draws:
+    def _gibbs(
+        self,
+        model: Any,
+        X: Array,
+        y: Array,
+        _: Array | None,
+        rng: np.random.Generator,
+        modes: Modes | None,
+    ) -> Draws:
         from cavity.inference.mcmc.gibbs import gibbs
         from cavity.inference.mcmc.mixture_targets import noise_of
 
@@ -282,12 +334,19 @@ class MCMC:
                 rng=rng,
                 hyperparameters=self.hyperparameters,
                 n_jobs=self.n_jobs,
+                modes=modes,
                 **self._counts(as_draws),
             )
         )
 
     def _scale_mixture(
-        self, model: Any, X: Array, y: Array, _: Array | None, rng: np.random.Generator
+        self,
+        model: Any,
+        X: Array,
+        y: Array,
+        _: Array | None,
+        rng: np.random.Generator,
+        modes: Modes | None,
     ) -> Draws:
         from cavity.inference.mcmc.scale_mixture import sample_noise_variances
 
@@ -303,6 +362,7 @@ class MCMC:
                 chains=self.chains,
                 rng=rng,
                 hyperparameters=self.hyperparameters,
+                modes=modes,
                 **self._counts(as_draws),
             )
         )

@@ -9,7 +9,8 @@ The gradient is that of the exact evidence in v (`point_noise`), d log p / d log
 chain rule. An evaluation costs one factorization per chain.
 
 After each trajectory the variances and the noise parameters are drawn together given a draw of f (`refresh`), which
-lets the degrees of freedom go where the variances would have held them.
+lets the degrees of freedom go where the variances would have held them. Where several modes of the hyperparameters are
+known, a draw of f is also what chains jump with (`jumps`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.mcmc.default_priors import unit_steps, with_proper_priors
 from cavity.inference.mcmc.hmc import QUARTER_PERIOD
+from cavity.inference.mcmc.jumps import Jumps
+from cavity.inference.mcmc.modes import Modes, told
 from cavity.inference.mcmc.point_noise import noise_evidence
 from cavity.inference.mcmc.refresh import draw_noise_parameters, draw_residuals, noise_entries
 from cavity.inference.mcmc.scale_mixing import SCALE_MIXINGS
@@ -115,10 +118,32 @@ class ScaleMixtureTarget:
 
     def _refreshed(self, position: Array, rng: np.random.Generator) -> Array:
         model = self.model.replace(position[self.n :])
-        variances = np.exp(self._noise_model.mixing(model.likelihood, position[: self.n]).log_variance)
-        residuals = draw_residuals(model, self.X, self.y, variances, rng)
+        residuals = self._residuals(model, position[: self.n], rng)
         if self._noise.any():
             model = model.replace(draw_noise_parameters(model, self._noise, residuals, rng))
+        return self._with_variances(model, residuals, rng)
+
+    def jump(self, U: Array, jumps: Jumps, rng: np.random.Generator) -> Array:
+        """Positions (C, d) after jumps to other modes, attempted now and then."""
+        return np.array([self._jumped(position, jumps, rng) for position in U])
+
+    def _jumped(self, position: Array, jumps: Jumps, rng: np.random.Generator) -> Array:
+        e, theta = position[: self.n], position[self.n :]
+        found = jumps.sometimes(
+            theta, lambda: self.y - self._residuals(self.model.replace(theta), e, rng), rng
+        )
+        if found is None:
+            return position
+        there, f = found
+        return self._with_variances(self.model.replace(there), self.y - f, rng)
+
+    def _residuals(self, model: Any, e: Array, rng: np.random.Generator) -> Array:
+        """y - f (n,) for a draw of f given the noise variances."""
+        variances = np.exp(self._noise_model.mixing(model.likelihood, e).log_variance)
+        return draw_residuals(model, self.X, self.y, variances, rng)
+
+    def _with_variances(self, model: Any, residuals: Array, rng: np.random.Generator) -> Array:
+        """The position (d,) of a model and of noise variances drawn given the residuals."""
         log_variances = self._noise_model.given(model.likelihood, residuals, rng)
         return np.concatenate([self._noise_model.white(model.likelihood, log_variances), model.theta])
 
@@ -153,8 +178,18 @@ class ScaleMixtureTarget:
         assert found.sites is not None
         return self._noise_model.white(model.likelihood, -np.log(found.sites.precision))
 
-    def start(self, turned: Turned, chains: int, rng: np.random.Generator) -> Array:
-        """Positions to begin from, (C, d): hyperparameters around their mode, variances near their typical size."""
+    def start(
+        self, turned: Turned, chains: int, rng: np.random.Generator, modes: Modes | None = None
+    ) -> Array:
+        """Positions to begin from, (C, d): hyperparameters around their modes, variances near their typical size."""
+        if modes is not None:
+            typical = {tuple(place): self._typical(place) for place in modes.places}
+
+            def at(place: Array) -> Array:
+                e = typical[tuple(place)] + 0.5 * rng.standard_normal(self.n)
+                return np.concatenate([e, place])
+
+            return modes.starts(turned, at, chains, rng)
         base = np.zeros((chains, self.dim))
         base[:, : self.n] = self._typical(turned.origin) + 0.5 * rng.standard_normal((chains, self.n))
         return turned.start(base, rng, self._bounds)
@@ -170,10 +205,13 @@ def sample_noise_variances(
     chains: int = 4,
     rng: np.random.Generator | int | None = None,
     hyperparameters: bool = True,
+    modes: Modes | None = None,
     progress: ProgressLike = None,
     until: Until | None = None,
 ) -> Trace:
     """Sample the noise variances and hyperparameters of a model with Student-t or Laplace noise.
+
+    With `modes` chains start at all of them and jump between them.
 
     Returns
     -------
@@ -200,7 +238,11 @@ def sample_noise_variances(
     rng = np.random.default_rng(rng)
     target = ScaleMixtureTarget(model, X, y, hyperparameters)
     turned = target.turned()
-    start = target.start(turned, chains, rng)
+    start = target.start(turned, chains, rng, modes)
+    jumps = None if modes is None else Jumps(modes, target.model, target.X, target.y)
+
+    def between(U: Array, rng: np.random.Generator) -> Array:
+        return target.refresh(U if jumps is None else target.jump(U, jumps, rng), rng)
 
     def without_noise(trace: Trace) -> Trace:
         variances = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
@@ -208,7 +250,7 @@ def sample_noise_variances(
             trace,
             positions=trace.positions[:, :, target.n :],
             names=tuple(target.model.names),
-            info={**trace.info, "variances": variances, "model": target.model},
+            info={**trace.info, "variances": variances, "model": target.model, **told([jumps])},
         )
 
     # Coordinates have about unit scale already: a trajectory of one and a half quarter periods is long enough.
@@ -220,7 +262,7 @@ def sample_noise_variances(
             warmup=warmup,
             rng=rng,
             length=LENGTH,
-            between=target.refresh,
+            between=between,
             progress=progress,
             until=None if until is None else until.seen_as(without_noise),
         )

@@ -237,13 +237,13 @@ def at_mode(target: Target, start: Array, unit: Array, bounds: Array, moves: Any
         value, gradient = target.value_and_gradient(where[None])
         return -float(value[0]), -gradient[0, moves] * unit
 
-    best = _lowest(down, where[moves] / unit, bounds / unit[:, None])
-    factor = unit[:, None] * _factor(_curvature(down, best))
+    best = lowest(down, where[moves] / unit, bounds / unit[:, None])
+    factor = unit[:, None] * spread_at(down, best)
     return Turned(target, best * unit, factor, moves)
 
 
-def _lowest(down: Any, start: Array, bounds: Array) -> Array:
-    """The lowest point that a search has seen, wherever it stopped."""
+def lowest(down: Any, start: Array, bounds: Array) -> Array:
+    """The lowest point that a search has seen, wherever it stopped; `down` gives a value and its gradient."""
     seen: tuple[float, Array] = (down(start)[0], start)
 
     def watched(w: Array) -> tuple[float, Array]:
@@ -256,6 +256,11 @@ def _lowest(down: Any, start: Array, bounds: Array) -> Array:
     limits = [(float(low), float(high)) for low, high in bounds]
     minimize(watched, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": STEPS})
     return seen[1]
+
+
+def spread_at(down: Any, at: Array) -> Array:
+    """F with F F' the covariance of the normal density that has the same curvature at this point."""
+    return _factor(_curvature(down, at))
 
 
 def _curvature(down: Any, at: Array) -> Array:
