@@ -177,6 +177,8 @@ def test_interrupt_keeps_draws():
 
 
 INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 import numpy as np
 from cavity import GP
 from cavity.inference.mcmc.gibbs import gibbs
