@@ -129,6 +129,24 @@ def test_modes_uphill_from_ends_and_chains_that_know_them():
     assert posterior.status.residual < 1.1
 
 
+def test_ends_at_a_bound_and_ends_without_a_density():
+    X, y, model = two_ways_to_read_it()
+    edge = 0.3 + 1e-9
+    bounded = Param(1.0, prior=LogNormal(0.5, 1.2), bounds=(edge, 50.0))
+    target = HyperTarget(GP(Param(1.0, fixed=True) * SE(bounded), model.likelihood, "zero"), X, y)
+    unit = np.array([0.7, 1.3])
+    ends = [np.array([np.log(edge), -5.7]), np.array([1.5, -1.0])]
+    found = find_modes(target, ends, unit)
+    assert found is not None
+    assert np.isfinite(target.log_density(found.places)).all()
+    rule = MCMC(draws=5, warmup=5, chains=4, seed=0, warn=False, progress=False)
+    drawn = rule.sample_posterior(target.model, X, y, ends=ends).trace
+    assert np.isfinite(drawn.log_density).all()
+    nowhere = FunctionTarget(lambda U: (np.full(len(U), -np.inf), np.zeros(U.shape)), dim=2)
+    nowhere.model = target.model
+    assert find_modes(nowhere, ends, unit) is None
+
+
 def test_estimators_tell_their_samplers_where_runs_ended(monkeypatch):
     X, y, model = two_ways_to_read_it()
     rule = MCMC(draws=20, warmup=20, chains=2, seed=0, warn=False, progress=False)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,12 +76,19 @@ class Modes:
         there = theta + self.places[b] - self.places[a]
         return there if self.nearest(there) == b else None
 
-    def starts(self, turned: Turned, base: Callable[[Array], Array], chains: int, rng: Any) -> Array:
+    def starts(
+        self,
+        turned: Turned,
+        base: Callable[[Array], Array],
+        chains: int,
+        rng: np.random.Generator,
+        bounds: Array,
+    ) -> Array:
         """Positions (C, d), in the coordinates of `turned`, at all places in turn.
 
-        `base` gives the coordinates (d,) of a place, of which the turned ones are spread as in `Turned.start`.
+        `base` gives the coordinates (d,) of a place, of which the turned ones are spread within their `bounds` (p, 2),
+        as in `Turned.start`.
         """
-        bounds = np.full((len(turned.origin), 2), (-np.inf, np.inf))
         out = []
         for c in range(chains):
             place = self.places[c % len(self)]
@@ -106,25 +112,29 @@ def find_modes(target: HyperTarget, ends: Sequence[Array], unit: Array) -> Modes
     bounds = np.array(target.model.theta_bounds).reshape(-1, 2)
 
     def down(w: Array) -> tuple[float, Array]:
-        value, gradient = target.value_and_gradient((w * unit)[None])
+        inside = np.clip(w * unit, *bounds.T)  # an end at a bound is not to leave it by rounding
+        value, gradient = target.value_and_gradient(inside[None])
         return -float(value[0]), -gradient[0] * unit
 
     found: list[tuple[float, Array]] = []
     for end in ends[:MOST]:
         place = lowest(down, np.clip(end, *bounds.T) / unit, bounds / unit[:, None])
-        found.append((-down(place)[0], place))
+        value = -down(place)[0]
+        if np.isfinite(value):  # the fast rule may find nothing where the optimizer's memory did
+            found.append((value, place))
     found.sort(key=lambda one: -one[0])
     possible = [place for value, place in found if value > found[0][0] - NEGLIGIBLE]
-    best = possible[0]
-    if not any(np.max(np.abs(place - best), initial=0.0) > SAME for place in possible):
+    if not any(np.max(np.abs(place - possible[0]), initial=0.0) > SAME for place in possible):
         return None
+    best = possible[0]
     factor = spread_at(down, best)
     kept: list[Array] = []
     for place in possible:
         off = [np.linalg.norm(np.linalg.solve(factor, place - other)) for other in kept]
         if min(off, default=np.inf) > APART:
             kept.append(place)
-    return Modes(unit * np.array(kept), unit[:, None] * factor) if len(kept) > 1 else None
+    places = np.clip(unit * np.array(kept), *bounds.T)
+    return Modes(places, unit[:, None] * factor) if len(kept) > 1 else None
 
 
 class Attempts:

@@ -296,7 +296,7 @@ class MCMC:
         if modes is None:
             start = turned.start(np.zeros((self.chains, target.dim)), rng, bounds)
         else:
-            start = modes.starts(turned, lambda place: place, self.chains, rng)
+            start = modes.starts(turned, lambda place: place, self.chains, rng, bounds)
         jumps = None if modes is None else HyperJumps(modes, target)
         sampled = _with_rule(target.model, self)
 

@@ -189,7 +189,7 @@ class ScaleMixtureTarget:
                 e = typical[tuple(place)] + 0.5 * rng.standard_normal(self.n)
                 return np.concatenate([e, place])
 
-            return modes.starts(turned, at, chains, rng)
+            return modes.starts(turned, at, chains, rng, self._bounds)
         base = np.zeros((chains, self.dim))
         base[:, : self.n] = self._typical(turned.origin) + 0.5 * rng.standard_normal((chains, self.n))
         return turned.start(base, rng, self._bounds)
