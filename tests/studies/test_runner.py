@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +43,13 @@ def rest() -> Outcome:
 
 def stop(**_: object) -> Outcome:
     raise KeyboardInterrupt
+
+
+def keep_what_there_is() -> Outcome:
+    """As learning and sampling do, which return what they have when Ctrl-C is pressed."""
+    with suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    return Outcome({"score": 0.0})
 
 
 def small_study(log: Path, **changes: object) -> Study:
@@ -144,6 +153,16 @@ def test_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path: Path) -> None:
     report = studies.run(whole, out=tmp_path)
     assert report.finished
     assert sorted(log.read_text().split()) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupt_that_the_cell_has_caught_stops_the_run(tmp_path: Path, jobs: int) -> None:
+    listed = [Cell({"method": "a"}, keep_what_there_is)]
+    before = signal.getsignal(signal.SIGINT)
+    report = studies.run(Study("half", "", "", lambda quick: listed), jobs=jobs, out=tmp_path)
+    assert not report.finished
+    assert not list((tmp_path / "half" / "cells").iterdir())
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_quick_is_kept_apart_and_says_so(tmp_path: Path) -> None:

@@ -12,9 +12,7 @@ from PIL import Image
 from scipy.stats import multivariate_normal, norm
 
 from cavity import datasets, studies
-from cavity.inference.mcmc.trace import Trace
 from cavity.studies import hmc_ais, mauna_loa, neal, two_arcs
-from cavity.studies.base import whole
 
 needs_data = pytest.mark.skipif(not os.environ.get("CAVITY_DATA"), reason="CAVITY_DATA is not set")
 
@@ -24,14 +22,6 @@ def load_or_skip(name: str) -> datasets.Dataset:
         return datasets.load(name)
     except datasets.DatasetNotFoundError as error:
         pytest.skip(str(error))
-
-
-def test_half_a_chain_is_no_cell() -> None:
-    """A sampler that is interrupted returns what it has; the study must stop, not store it."""
-    trace = Trace(np.zeros((1, 5, 1)), np.zeros((1, 5)))
-    assert whole(trace) is trace
-    with pytest.raises(KeyboardInterrupt):
-        whole(replace(trace, interrupted=True))
 
 
 # --- two arcs -------------------------------------------------------------------------------------------------

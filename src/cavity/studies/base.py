@@ -17,8 +17,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from cavity.learning import INTERRUPTED
-
 Label = str | int | float
 
 
@@ -120,22 +118,6 @@ class Target:
     def met(self, value: float) -> bool:
         """Whether a value meets the bound."""
         return bool(value <= self.bound if self.sense == "<=" else value >= self.bound)
-
-
-def whole(sampled: Any) -> Any:
-    """What a sampler returned, unless it was stopped: on an interrupt samplers keep what they have, but half a cell
-    must not be stored as one.
-    """
-    if sampled.interrupted:
-        raise KeyboardInterrupt
-    return sampled
-
-
-def whole_fit(model: Any) -> Any:
-    """A fitted estimator, unless its learning was stopped, for the same reason."""
-    if any(run.kind == INTERRUPTED for run in model.starts_):
-        raise KeyboardInterrupt
-    return model
 
 
 class Results:

@@ -25,7 +25,7 @@ from cavity.inference.mcmc.targets import HyperTarget
 from cavity.kernels import SE
 from cavity.learning import learn
 from cavity.likelihoods import Gaussian
-from cavity.studies.base import Cell, Outcome, Published, Results, Study, whole
+from cavity.studies.base import Cell, Outcome, Published, Results, Study
 from cavity.studies.folds import standardized
 from cavity.studies.pictures import COLORS, new_panels, save
 from cavity.studies.summary import cpu_per_fit
@@ -80,7 +80,7 @@ def sample(split: int, train: int, draws: int, discard: int, every: int) -> Outc
         length=np.pi / 2,
         progress=False,
     )
-    used = whole(trace).thin(every).pooled
+    used = trace.thin(every).pooled
     predictions = [target.model.replace(u).condition(p.X, p.y).predict_y(p.X_test) for u in used]
     log_p = np.array([y.log_prob(p.y_test) for y in predictions])
     mean = np.mean([y.mean for y in predictions], axis=0)
@@ -110,7 +110,7 @@ def anneal(method: str, split: int, train: int, steps: int, budget: float) -> Ou
     found = annealed_importance_sampling(
         p.best, p.X, p.y, start="prior", seed=split, progress=False, **options
     )
-    error = whole(found).log_evidence - exact
+    error = found.log_evidence - exact
     return Outcome(
         {
             "log evidence": found.log_evidence,

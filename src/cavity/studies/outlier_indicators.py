@@ -20,7 +20,7 @@ from cavity.inference.mcmc import diagnostics
 from cavity.inference.mcmc.gibbs import gibbs
 from cavity.kernels import SE
 from cavity.likelihoods import MixtureOfGaussians
-from cavity.studies.base import Cell, Outcome, Results, Study, whole
+from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import COLORS, new_panels, save
 
 Array = NDArray[np.float64]
@@ -50,7 +50,7 @@ def sample_indicators(seed: int, draws: int, warmup: int) -> Outcome:
         rng=seed,
         progress=False,
     )
-    drawn = whole(trace).info["indicators"]
+    drawn = trace.info["indicators"]
     outlier = np.asarray(data.extra["outlier"], dtype=bool)
     probability = trace.info["probability"]
     count = drawn.sum(axis=2).astype(float)

@@ -42,7 +42,6 @@ from cavity.kernels import SE, Kernel, ard
 from cavity.likelihoods import StudentT
 from cavity.prediction import GaussianPrediction, Prediction
 from cavity.priors import LogNormal
-from cavity.studies.base import whole, whole_fit
 from cavity.studies.summary import cpu_per_fit
 
 Array = NDArray[np.float64]
@@ -159,11 +158,10 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        whole_fit(model.fit(X, y))
+        model.fit(X, y)
     posterior: Any = model.posterior_
     chains = {}
     if inference == "mcmc":
-        whole(posterior.trace)
         table = posterior.diagnostics()
         chains = {
             "worst R-hat": float(table["rhat"].max()),

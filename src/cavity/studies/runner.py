@@ -18,6 +18,7 @@ import pandas as pd
 import cavity
 from cavity.progress import Progress
 from cavity.studies.base import Cell, Results, Study
+from cavity.studies.interrupts import not_swallowed
 from cavity.studies.store import Store
 from cavity.studies.summary import as_markdown, summarize
 
@@ -142,13 +143,14 @@ def _run_cell(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
     started, work = time.perf_counter(), _cpu_seconds()
     record: dict[str, Any] = {"measures": {}, "note": "", "error": ""}
     arrays: dict[str, Any] = {}
-    try:
-        outcome = cell.function(**cell.arguments)
-    except Exception:  # a method that fails on one fold is a result, not the end of the study
-        record["error"] = traceback.format_exc()
-    else:
-        record["measures"] = {name: float(value) for name, value in outcome.measures.items()}
-        record["note"], arrays = outcome.note, dict(outcome.arrays)
+    with not_swallowed():
+        try:
+            outcome = cell.function(**cell.arguments)
+        except Exception:  # a method that fails on one fold is a result, not the end of the study
+            record["error"] = traceback.format_exc()
+        else:
+            record["measures"] = {name: float(value) for name, value in outcome.measures.items()}
+            record["note"], arrays = outcome.note, dict(outcome.arrays)
     record["seconds"] = time.perf_counter() - started
     record["cpu_seconds"] = _cpu_seconds() - work
     return record, arrays

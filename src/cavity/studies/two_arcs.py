@@ -21,7 +21,7 @@ from cavity.inference.mcmc.mixture_targets import noise_of
 from cavity.kernels import SE
 from cavity.likelihoods import Laplace, Likelihood, MixtureOfGaussians, StudentT
 from cavity.sites import Sites
-from cavity.studies.base import Cell, Outcome, Results, Study, whole
+from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import COLORS, new_panels, save
 
 Array = NDArray[np.float64]
@@ -90,7 +90,7 @@ def sampled(seed: int, draws: int) -> Outcome:
         hyperparameters=False,
         progress=False,
     )
-    indicators = whole(trace).info["indicators"].reshape(-1, len(y))
+    indicators = trace.info["indicators"].reshape(-1, len(y))
     few = indicators[np.linspace(0, len(indicators) - 1, SHOWN).astype(int)]
     paths = np.array([rng.multivariate_normal(*given(model, data.X, y, c, GRID), method="eigh") for c in few])
     middle = _at_zero(model, data.X, y, indicators, rng)
