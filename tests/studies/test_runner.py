@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from cavity import studies
+from cavity.datasets import DatasetNotFoundError
 from cavity.studies import Cell, Outcome, Published, Study, Target
 from cavity.studies.summary import as_markdown, cpu_per_fit
 
@@ -27,6 +28,10 @@ def measure(log: str, method: str, fold: int) -> Outcome:
     if (method, fold) == ("b", 1) and Path(log).with_suffix(".broken").exists():
         raise RuntimeError("no solution here")
     return Outcome({"score": VALUES[method][fold]}, {"row": np.full(2, fold)}, note="fine")
+
+
+def load_what_is_not_there() -> Outcome:
+    raise DatasetNotFoundError("data set 'moon' was not found. Tried:\n  - the sky")
 
 
 def work(seconds: float) -> Outcome:
@@ -134,6 +139,14 @@ def test_finished_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path) ->
     report = studies.run(small_study(log), out=tmp_path)
     assert log.read_text().split()[6:] == ["b1"]
     assert not report.results.frame["error"].any()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_missing_data_end_the_run_with_their_message(tmp_path: Path, jobs: int) -> None:
+    listed = [Cell({"fold": k}, load_what_is_not_there) for k in range(3)]
+    study = Study("moon", "", "", lambda quick: listed)
+    with pytest.raises(DatasetNotFoundError, match=r"'moon' was not found.*\n.*the sky"):
+        studies.run(study, jobs=jobs, out=tmp_path)
 
 
 def test_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path: Path) -> None:

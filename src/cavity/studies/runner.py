@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 import cavity
+from cavity.datasets import DatasetNotFoundError
 from cavity.progress import Progress
 from cavity.studies.base import Cell, Results, Study
 from cavity.studies.interrupts import not_swallowed
@@ -76,6 +77,11 @@ def run(
     -------
     Report
         With ``finished=False`` where the run was interrupted; what was finished is stored.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        Where data of a cell are not found. Cells that fail in other ways are part of the report.
 
     Examples
     --------
@@ -146,6 +152,8 @@ def _run_cell(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
     with not_swallowed():
         try:
             outcome = cell.function(**cell.arguments)
+        except DatasetNotFoundError:  # no other cell on these data would do better
+            raise
         except Exception:  # a method that fails on one fold is a result, not the end of the study
             record["error"] = traceback.format_exc()
         else:
