@@ -200,6 +200,51 @@ def test_changed_arguments_and_corrupt_files_are_run_again(tmp_path: Path) -> No
     assert log.read_text().split() == ["a0", "b0", "a0", "b0"]
 
 
+@pytest.mark.parametrize(
+    "damage", ["not a table", "no text", "half the arrays", "a changed byte", "no arrays"]
+)
+def test_damaged_cells_are_run_again(tmp_path: Path, damage: str) -> None:
+    log = tmp_path / "log"
+    studies.run(small_study(log), quick=True, out=tmp_path)
+    record, arrays = (
+        tmp_path / "small-quick" / "cells" / f"fold-0__method-a.{kind}" for kind in ("json", "npz")
+    )
+    stored = arrays.read_bytes()
+    if damage == "not a table":
+        record.write_text("[]")
+    elif damage == "no text":
+        record.write_bytes(b"\xff\xfe\x00")
+    elif damage == "half the arrays":
+        arrays.write_bytes(stored[: len(stored) // 2])
+    elif damage == "a changed byte":
+        arrays.write_bytes(stored[:60] + bytes([stored[60] ^ 1]) + stored[61:])
+    else:
+        arrays.unlink()
+    report = studies.run(small_study(log), quick=True, out=tmp_path)
+    assert log.read_text().split() == ["a0", "b0", "a0"]
+    np.testing.assert_array_equal(report.results.arrays(fold=0, method="a")["row"], [0, 0])
+
+
+def test_a_failed_cell_has_no_arrays_of_an_earlier_run(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    studies.run(small_study(log), out=tmp_path)
+    (tmp_path / "small" / "cells" / "fold-1__method-b.json").unlink()
+    log.with_suffix(".broken").touch()
+    report = studies.run(small_study(log), out=tmp_path)
+    assert report.results.arrays(fold=1, method="b") == {}
+
+
+def test_cells_of_a_store_that_does_not_name_arrays_are_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    studies.run(small_study(log), quick=True, out=tmp_path)
+    for path in (tmp_path / "small-quick" / "cells").glob("*.json"):
+        record = json.loads(path.read_text())
+        del record["arrays"]
+        path.write_text(json.dumps(record))
+    studies.run(small_study(log), quick=True, out=tmp_path)
+    assert log.read_text().split() == ["a0", "b0"]
+
+
 def test_only_some_cells_and_a_report_on_all(tmp_path: Path) -> None:
     log = tmp_path / "log"
     part = studies.run(small_study(log), out=tmp_path, only=["b"])

@@ -1,16 +1,19 @@
 """Finished cells on disk: each is written whole, at once, and read back only if it belongs to the same protocol.
 
 A cell is a JSON file with its record and, where it has arrays, an `.npz` file written before it; the JSON file is what
-makes a cell count. Both are put in place by renaming, so that a killed run leaves no half of a cell.
+makes a cell count. Both are put in place by renaming, so that a killed run leaves no half of a cell. Files that were
+damaged or removed since are noticed, and their cells are run again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -36,10 +39,27 @@ class Store:
         """The record of a cell that finished without an error, or None."""
         try:
             record = json.loads((self.folder / f"{cell.slug}.json").read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError):
+        except (OSError, ValueError):
             return None
-        fits = record.get("protocol") == self.protocol and record.get("arguments") == _text(cell.arguments)
-        return record if fits and not record.get("error") else None
+        fits = (
+            isinstance(record, dict)
+            and record.get("protocol") == self.protocol
+            and record.get("arguments") == _text(cell.arguments)
+            and not record.get("error")
+            and self._has_arrays(cell, record.get("arrays"))
+        )
+        return record if fits else None
+
+    def _has_arrays(self, cell: Cell, names: list[str] | None) -> bool:
+        """Whether the arrays of a record can be read; old records do not name them."""
+        path, wanted = self.folder / f"{cell.slug}.npz", {f"{name}.npy" for name in names or ()}
+        if not wanted and not path.exists():
+            return True
+        try:
+            with ZipFile(path) as stored:
+                return stored.testzip() is None and wanted <= set(stored.namelist())
+        except (OSError, EOFError, BadZipFile, zlib.error):
+            return False
 
     def put(self, cell: Cell, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Store a finished cell and return its full record."""
@@ -49,12 +69,17 @@ class Store:
             "slug": cell.slug,
             "arguments": _text(cell.arguments),
             "protocol": self.protocol,
+            "arrays": sorted(arrays),
         }
         if arrays:
             partial = self.folder / f"{cell.slug}.npz.part"
             with partial.open("wb") as file:
                 np.savez_compressed(file, **arrays)
             os.replace(partial, self.folder / f"{cell.slug}.npz")
+        else:
+            (self.folder / f"{cell.slug}.npz").unlink(
+                missing_ok=True
+            )  # of an earlier run, with other settings
         partial = self.folder / f"{cell.slug}.json.part"
         partial.write_text(json.dumps(full, indent=1), encoding="utf-8")
         os.replace(partial, self.folder / f"{cell.slug}.json")
