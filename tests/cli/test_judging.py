@@ -372,6 +372,13 @@ def test_a_study_runs_one_method_only(monkeypatch):
     refused(run("reproduce", "small", "--out", "part", "--only", "c"), "'c' is a label of no cell")
 
 
+def test_options_that_no_study_can_use(monkeypatch):
+    monkeypatch.setattr(studies, "load", lambda name: small_study(2))
+    refused(run("reproduce", "small", "--jobs", 0), "--jobs must be a number of workers, or -1")
+    Path("taken").touch()
+    refused(run("reproduce", "small", "--out", "taken"), "taken is a file; give --out the name of a folder")
+
+
 def test_a_study_that_is_stopped_says_so_with_its_exit_code(monkeypatch):
     monkeypatch.setattr(studies, "load", lambda name: small_study(3))
     result = run("reproduce", "small", "--out", "stopped")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 
@@ -39,6 +41,10 @@ def work(seconds: float) -> Outcome:
     loop = f"import time\nwhile time.process_time() < {seconds}: pass"
     subprocess.run([sys.executable, "-c", loop], check=True)
     return Outcome({"score": 0.0})
+
+
+def number_of_process() -> Outcome:
+    return Outcome({"process": os.getpid()})
 
 
 def rest() -> Outcome:
@@ -268,6 +274,20 @@ def test_pictures_that_need_cells_not_run(tmp_path: Path) -> None:
     assert any("because cells are missing" in remark for remark in part.remarks)
     with pytest.raises(KeyError):
         studies.run(study, out=tmp_path)
+
+
+@pytest.mark.parametrize("jobs", [0, 1.5])
+def test_a_number_of_jobs_that_means_nothing(tmp_path: Path, jobs: int) -> None:
+    with pytest.raises(ValueError, match=f"jobs must be a number of workers, or -1 .*, got {jobs}"):
+        studies.run(small_study(tmp_path / "log"), jobs=jobs, out=tmp_path)
+
+
+def test_cells_run_on_the_backend_that_joblib_is_told_of(tmp_path: Path) -> None:
+    """Threads stand for a cluster: that they are used is seen from the process, which is this one."""
+    cells = [Cell({"method": k}, number_of_process) for k in range(2)]
+    with joblib.parallel_config(backend="threading"):
+        report = studies.run(Study("where", "", "", lambda quick: cells), jobs=2, out=tmp_path)
+    assert set(report.results.frame["process"]) == {os.getpid()}
 
 
 def test_labels_must_differ(tmp_path: Path) -> None:

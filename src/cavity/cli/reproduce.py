@@ -23,7 +23,7 @@ def add(app: typer.Typer) -> None:
 def reproduce(
     name: Annotated[str, typer.Argument(help="Name of a study, or 'list'.", show_default=False)],
     quick: Annotated[bool, typer.Option("--quick", help="A cut-down version, under three minutes.")] = False,
-    jobs: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Worker processes; -1 for one on each core.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("cavity-studies"),
     only: Annotated[
         list[str] | None,
@@ -49,6 +49,8 @@ def reproduce(
                 study = studies.load(one)
                 say(f"{one:24} {study.title} ({study.source})")
             return
+        if out.is_file():
+            raise ValueError(f"{out} is a file; give --out the name of a folder")
         report = studies.run(studies.load(name), quick=quick, jobs=jobs, out=out, only=only)
         if len(report.table):
             say(report.study.title, style="bold")

@@ -87,6 +87,7 @@ OPTIONS = {
     "impute": "--impute",
     "categories": "--categories",
     "budget": "--budget",
+    "jobs": "--jobs",
 }
 """Arguments in Python, and what they are called here."""
 

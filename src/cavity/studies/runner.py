@@ -64,7 +64,8 @@ def run(
     quick : bool
         The cut-down version, under three minutes.
     jobs : int
-        Worker processes (joblib: a cluster's backend chosen by ``joblib.parallel_config`` is used).
+        Worker processes, -1 for one on each core. Other than with 1, cells are run by joblib: the backend chosen by
+        ``joblib.parallel_config`` is used, be it threads or a Dask cluster.
     out : path
         Results go to ``out/NAME`` or ``out/NAME-quick``. Cells found there are not run again.
     only : collection of str, optional
@@ -92,6 +93,8 @@ def run(
     >>> report.finished
     True
     """
+    if not isinstance(jobs, int) or jobs == 0:
+        raise ValueError(f"jobs must be a number of workers, or -1 for one on each core, got {jobs!r}")
     folder = Path(out) / (study.name + ("-quick" if quick else ""))
     store = Store(folder, f"{study.name} {'quick' if quick else 'full'}")
     cells = study.cells(quick)
@@ -120,9 +123,7 @@ def _with_labels(cells: list[Cell], only: Collection[str]) -> list[Cell]:
     """The cells that have one of these among their labels; each must be a label of some cell."""
     known = {str(value) for cell in cells for value in cell.labels.values()}
     if unknown := sorted(set(only) - known):
-        raise ValueError(
-            f"only={unknown[0]!r} is a label of no cell; the labels are {', '.join(sorted(known))}"
-        )
+        raise ValueError(f"{unknown[0]!r} is a label of no cell; the labels are {', '.join(sorted(known))}")
     return [cell for cell in cells if not set(only).isdisjoint(map(str, cell.labels.values()))]
 
 
