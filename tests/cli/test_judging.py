@@ -358,6 +358,7 @@ def test_a_study_runs_and_shows_its_table(monkeypatch):
     assert "failed" in head  # a cell of b
     row = next(line for line in result.stdout.splitlines() if re.match(r"│\s*a\s", line))
     assert "1.5" in row
+    assert re.match(r"│a +│ score +│", row)  # words on the left, numbers on the right
     assert "4 cells" in result.stdout
     assert f"Results: {Path('studies/small/summary.md')}" in result.stdout
     assert Path("studies/small/summary.md").exists()

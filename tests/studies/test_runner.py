@@ -189,9 +189,26 @@ def test_quick_is_kept_apart_and_says_so(tmp_path: Path) -> None:
     report = studies.run(small_study(log), quick=True, out=tmp_path)
     assert report.folder.name == "small-quick"
     assert any("cut-down" in remark and "One fold" in remark for remark in report.remarks)
+    assert report.table.set_index("method").loc["a", "target"] == "<= 1.9: not judged"
     assert len(log.read_text().split()) == 2
     studies.run(small_study(log), out=tmp_path)
     assert len(log.read_text().split()) == 8
+
+
+def test_a_study_that_is_quick_anyway_is_not_called_cut_down(tmp_path: Path) -> None:
+    report = studies.run(small_study(tmp_path / "log", quick_note=""), quick=True, out=tmp_path)
+    assert report.remarks[0].startswith("This is the whole study")
+    assert report.table.set_index("method").loc["a", "target"] == "<= 1.9: met"
+
+
+@pytest.mark.parametrize("name", studies.names())
+def test_every_study_says_what_its_quick_version_leaves_out(name: str) -> None:
+    study = studies.load(name)
+
+    def settings(quick: bool) -> list[tuple[object, object]]:
+        return [(dict(cell.labels), dict(cell.arguments)) for cell in study.cells(quick)]
+
+    assert (settings(True) == settings(False)) == (study.quick_note == "")
 
 
 def test_changed_arguments_and_corrupt_files_are_run_again(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def reproduce(
 
 def summary_table(report: Report) -> Table:
     """Ours, published, difference."""
+    from pandas.api.types import is_numeric_dtype
     from rich.table import Table
     from rich.text import Text
 
@@ -78,7 +79,7 @@ def summary_table(report: Report) -> Table:
     frame = frame.drop(columns=empty + [c for c in frame if frame[c].isna().all()], errors="ignore")
     table = Table(pad_edge=False)
     for column in frame:
-        table.add_column(str(column), justify="left" if frame[column].dtype == object else "right")
+        table.add_column(str(column), justify="right" if is_numeric_dtype(frame[column]) else "left")
     for row in frame.itertuples(index=False):
         table.add_row(*(Text(_cell(value)) for value in row))
     return table

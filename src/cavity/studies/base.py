@@ -203,7 +203,7 @@ class Study:
     remarks : callable
         ``remarks(results)``: sentences that only the results can tell.
     quick_note : str
-        What the cut-down version leaves out.
+        What the cut-down version leaves out; empty where it is the whole study, because that is quick.
 
     Examples
     --------

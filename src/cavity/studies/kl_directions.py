@@ -135,6 +135,5 @@ STUDIES = {
         remarks=lambda results: [
             "KL(p||q) has one minimum, the moments of p; KL(q||p) has one at each mode, as in the thesis."
         ],
-        quick_note="It is as long as the full one.",
     )
 }

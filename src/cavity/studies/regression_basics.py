@@ -204,8 +204,6 @@ def _evidence_remark(results: Results) -> list[str]:
     ]
 
 
-_SAME = "It is as long as the full one."
-
 STUDIES = {
     "sample-paths": Study(
         "sample-paths",
@@ -215,7 +213,6 @@ STUDIES = {
         measures=tuple(f"rms increment, {name}" for name in FAMILIES["Matern"]),
         draw=draw_paths,
         remarks=lambda results: ["The smoother the covariance at distance zero, the smaller the increments."],
-        quick_note=_SAME,
     ),
     "mean-functions": Study(
         "mean-functions",
@@ -229,7 +226,6 @@ STUDIES = {
         remarks=lambda results: [
             "Away from data the prediction returns to the prior: to zero, or to the level of the data."
         ],
-        quick_note=_SAME,
     ),
     "sinc-evidence": Study(
         "sinc-evidence",
@@ -241,6 +237,5 @@ STUDIES = {
         measures=("log evidence",),
         draw=draw_evidence,
         remarks=_evidence_remark,
-        quick_note=_SAME,
     ),
 }

@@ -176,10 +176,12 @@ def _report(
 ) -> Report:
     table = summarize(study, results)
     remarks: list[str] = []
-    if results.quick:
+    if results.quick and study.quick_note:
         remarks.append(
             f"This is the cut-down version, not the study. {study.quick_note} Run it without --quick for the figures."
         )
+    elif results.quick:
+        remarks.append("This is the whole study: it is quick, so that --quick leaves nothing out.")
     if finished and left:
         remarks.append(
             f"Not the whole study: {left} of its {left + len(results.records)} cells have not been run."

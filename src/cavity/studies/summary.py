@@ -14,9 +14,11 @@ def summarize(study: Study, results: Results) -> pd.DataFrame:
     """One row per group of labels and measure.
 
     "fold noise" is the standard error of the mean over the cells of a group (folds or data sets); "difference" is ours
-    minus the published number. Cells that failed are counted, never left out silently.
+    minus the published number. Cells that failed are counted, never left out silently. Targets are for the study, so
+    that the cut-down version is not judged by them.
     """
     frame = results.frame
+    judged = not (results.quick and study.quick_note)
     rows = []
     if frame.empty:
         return pd.DataFrame(columns=[*study.by, *COLUMNS])
@@ -29,7 +31,8 @@ def summarize(study: Study, results: Results) -> pd.DataFrame:
             found = group[measure].dropna().to_numpy(dtype=float)
             if not len(found) and not failed:
                 continue
-            rows.append({**labels, **_row(found, measure, failed), **_beside(study, labels, measure, found)})
+            beside = _beside(study, labels, measure, found, judged)
+            rows.append({**labels, **_row(found, measure, failed), **beside})
     return pd.DataFrame(rows, columns=[*study.by, *COLUMNS])
 
 
@@ -40,7 +43,7 @@ def _row(found: np.ndarray, measure: str, failed: int) -> dict[str, object]:
 
 
 def _beside(
-    study: Study, labels: dict[str, object], measure: str, found: np.ndarray
+    study: Study, labels: dict[str, object], measure: str, found: np.ndarray, judged: bool
 ) -> dict[str, float | str]:
     """The published number and the target for these labels, where there are any."""
     ours = float(np.mean(found)) if len(found) else np.nan
@@ -52,7 +55,8 @@ def _beside(
         if t.measure == measure and all(labels.get(k) == v for k, v in t.labels.items()):
             value = t.of(found)
             shown = "" if t.statistic == "mean" else f"{t.statistic} {value:.4g} "
-            out["target"] = f"{shown}{t.sense} {t.bound:g}: {'met' if t.met(value) else 'missed'}"
+            verdict = "not judged" if not judged else "met" if t.met(value) else "missed"
+            out["target"] = f"{shown}{t.sense} {t.bound:g}: {verdict}"
     return out
 
 
