@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pytest
 
 from cavity import progress
@@ -50,3 +51,50 @@ def test_an_error_passes_through_and_the_bar_is_closed(monkeypatch):
     with pytest.raises(KeyError):
         work()
     assert not line._bar.live.is_started
+
+
+def clock(monkeypatch):
+    """A clock that stands still until it is set."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_time_left_is_that_of_the_steps_of_this_run(monkeypatch):
+    now = clock(monkeypatch)
+    line = Progress("working", 10, done=4)  # found finished, in no time
+    assert np.isnan(line.time_left())
+    now[0] += 60
+    line.advance()
+    now[0] += 40
+    line.advance()
+    assert line.time_left() == 4 * 50.0
+    now[0] += 30  # within the next step
+    assert line.time_left() == 4 * 50.0 - 30
+    now[0] += 1000
+    assert line.time_left() == 0.0
+
+
+def test_time_left_is_shown_where_steps_take_minutes(monkeypatch):
+    now = clock(monkeypatch)
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+
+    def shown():
+        return str(line._bar.columns[-1].render(line._bar.tasks[0]))
+
+    with Progress("working", 3, show=True) as line:
+        line.refresh(at_once=True)
+        assert shown() == "-:--:--"
+        for left in ("0:10:00", "0:05:00"):
+            now[0] += 300
+            line.advance()
+            assert shown() == left
+
+
+def test_steps_of_a_longer_work_have_no_line_of_their_own(monkeypatch):
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", stream)
+    with progress.quiet():
+        assert not Progress("inner", 3).show
+    assert Progress("outer", 3).show

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
 PATIENCE = 2.0
 """Seconds of silence before anything is shown."""
+
+_QUIET: ContextVar[bool] = ContextVar("_QUIET", default=False)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No lines of their own for work that is a step of a longer one: two bars would write over each other."""
+    token = _QUIET.set(True)
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
 
 
 class Progress:
@@ -22,12 +38,14 @@ class Progress:
         Number of steps.
     show : bool, optional
         Force it on or off; by default it is on when standard error is a terminal.
+    done : int
+        Steps that were finished before, which say nothing about the time that the others take.
     """
 
-    def __init__(self, label: str, total: int, show: bool | None = None) -> None:
-        self.label, self.total, self.done = label, total, 0
-        self.show = sys.stderr.isatty() if show is None else show
-        self._started = time.monotonic()
+    def __init__(self, label: str, total: int, show: bool | None = None, *, done: int = 0) -> None:
+        self.label, self.total, self.done, self._before = label, total, done, done
+        self.show = sys.stderr.isatty() and not _QUIET.get() if show is None else show
+        self._started = self._last = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
 
@@ -37,6 +55,7 @@ class Progress:
     def advance(self, note: str = "", steps: int = 1) -> None:
         """Mark steps as finished."""
         self.done += steps
+        self._last = time.monotonic()
         self.refresh(note)
 
     def extend(self, steps: int) -> None:
@@ -45,9 +64,18 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, total=self.total)
 
-    def refresh(self, note: str = "") -> None:
-        """Show the present state, if it is time to show anything."""
-        if not self.show or (self._bar is None and time.monotonic() - self._started < PATIENCE):
+    def time_left(self) -> float:
+        """Seconds to the end if the steps to come take as long as those of this run did; nan before the first."""
+        steps = self.done - self._before
+        if not steps:
+            return float("nan")
+        end = self._last + (self._last - self._started) / steps * (self.total - self.done)
+        return max(end - time.monotonic(), 0.0)
+
+    def refresh(self, note: str = "", *, at_once: bool = False) -> None:
+        """Show the present state, if it is time to show anything or asked for at once."""
+        early = time.monotonic() - self._started < PATIENCE and not at_once
+        if not self.show or (self._bar is None and early):
             return
         if self._bar is None:
             self._open()
@@ -55,14 +83,22 @@ class Progress:
 
     def _open(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn
         from rich.progress import Progress as Bar
+        from rich.text import Text
+
+        class TimeLeft(ProgressColumn):
+            """Of the whole run: rich's own knows the last thirty seconds, in which no long step ends."""
+
+            def render(column, task: Task) -> Text:
+                left = self.time_left()
+                return Text("-:--:--" if left != left else str(timedelta(seconds=round(left))))
 
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            TimeLeft(),
             console=Console(stderr=True),
             transient=True,
         )

@@ -17,7 +17,7 @@ import pandas as pd
 
 import cavity
 from cavity.datasets import DatasetNotFoundError
-from cavity.progress import Progress
+from cavity.progress import Progress, quiet
 from cavity.studies.base import Cell, Results, Study
 from cavity.studies.interrupts import not_swallowed
 from cavity.studies.store import Store
@@ -105,8 +105,8 @@ def run(
     chosen = cells if only is None else _with_labels(cells, only)
     todo = [cell for cell in chosen if cell.slug not in records]
     started, finished = time.monotonic(), True
-    with Progress(study.name, len(chosen), show_progress) as progress:
-        progress.advance(steps=len(chosen) - len(todo))
+    with Progress(study.name, len(chosen), show_progress, done=len(chosen) - len(todo)) as progress:
+        progress.refresh(at_once=bool(todo))
         try:
             for position, record, arrays in _work(todo, jobs):
                 cell = todo[position]
@@ -150,7 +150,7 @@ def _run_cell(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
     started, work = time.perf_counter(), _cpu_seconds()
     record: dict[str, Any] = {"measures": {}, "note": "", "error": ""}
     arrays: dict[str, Any] = {}
-    with not_swallowed():
+    with not_swallowed(), quiet():
         try:
             outcome = cell.function(**cell.arguments)
         except DatasetNotFoundError:  # no other cell on these data would do better
