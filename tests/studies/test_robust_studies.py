@@ -287,3 +287,21 @@ def test_box_plots_of_wild_values(tmp_path: Path) -> None:
     )
     path = box_plots(frame, ("RMSE", "NLP", "absent"), tmp_path / "box.png", log=("RMSE",))
     assert path.stat().st_size > 5000
+
+
+def test_few_cells_have_no_box_and_their_number_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr("cavity.studies.box_plots.save", lambda figure, path: drawn.append(figure) or path)
+    frame = pd.DataFrame({"method": ["a"] * 6 + ["b"] * 2, "RMSE": np.arange(8.0), "NLP": np.arange(8.0)})
+    box_plots(frame, ("RMSE", "NLP"), tmp_path / "box.png", units={"RMSE": "kg"})
+    rmse, nlp = drawn[0].axes
+    assert [text.get_text() for text in rmse.get_xticklabels()] == ["a", "b (2)"]
+    assert (rmse.get_ylabel(), nlp.get_ylabel()) == ("RMSE, kg", "NLP")
+    points = 2
+    assert len(rmse.lines) == points + 6  # a box, its median, two whiskers and two caps for a
+    (median,) = rmse.collections
+    assert {y for _, y in median.get_segments()[0]} == {6.5}
+    box_plots(frame[6:], ("RMSE",), tmp_path / "few.png")
+    assert len(drawn[1].axes[0].lines) == 1

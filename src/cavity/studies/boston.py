@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from cavity.datasets import load
 from cavity.studies import robust_methods
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
-from cavity.studies.box_plots import box_plots
+from cavity.studies.box_plots import NATS, box_plots
 from cavity.studies.folds import standardized, stratified_by_value
 from cavity.studies.summary import cpu_per_fit
 
@@ -203,19 +203,22 @@ def _time(frame: pd.DataFrame) -> list[str]:
     return out
 
 
+UNITS = {"RMSE": r"\$1000", **NATS}
+
+
 def draw(results: Results, folder: Path) -> list[Path]:
     """Box plots over folds; the forms of methods with a prior or one start in a picture of their own."""
     frame, names = results.frame, ("RMSE", "NLP")
     form = frame["method"].isin((*WITH_PRIOR, *ONE_START))
-    pictures = [box_plots(frame[~form], names, folder / "box_plots.png")]
+    pictures = [box_plots(frame[~form], names, folder / "box_plots.png", units=UNITS)]
     if form.any():
-        pictures.append(box_plots(frame[form], names, folder / "forms.png"))
+        pictures.append(box_plots(frame[form], names, folder / "forms.png", units=UNITS))
     return pictures
 
 
 def draw_five(results: Results, folder: Path) -> list[Path]:
     """Box plots over the folds of all splits."""
-    return [box_plots(results.frame, ("RMSE", "NLP"), folder / "box_plots.png")]
+    return [box_plots(results.frame, ("RMSE", "NLP"), folder / "box_plots.png", units=UNITS)]
 
 
 def _targets(methods: tuple[str, ...]) -> tuple[Target, ...]:

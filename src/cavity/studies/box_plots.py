@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +10,60 @@ import pandas as pd
 
 from cavity.studies.pictures import COLORS, new_panels, save
 
+FEWEST = 5
+"""Cells that a box needs: the quartiles of fewer are made up by interpolation."""
 
-def box_plots(frame: pd.DataFrame, measures: Sequence[str], path: Path, log: Sequence[str] = ()) -> Path:
-    """One panel per measure; every cell is shown as a point beside its box, so that few cells do not mislead.
+NATS = {"NLP": "nats"}
 
-    Measures in `log` have a logarithmic axis where they span more than a decade.
+
+def box_plots(
+    frame: pd.DataFrame,
+    measures: Sequence[str],
+    path: Path,
+    log: Sequence[str] = (),
+    units: Mapping[str, str] = NATS,
+) -> Path:
+    """One panel per measure; every cell is a point beside its box, and where there are few of them there is no box.
+
+    A method with fewer cells than others has their number beside its name. Measures in `log` have a logarithmic axis
+    where they span more than a decade.
     """
     present = [m for m in measures if m in frame]
     figure, axes = new_panels(1, len(present), width=4.8, height=3.4)
     for axis, measure in zip(axes, present):
         groups = [(str(m), g[measure].dropna()) for m, g in frame.groupby("method", sort=False)]
         groups = [(name, values) for name, values in groups if len(values)]
-        axis.boxplot(
-            [values for _, values in groups],
-            showfliers=False,
-            widths=0.55,
-            medianprops={"color": COLORS[1]},
-        )
+        boxed = [(k, values) for k, (_, values) in enumerate(groups, start=1) if len(values) >= FEWEST]
+        if boxed:
+            axis.boxplot(
+                [values for _, values in boxed],
+                positions=[k for k, _ in boxed],
+                showfliers=False,
+                widths=0.55,
+                medianprops={"color": COLORS[1]},
+            )
         for place, (_, values) in enumerate(groups, start=1):
             axis.plot([place] * len(values), values, "o", color=COLORS[0], alpha=0.5, markersize=3)
-        axis.set_xticks(range(1, len(groups) + 1), [name for name, _ in groups], rotation=60, ha="right")
-        axis.set_ylabel(measure)
+            if len(values) < FEWEST:
+                axis.hlines(values.median(), place - 0.275, place + 0.275, color=COLORS[1], linewidth=1)
+        axis.set_xticks(range(1, len(groups) + 1), _names(groups), rotation=60, ha="right")
+        axis.set_xlim(0.5, len(groups) + 0.5)
+        label = f"{measure}, {units[measure]}" if measure in units else measure
+        axis.set_ylabel(label)
         if measure in log and frame[measure].max() > 10 * frame[measure].min():
             axis.set_yscale("log")
         elif values_spread(groups):
-            _cut(axis, groups, measure)
+            _cut(axis, groups, label)
     return save(figure, path)
 
 
-def _cut(axis: Any, groups: Sequence[tuple[str, pd.Series]], measure: str) -> None:
+def _names(groups: Sequence[tuple[str, pd.Series]]) -> list[str]:
+    """Names of the methods, with the number of cells where others have more."""
+    most = max((len(values) for _, values in groups), default=0)
+    return [name if len(values) == most else f"{name} ({len(values)})" for name, values in groups]
+
+
+def _cut(axis: Any, groups: Sequence[tuple[str, pd.Series]], label: str) -> None:
     """End the axis above the bulk of the cells; those beyond are triangles at the edge."""
     pooled = pd.concat([values for _, values in groups])
     low, middle, high = pooled.quantile([0.0, 0.25, 0.75])
@@ -51,7 +76,7 @@ def _cut(axis: Any, groups: Sequence[tuple[str, pd.Series]], measure: str) -> No
             axis.annotate(
                 f"{count}", (place, top), (0, 6), textcoords="offset points", ha="center", fontsize=8
             )
-    axis.set_ylabel(f"{measure} (triangles: so many beyond)")
+    axis.set_ylabel(f"{label} (triangles: so many beyond)")
 
 
 def values_spread(groups: Sequence[tuple[str, pd.Series]]) -> bool:
