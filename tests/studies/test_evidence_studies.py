@@ -113,12 +113,24 @@ def test_levels_are_common_and_round() -> None:
 
 def test_few_columns_give_no_contours() -> None:
     values = np.full((at.POINTS, at.POINTS), np.nan)
-    values[:, :3] = 1.0
+    for columns, text in ((0, "not run"), (3, "3 of 21 columns run:\ntoo few for contours")):
+        values[:, :columns] = 1.0
+        _, (axis,) = evidence_contours.new_panels()
+        levels = evidence_contours.evidence_levels(values)
+        evidence_contours.contours(axis, at.RANGES["usps"].axes(), values, "few", levels)
+        assert [t.get_text() for t in axis.texts] == [text]
+        assert not axis.collections
+
+
+def test_contours_over_the_columns_of_the_quick_version() -> None:
+    lengths, signals = at.RANGES["ionosphere"].axes()
+    values = np.full((at.POINTS, at.POINTS), np.nan)
+    values[:, at.COARSE] = -60 - (lengths[list(at.COARSE)] - 2.5) ** 2 - (signals[:, None] - 2.5) ** 2
     _, (axis,) = evidence_contours.new_panels()
     levels = evidence_contours.evidence_levels(values)
-    evidence_contours.contours(axis, at.RANGES["usps"].axes(), values, "few", levels)
-    assert [t.get_text() for t in axis.texts] == ["not run"]
-    assert not axis.collections
+    evidence_contours.contours(axis, (lengths, signals), values, "quick", levels)
+    assert "greatest: -60.0 (7 of 21 columns)" in [t.get_text() for t in axis.texts]
+    assert sum(len(path.vertices) for lines in axis.collections for path in lines.get_paths()) > 100
 
 
 def test_every_point_is_a_cell_once() -> None:

@@ -68,14 +68,19 @@ def _greatest(surfaces: tuple[Array, ...]) -> float:
 
 
 def contours(axis: Any, grid: tuple[Array, ...], values: Array, title: str, levels: Array) -> None:
-    """Contours, the higher the darker; a cross at the greatest value."""
+    """Contours over the columns that were run, the higher the darker; a cross at the greatest value."""
     from matplotlib import colormaps
 
     lengths, signals = grid
     axis.set(xlabel="ln l (length scale)", ylabel="ln s (signal sd)", title=title)
-    if np.isfinite(values).any(axis=0).sum() < FEWEST:
-        axis.text(0.5, 0.5, "not run", ha="center", transform=axis.transAxes)
+    known: NDArray[np.bool_] = np.asarray(np.isfinite(values).any(axis=0))
+    if known.sum() < FEWEST:
+        run = (
+            f"{known.sum()} of {len(known)} columns run:\ntoo few for contours" if known.any() else "not run"
+        )
+        axis.text(0.5, 0.55, run, ha="center", transform=axis.transAxes)
         return
+    lengths, values = lengths[known], values[:, known]
     colors = colormaps["viridis_r"](np.linspace(0.3, 1.0, len(levels)))
     lines = axis.contour(lengths, signals, values, levels=levels, colors=colors, linewidths=1)
     near = lines.levels[-LABELED:]  # farther down, steep slopes would put one label on another
@@ -86,7 +91,8 @@ def contours(axis: Any, grid: tuple[Array, ...], values: Array, title: str, leve
     axis.text(
         0.98,
         0.03,
-        f"greatest: {top:.1f}" if abs(top) >= 10 else f"greatest: {top:.3f}",
+        (f"greatest: {top:.1f}" if abs(top) >= 10 else f"greatest: {top:.3f}")
+        + ("" if known.all() else f" ({known.sum()} of {len(known)} columns)"),
         ha="right",
         fontsize=9,
         transform=axis.transAxes,

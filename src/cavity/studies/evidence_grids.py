@@ -210,7 +210,7 @@ def _study(data: str, title: str, source: str, targets: tuple[Target, ...] = ())
         data,
         title,
         source,
-        _cells(data, (4, 10, 16) if data == "ionosphere" else (6,)),
+        _cells(data, COARSE if data == "ionosphere" else (6,)),
         measures=_MEASURES,
         targets=targets,
         draw=_draw(data),
