@@ -23,6 +23,8 @@ from cavity.studies.pictures import COLORS, new_panels, save
 LOW, HIGH = (-1.4, -3.6, 0.0, -9.0), (1.4, 3.6, 2.0 * np.pi, 9.0)
 SIZES = (13, 15, 30, 19)
 TRANSITIONS, STEPS, SEEDS = 300, 60, 10
+EXACT, LEARNED = "exact dynamics", "learned dynamics"
+KINDS = {EXACT: COLORS[7], LEARNED: COLORS[0], "failed": COLORS[1]}
 REWARD = BumpReward(
     [0.0, 0.0, np.pi, 0.0],
     [0.4, np.inf, 0.4, np.inf],
@@ -35,7 +37,7 @@ def swing(method: str, seed: int, iterations: int) -> Outcome:
     pole = CartPole(dt=0.2, force=4.0)
     step: Any = CartPole(dt=0.2, force=4.0, substeps=5).step
     variance = None
-    if method != "exact dynamics":
+    if method != EXACT:
         seen = Transitions.draw(pole, TRANSITIONS, rng=seed)
         dynamics = Dynamics.fit(seen, problem=pole, random_state=seed)
         step, variance = dynamics.step, dynamics.report()["leave-one-out"].to_numpy() ** 2
@@ -57,9 +59,9 @@ def swing(method: str, seed: int, iterations: int) -> Outcome:
 def cells(quick: bool) -> list[Cell]:
     """Exact dynamics once, then seed by seed."""
     iterations = 3 if quick else 4
-    work = [("learned dynamics", s) for s in range(1 if quick else SEEDS)]
+    work = [(LEARNED, s) for s in range(1 if quick else SEEDS)]
     if not quick:
-        work.insert(0, ("exact dynamics", 0))
+        work.insert(0, (EXACT, 0))
     return [
         Cell({"seed": s, "method": m}, swing, {"method": m, "seed": s, "iterations": iterations})
         for m, s in work
@@ -70,28 +72,26 @@ def draw(results: Results, folder: Path) -> list[Path]:
     """Angles, positions and forces over time, and an animation."""
     pole = CartPole(dt=0.2, force=4.0)
     figure, axes = new_panels(1, 3, width=3.4, height=2.7)
-    for record in results.records:
+    for record in sorted(
+        results.records, key=lambda r: r["labels"]["method"] == EXACT
+    ):  # which is to be seen
         if record["error"]:
             continue
         found = results.arrays(**record["labels"])
         time = pole.dt * np.arange(len(found["states"]))
-        good = record["measures"]["success"] == 1
-        color = (
-            COLORS[1]
-            if not good
-            else COLORS[7]
-            if record["labels"]["method"] == "exact dynamics"
-            else COLORS[0]
-        )
-        columns = (found["states"][:, 2], found["states"][:, 0], np.append(found["actions"][:, 0], np.nan))
-        for axis, values in zip(axes, columns):
-            axis.step(time, values, where="post", color=color, lw=0.9, alpha=0.8)
+        kind = record["labels"]["method"] if record["measures"]["success"] == 1 else "failed"
+        look = {"color": KINDS[kind], "lw": 0.9, "alpha": 0.8, "label": kind}
+        axes[0].plot(time, found["states"][:, 2], **look)
+        axes[1].plot(time, found["states"][:, 0], **look)
+        axes[2].step(time, np.append(found["actions"][:, 0], np.nan), where="post", **look)
     for turn in (-1, 1):
         axes[0].axhline(turn * np.pi, color="#999999", lw=0.8, ls=":")
-    for axis, label in zip(axes, ("angle (upright: dotted)", "position", "force")):
+    for axis, label in zip(axes, ("angle, rad (upright: dotted)", "position, m", "force, N")):
         axis.set(xlabel="seconds", ylabel=label)
+    named = {line.get_label(): line for line in axes[1].lines}
+    axes[1].legend(handles=list(named.values()), frameon=False, fontsize=8)
     out = [save(figure, folder / "trajectories.png")]
-    first = results.arrays(seed=0, method="learned dynamics")
+    first = results.arrays(seed=0, method=LEARNED)
     if "states" in first:
         path = Trajectory(first["states"], first["actions"], pole.dt)
         out.append(animation(pole, path, folder / "cart_pole_value.gif"))
@@ -112,7 +112,7 @@ STUDIES = {
             "largest value",
             "earned in the model",
         ),
-        targets=(Target({"method": "learned dynamics"}, "success", ">=", 0.9),),
+        targets=(Target({"method": LEARNED}, "success", ">=", 0.9),),
         draw=draw,
         quick_note="One seed, three iterations.",
     )

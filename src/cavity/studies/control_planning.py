@@ -130,7 +130,7 @@ def draw_planning(results: Results, folder: Path) -> list[Path]:
 
 
 def _figure_10(car: MountainCar, results: Results, name: str, folder: Path) -> Path:
-    labels = ["position", "velocity", "force", "expected cumulated loss"]
+    labels = ["position, m", "velocity, m/s", "force, N (dashed: bounds)", "expected cumulated loss"]
     figure, axes = new_panels(2, 2)
     for found in arrays_of(results, name):
         t = car.dt * np.arange(len(found["states"]))
@@ -140,7 +140,8 @@ def _figure_10(car: MountainCar, results: Results, name: str, folder: Path) -> P
             axis.plot(t[: len(values)], values, color=COLORS[0], alpha=0.5, linewidth=1.0, **held)
     for axis, label in zip(axes, labels):
         axis.set(xlabel="seconds", ylabel=label)
-    axes[0].axhspan(0.5, 0.7, color=COLORS[2], alpha=0.2)
+    axes[0].axhspan(0.5, 0.7, color=COLORS[2], alpha=0.2, linewidth=0, label="goal")
+    axes[0].legend(frameon=False, fontsize=8, loc="lower right")
     for end in (-4, 4):
         axes[2].axhline(end, color="black", linestyle="--", linewidth=0.8)
     figure.suptitle("Mountain car: planning with moment matching, one line for each data set")
@@ -227,7 +228,9 @@ def draw_cart_pole(results: Results, folder: Path) -> list[Path]:
 
 
 def _figure_11(pole: CartPole, results: Results, name: str, folder: Path) -> Path:
-    labels = [*pole.state_names, "force", "expected cumulated loss"]
+    units = ("m", "m/s", "rad (upright: dotted)", "rad/s", "N")
+    labels = [f"{name}, {unit}" for name, unit in zip((*pole.state_names, "force"), units)]
+    labels.append("expected cumulated loss")
     figure, axes = new_panels(2, 3)
     for found in arrays_of(results, name):
         t = pole.dt * np.arange(len(found["states"]))
@@ -235,12 +238,19 @@ def _figure_11(pole: CartPole, results: Results, name: str, folder: Path) -> Pat
             # states move between decisions, actions and plans are held
             held = {"drawstyle": "steps-post"} if len(values) < len(t) else {}
             axis.plot(t[: len(values)], values, color=COLORS[0], alpha=0.5, linewidth=1.0, **held)
-    for k, (axis, label) in enumerate(zip(axes, labels)):
+    for axis, label in zip(axes, labels):
         axis.set(xlabel="seconds", ylabel=label)
-        ends = (pole.state_low[k], pole.state_high[k]) if k < 4 else ((-4.0, 4.0) if k == 4 else ())
-        for end in ends:
-            axis.axhline(end, color="black", linestyle="--", linewidth=0.8)
-    figure.suptitle("Cart-pole: planning with moment matching, one line for each data set")
+    ends = [*zip(pole.state_low, pole.state_high), (-4.0, 4.0)]
+    for k in (0, 1, 3, 4):  # the angle has no ends
+        for end in ends[k]:
+            axes[k].axhline(end, color="black", linestyle="--", linewidth=0.8)
+    for upright in (-np.pi, np.pi):
+        axes[2].axhline(upright, color="black", linestyle=":", linewidth=0.8)
+    figure.suptitle(
+        "Cart-pole: planning with moment matching, one line for each data set "
+        "(dashed: region of the data, bounds of the force)",
+        fontsize=10,
+    )
     return save(figure, folder / "figure_7_11.png")
 
 

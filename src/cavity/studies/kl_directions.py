@@ -107,10 +107,13 @@ def draw(results: Results, folder: Path) -> list[Path]:
     left = (found["left mean of KL(q||p)"], found["left sd of KL(q||p)"])
     for axis, name, title, minima in panels:
         levels = np.quantile(stored[name], np.linspace(0.005, 0.75, 16))
-        axis.contour(stored["mean"], stored["sd"], stored[name], levels=levels, cmap="viridis", linewidths=1)
+        lines = axis.contour(
+            stored["mean"], stored["sd"], stored[name], levels=levels, cmap="viridis", linewidths=1
+        )
+        axis.clabel(lines, levels[1::3], fontsize=7, fmt="%.2g")
         for m, s in [*minima, left] if name == "kl_q_p" else minima:
             axis.plot(m, s, "k*", markersize=9)
-        axis.set(xlabel="mean of q", ylabel="sd of q", title=title)
+        axis.set(xlabel="mean of q", ylabel="sd of q", title=f"{title}, nats")
     return [save(figure, folder / "kl_directions.png")]
 
 

@@ -187,8 +187,9 @@ def _components_picture(s: dict[str, NDArray[Any]], path: Path) -> Path:
         if name == "trend":
             mean = mean + s["level"][0]
         axis.fill_between(s["grid"], mean - 2 * sd, mean + 2 * sd, color=COLORS[0], alpha=0.25, linewidth=0)
-        axis.plot(s["grid"], mean, color=COLORS[0], linewidth=0.8)
+        axis.plot(s["grid"], mean, color=COLORS[0], linewidth=0.8, label="mean, two sds")
         axis.set(title=name, xlabel="year", ylabel="ppm")
+    axes[0].legend(frameon=False, fontsize=8, loc="upper left")
     axes[4].plot(s["x"], s["residual"], ".", color="0.3", markersize=2)
     axes[4].set(title="what is left: independent noise", xlabel="year", ylabel="ppm")
     for place, line in zip((0.0, 0.5, 1.0), (":", "--", "-")):
@@ -197,7 +198,7 @@ def _components_picture(s: dict[str, NDArray[Any]], path: Path) -> Path:
         axes[5].plot(
             12 * (s["grid"][inside] - start), s["season"][inside], line, color="0.2", label=f"{start:.0f}"
         )
-    axes[5].set(title="the seasonal cycle has grown", ylabel="ppm", xlim=(0, 12))
+    axes[5].set(title="the seasonal cycle has grown", xlabel="month", ylabel="ppm", xlim=(0, 12))
     axes[5].set_xticks(np.arange(12) + 0.5, list("JFMAMJJASOND"))
     axes[5].legend(frameon=False, fontsize=8)
     return save(figure, path)

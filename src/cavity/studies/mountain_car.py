@@ -240,7 +240,7 @@ def _map(axis: Any, car: MountainCar, values: Array, title: str, **options: Any)
     """A function of the state as colors."""
     x, v, _ = _fine(car)
     drawn = axis.pcolormesh(x, v, values.T, shading="nearest", rasterized=True, **options)
-    axis.set(title=title, xlabel="position", ylabel="velocity")
+    axis.set(title=title, xlabel="position, m", ylabel="velocity, m/s")
     return drawn
 
 
@@ -252,7 +252,7 @@ def _figure_5(car: MountainCar, found: dict[str, Any], folder: Path) -> Path:
         title = title.replace("after 1 iterations", "after 1 iteration")
         bar = _map(axis, car, values, f"({'abcd'[k]}) {title}", cmap="viridis", vmin=0.0)
         figure.colorbar(bar, ax=axis)
-        axis.set_ylabel("velocity" if k == 0 else "")
+        axis.set_ylabel("velocity, m/s" if k == 0 else "")
     return save(figure, folder / "figure_7_5.png")
 
 
@@ -264,12 +264,12 @@ def _figure_6(car: MountainCar, found: dict[str, Any], folder: Path) -> Path:
     left.plot(*before.T, ".", color="#999999", ms=2.5, zorder=2)
     left.plot(*found["states"].T, "-o", color="#0072b2", ms=4, lw=2, zorder=3)
     left.plot(*car.goal, "*", color="#d55e00", ms=12, zorder=4)
-    left.set(xlim=(-1.05, 1.05), ylim=(-2.1, 2.1), xlabel="position", ylabel="velocity")
+    left.set(xlim=(-1.05, 1.05), ylim=(-2.1, 2.1), xlabel="position, m", ylabel="velocity, m/s")
     left.set_title("(a) states, predicted next states, the car")
     time = car.dt * np.arange(len(found["states"]))
     right.axhspan(0.5, 0.7, color="#009e73", alpha=0.2, lw=0)
     right.plot(time, found["states"][:, 0], "-o", ms=4)
-    right.set(xlabel="seconds", ylabel="position", title="(b) position, and the goal")
+    right.set(xlabel="seconds", ylabel="position, m", title="(b) position, and the goal")
     return save(figure, folder / "figure_7_6.png")
 
 
@@ -277,7 +277,7 @@ def _figure_7(car: MountainCar, found: dict[str, Any], folder: Path) -> Path:
     """State values and policy of the Q-function."""
     figure, (left, right) = new_panels(1, 2, width=4.0, height=3.3)
     figure.colorbar(_map(left, car, found["state value"], "(a) largest Q", cmap="viridis", vmin=0.0), ax=left)
-    bar = _map(right, car, found["policy"], "(b) greedy force", cmap="gray", vmin=-4.0, vmax=4.0)
+    bar = _map(right, car, found["policy"], "(b) greedy force, N", cmap="gray", vmin=-4.0, vmax=4.0)
     figure.colorbar(bar, ax=right)
     for axis in (left, right):
         axis.plot(*found["states"].T, "-o", color="#d55e00", ms=2.5, lw=1)
@@ -313,8 +313,10 @@ def _trajectories(results: Results, car: MountainCar, folder: Path) -> Path:
         axis.set_ylim(-1.1, 1.1)
     for axis in axes[len(names) :]:
         axis.set_visible(False)
-    figure.supxlabel("seconds (orange: failed)", fontsize=9)
-    figure.supylabel("position", fontsize=9)
+    for axis in axes[max(0, len(names) - columns) : len(names)]:  # also above a place that is empty
+        axis.tick_params(labelbottom=True)
+    figure.supxlabel("seconds (orange: failed; green: the goal)", fontsize=9)
+    figure.supylabel("position, m", fontsize=9)
     return save(figure, folder / "trajectories.png")
 
 

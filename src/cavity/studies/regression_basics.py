@@ -114,7 +114,7 @@ def draw_means(results: Results, folder: Path) -> list[Path]:
         axis.plot(MEAN_X, s["mean"], "--", color=COLORS[0], label="posterior mean, two sds")
         axis.plot(s["x"], s["y"], "k.", label="data")
         axis.set(xlabel="x", ylabel="y", title=f"{mean} mean function")
-    axes[0].legend(frameon=False, fontsize=8, loc="lower right")
+    axes[0].legend(frameon=False, fontsize=8, loc="lower left")
     return [save(figure, folder / "mean_functions.png")]
 
 
@@ -177,9 +177,10 @@ def draw_evidence(results: Results, folder: Path) -> list[Path]:
         fit.fill_between(
             SINC_X, s["mean"] - 2 * s["sd"], s["mean"] + 2 * s["sd"], color=COLORS[0], alpha=0.2, linewidth=0
         )
-        fit.plot(SINC_X, s["mean"], "--", color=COLORS[0])
-        fit.plot(s["x"], s["y"], "k.")
-        fit.plot(s["x"][s["pair"]], s["y"][s["pair"]], "o", markersize=10, mfc="none", mec=COLORS[1])
+        fit.plot(SINC_X, s["mean"], "--", color=COLORS[0], label="mean of f, two sds")
+        fit.plot(s["x"], s["y"], "k.", label="data")
+        pair = {"markersize": 10, "mfc": "none", "mec": COLORS[1]}
+        fit.plot(s["x"][s["pair"]], s["y"][s["pair"]], "o", label="$x_i$ and $x_j$", **pair)
         fit.set(xlabel="x", ylabel="y", title=f"{method} values, log evidence {value:.2f}", ylim=(-1.6, 2.0))
         at = s["y"][s["pair"]]
         for k, curve in enumerate(_ellipses(np.zeros(2), s["prior cov"])):
@@ -190,8 +191,10 @@ def draw_evidence(results: Results, folder: Path) -> list[Path]:
             posterior.plot(*curve, color=COLORS[2], linewidth=1)
         agreement.legend(frameon=False, fontsize=8, loc="upper left")
         posterior.set_title("posterior", fontsize=9)
+        agreement.set_title("contours at one, two and three sds", fontsize=9)
         for axis in (agreement, posterior):
-            axis.set(xlabel="f(x_i)", ylabel="f(x_j)", xlim=(-3.2, 3.2), ylim=(-3.2, 3.2))
+            axis.set(xlabel="$f(x_i)$", ylabel="$f(x_j)$", xlim=(-3.2, 3.2), ylim=(-3.2, 3.2))
+    axes[1].legend(frameon=False, fontsize=8, loc="upper right")
     return [save(figure, folder / "sinc_evidence.png")]
 
 

@@ -50,10 +50,11 @@ def draw(results: Results, folder: Path) -> list[Path]:
         axis.fill_between(
             GRID, s["mean"] - 2 * s["sd"], s["mean"] + 2 * s["sd"], color=COLORS[0], alpha=0.2, linewidth=0
         )
-        axis.plot(GRID, s["mean"], color=COLORS[0])
-        axis.plot(s["x"], s["y"], "k+", markersize=5)
+        axis.plot(GRID, s["mean"], color=COLORS[0], label="mean of y, two sds")
+        axis.plot(s["x"], s["y"], "k+", markersize=5, label="data")
         axis.set(xlabel="input x", title=f"{method}: log evidence {value:.1f}")
     axes[0].set_ylabel("output y")
+    axes[0].legend(frameon=False, fontsize=8, loc="lower right")
     return [save(figure, folder / "step.png")]
 
 

@@ -167,8 +167,9 @@ def draw(results: Results, folder: Path) -> list[Path]:
         axis.fill_between(
             GRID, s["mean"] - 2 * s["sd"], s["mean"] + 2 * s["sd"], color=COLORS[0], alpha=0.2, linewidth=0
         )
-        axis.plot(GRID, s["mean"], color=COLORS[0])
+        axis.plot(GRID, s["mean"], color=COLORS[0], label="mean of f, two sds")
         axis.set(title=method)
+    axes[2].legend(frameon=False, fontsize=8, loc="lower center")
     for axis in (axes[0], *axes[2:]):
         axis.plot(stored["x"], stored["y"], "k.", markersize=4)
         axis.set(xlabel="x", ylabel="y", ylim=(-2, 2))
