@@ -51,7 +51,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def put(folder: Path, text: str = CSV, name: str = "toy.csv") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(text.encode())
+    (folder / name).write_bytes(text.encode(errors="surrogateescape"))
     return folder
 
 
@@ -118,6 +118,8 @@ def test_labels_stay_labels(tmp_path, monkeypatch):
         (CSV, {"rows": (3,)}, r"should have \(3,\) rows, the files have \(2,\)"),
         (CSV, {"features": ("a", "b")}, "no column b, it has a, kind, y"),
         (CSV, {"features": ("kind",)}, "column kind should hold numbers"),
+        ("a,y\n1,2\nmany,3\n", {}, "toy.csv: column a should hold numbers, it has 'many'"),
+        ("\udcff\udcfe", {}, "toy.csv is not a table of text"),
         ("", {}, "is empty"),
         ("a,y\n1,2\n3\n", {}, "row 3 has 1 values, the header has 2"),
     ],
@@ -140,6 +142,14 @@ def test_arrays_with_train_and_test_parts(tmp_path, monkeypatch):
     np.savez(path, **arrays, y_test=np.array([1], dtype=np.int8))
     found = load_source(spec)
     assert (found.X.dtype, found.y.dtype, found.size) == (np.float64, np.int64, "3 x 2 train, 1 test")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"toy.npz is no .npz file, or was cut off"):
+        load_source(spec)
+    place = whole.index(X.tobytes())
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(ValueError, match=r"toy.npz is damaged: Bad CRC-32"):
+        load_source(spec)
 
 
 def test_an_installed_package_serves_a_table(monkeypatch):

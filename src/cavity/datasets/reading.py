@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from cavity.datasets.dataset import Array, Dataset
 from cavity.datasets.locate import locate
 from cavity.datasets.registry import Source
-from cavity.datasets.tables import Table, read_csv
+from cavity.datasets.tables import Table, not_a_number, read_csv
 
 Part = tuple[Array, NDArray[Any]]
 
@@ -57,6 +59,15 @@ def load_source(source: Source) -> Dataset:
 
 
 def _from_npz(source: Source, path: Path) -> list[Part]:
+    if not is_zipfile(path):
+        raise ValueError(f"{path} is no .npz file, or was cut off")
+    try:
+        return _parts(source, path)
+    except (BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def _parts(source: Source, path: Path) -> list[Part]:
     with np.load(path) as arrays:
         missing = {"X_train", "y_train", "X_test", "y_test"} - set(arrays)
         if missing:
@@ -75,7 +86,7 @@ def _from_table(source: Source, table: Table, origin: str) -> Part:
     columns = [source.convert[n](c) if n in source.convert else c for n, c in zip(source.features, columns)]
     for name, column in zip(source.features, columns):
         if column.dtype.kind not in "fiu":
-            raise ValueError(f"{origin}: column {name} should hold numbers, it has {column[0]!r}")
+            raise ValueError(f"{origin}: column {name} should hold numbers, it has {not_a_number(column)!r}")
     return np.column_stack([column.astype(float) for column in columns]), _target(
         source, table[source.target]
     )

@@ -23,10 +23,18 @@ def as_column(texts: list[str]) -> Column:
     return np.array(texts)
 
 
+def not_a_number(column: Column) -> str:
+    """The first entry of a column of text that is no number."""
+    return next((str(text) for text in column if as_column([str(text)]).dtype.kind not in "fiu"), "")
+
+
 def read_csv(path: Path) -> Table:
     """Columns of a CSV file with a header line."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.reader(file) if row]
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a table of text: {error}") from error
     if not rows:
         raise ValueError(f"{path} is empty; a header line and rows of values are expected")
     header = [name.strip() for name in rows[0]]
