@@ -348,6 +348,11 @@ def small_study(folds):
     )  # fmt: skip
 
 
+def broken_study():
+    cells = [Cell({"fold": 1, "method": "b"}, cell, {"method": "b", "fold": 1})]
+    return Study("small", "A [small] study", "nowhere", lambda quick: cells, measures=("score",))
+
+
 def test_a_study_runs_and_shows_its_table(monkeypatch):
     monkeypatch.setattr(studies, "load", lambda name: small_study(2))
     result = run("reproduce", "small", "--out", "studies")
@@ -378,6 +383,16 @@ def test_options_that_no_study_can_use(monkeypatch):
     refused(run("reproduce", "small", "--jobs", 0), "--jobs must be a number of workers, or -1")
     Path("taken").touch()
     refused(run("reproduce", "small", "--out", "taken"), "taken is a file; give --out the name of a folder")
+
+
+def test_a_study_of_which_nothing_came_out_has_an_exit_code(monkeypatch):
+    monkeypatch.setattr(studies, "load", lambda name: small_study(2))
+    result = run("reproduce", "small", "--out", "failed", "--only", "b")
+    assert result.exit_code == 0, result.output  # one of its cells failed, one did not
+    monkeypatch.setattr(studies, "load", lambda name: broken_study())
+    result = run("reproduce", "small", "--out", "broken")
+    assert result.exit_code == 1, result.output
+    assert "failed: fold-1__method-b: RuntimeError: no solution here" in result.stdout
 
 
 def test_a_study_that_is_stopped_says_so_with_its_exit_code(monkeypatch):

@@ -195,6 +195,16 @@ def test_quick_is_kept_apart_and_says_so(tmp_path: Path) -> None:
     assert len(log.read_text().split()) == 8
 
 
+def test_the_page_names_the_commits_at_which_cells_were_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = small_study(tmp_path / "log")
+    for commit, only in (("abc", ["a"]), ("def", None), ("ghi", None)):  # ghi: nothing left to run
+        monkeypatch.setattr("cavity.studies.runner._commit", lambda commit=commit: commit)
+        studies.run(study, out=tmp_path, only=only)
+    assert "cells of commit abc, def, " in (tmp_path / "small" / "summary.md").read_text()
+
+
 def test_a_study_that_is_quick_anyway_is_not_called_cut_down(tmp_path: Path) -> None:
     report = studies.run(small_study(tmp_path / "log", quick_note=""), quick=True, out=tmp_path)
     assert report.remarks[0].startswith("This is the whole study")

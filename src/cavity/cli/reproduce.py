@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cavity.cli.shared import INTERRUPTED, Debug, console, one_sentence, say
+from cavity.cli.shared import AT_FAULT, INTERRUPTED, Debug, console, one_sentence, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,6 +62,8 @@ def reproduce(
         say(f"Results: {report.folder / 'summary.md'}")
         if not report.finished:
             raise typer.Exit(INTERRUPTED)
+        if report.results.records and all(record["error"] for record in report.results.records):
+            raise typer.Exit(AT_FAULT)
 
 
 def summary_table(report: Report) -> Table:

@@ -104,13 +104,13 @@ def run(
     records = {cell.slug: found for cell in cells if (found := store.find(cell))}
     chosen = cells if only is None else _with_labels(cells, only)
     todo = [cell for cell in chosen if cell.slug not in records]
-    started, finished = time.monotonic(), True
+    started, finished, commit = time.monotonic(), True, _commit()
     with Progress(study.name, len(chosen), show_progress, done=len(chosen) - len(todo)) as progress:
         progress.refresh(at_once=bool(todo))
         try:
             for position, record, arrays in _work(todo, jobs):
                 cell = todo[position]
-                records[cell.slug] = store.put(cell, record, arrays)
+                records[cell.slug] = store.put(cell, {**record, "commit": commit}, arrays)
                 progress.advance(" ".join(map(str, cell.labels.values())))
         except KeyboardInterrupt:
             finished = False
@@ -213,7 +213,7 @@ def _report(
 def _provenance(results: Results, jobs: int, seconds: float) -> dict[str, Any]:
     return {
         "version": cavity.__version__,
-        "commit": _commit(),
+        "commit": ", ".join(dict.fromkeys(r["commit"] for r in results.records if r.get("commit"))),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cores": os.cpu_count(),
         "jobs": jobs,
@@ -254,9 +254,9 @@ def _page(
     lines += [as_markdown(table), ""] if len(table) else []
     lines += [f"- {remark}" for remark in remarks] + [""]
     lines += [f"![{path.stem}]({path.relative_to(results.folder).as_posix()})\n" for path in pictures]
-    commit = f", commit {provenance['commit']}" if provenance["commit"] else ""
+    commits = f", cells of commit {provenance['commit']}" if provenance["commit"] else ""
     lines.append(
-        f"Made by `cavity reproduce {study.name}{option}` with cavity {provenance['version']}{commit}, "
+        f"Made by `cavity reproduce {study.name}{option}` with cavity {provenance['version']}{commits}, "
         f"{provenance['date']}, {provenance['cores']} cores; "
         f"{provenance['cpu_seconds_of_all_cells']:.0f} CPU seconds of work in all cells."
     )
