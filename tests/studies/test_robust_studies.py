@@ -125,6 +125,7 @@ def test_health_of_chains_is_told() -> None:
     assert told.endswith("effective sample size 0 (median 100); 400 to 1600 draws of each chain")
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_interrupted_learning_is_not_a_finished_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Estimators keep the best so far on Ctrl-C; a study must not store that as a cell."""
     calls = 0

@@ -174,6 +174,7 @@ def test_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path: Path) -> None:
     assert sorted(log.read_text().split()) == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interrupt_that_the_cell_has_caught_stops_the_run(tmp_path: Path, jobs: int) -> None:
     listed = [Cell({"method": "a"}, keep_what_there_is)]
