@@ -215,6 +215,9 @@ def test_a_known_end_of_a_branch_is_not_crossed():
     other = _Reach(1.0)
     other.end_at(end, np.array([0.6, 0.2]), None)  # nothing is known but the step
     assert other.towards(here, 2.0 * end)[0] == pytest.approx(0.8 * 0.3)
+    scaled = _Reach(1.0, scale=np.array([100.0, 0.01]))
+    scaled.end_at(end, np.array([0.6, 0.2]), np.array([0.01, 100.0]))  # in theta; in its steps 45 degrees
+    assert scaled.towards(here, np.array([0.5, 0.5]))[0] == pytest.approx(0.8 * 0.2)
 
 
 def test_the_line_search_returns_to_where_it_may_go(monkeypatch):

@@ -142,18 +142,18 @@ class _OutOfTime(Exception):
 class _Reach:
     """How far from the best point a line search may go: all the way, or as far as an inference rule can follow.
 
+    Places and steps are in coordinates theta / scale: a level has the units of y, and what is far depends on them.
     A step beyond is refused without an evaluation. The limit shrinks where an evaluation fails, and grows again with
     steps that use it. Where a failure says how far the way is open, steps may not cross that end of the branch either.
     """
 
-    def __init__(self, longest: float, first: float = np.inf) -> None:
-        self.longest, self.now = longest, min(first, longest)
+    def __init__(self, longest: float, first: float = np.inf, scale: Array | float = 1.0) -> None:
+        self.longest, self.now, self.scale = longest, min(first, longest), scale
         self.ends: list[tuple[Array, Array]] = []
 
     def end_at(self, end: Array, step: Array, normal: Array | None) -> None:
-        """Remember an end of the branch that was met by a step: a plane, across the step if nothing else is known."""
-        if normal is None or normal.shape != step.shape:
-            normal = step
+        """Remember an end of the branch that was met by a step: a plane, by its normal in theta or across the step."""
+        normal = step if normal is None or normal.shape != step.shape else normal * self.scale
         self.ends.append((end, normal if normal @ step > 0 else -normal))
 
     def towards(self, here: Array, there: Array) -> tuple[float, Array | None]:
@@ -213,7 +213,7 @@ class Objective:
 
     @property
     def longest_step(self) -> float:
-        """How far in `theta` (largest change of a parameter) the inference rule can follow its solution."""
+        """How far (largest change of a parameter, in its unit steps) the inference rule can follow its solution."""
         limit = getattr(self.model.inference, "longest_step", None)
         return np.inf if limit is None else float(limit(self.model.likelihood))
 
@@ -274,7 +274,7 @@ def maximize(
 
     failed = [False]  # whether the last evaluation failed
     lowest: list[tuple[float, Array, Array]] = []  # value, place and gradient of the best evaluation
-    reach = _Reach(objective.longest_step, min(first, FIRST * objective.longest_step))
+    reach = _Reach(objective.longest_step, min(first, FIRST * objective.longest_step), scale)
     beyond: Array | None = None
 
     def worse(u: Array, part: float) -> tuple[float, Array]:
@@ -286,16 +286,16 @@ def maximize(
 
     def ends_here(end: Array, u: Array) -> np.linalg.LinAlgError:
         nonlocal beyond
-        step = u * scale - lowest[0][1] * scale
-        beyond = end + JUST_BEYOND * step / np.max(np.abs(step))
+        step = u - lowest[0][1]
+        beyond = (end + JUST_BEYOND * step / np.max(np.abs(step))) * scale
         return np.linalg.LinAlgError(f"the branch of solutions ends here: {objective.last_error}")
 
     def negative(u: Array) -> tuple[float, Array]:
         distance = 0.0
         if lowest:
-            here, there = lowest[0][1] * scale, u * scale
-            distance = float(np.max(np.abs(there - here)))
-            limit, end = reach.towards(here, there)
+            here = lowest[0][1]
+            distance = float(np.max(np.abs(u - here)))
+            limit, end = reach.towards(here, u)
             if distance > limit:
                 if end is not None and limit < SHORTEST:
                     raise ends_here(end, u)
@@ -311,8 +311,8 @@ def maximize(
             if objective.failures > FAILURES:
                 raise np.linalg.LinAlgError(f"too many evaluations fail: {objective.last_error}")
             if objective.reached is not None:
-                end = here + objective.reached * (there - here)
-                reach.end_at(end, there - here, objective.normal)
+                end = here + objective.reached * (u - here)
+                reach.end_at(end, u - here, objective.normal)
                 part = BEFORE * objective.reached
                 reach.now = max(min(reach.now, part * distance), SHORTEST)
                 if part * distance < SHORTEST:
@@ -321,7 +321,7 @@ def maximize(
                 part = SHRINK
                 reach.failed(distance)
                 if reach.now < SHORTEST:
-                    raise ends_here(u * scale, u)
+                    raise ends_here(u, u)
             return worse(u, part)
         reach.went(distance)
         if not lowest or -value <= lowest[0][0]:

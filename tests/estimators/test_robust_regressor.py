@@ -126,6 +126,17 @@ def test_sd_is_infinite_where_the_noise_has_no_variance():
 ONE_START = {"n_restarts": 0, "given": ("kernel",), "data_driven": True, "n_jobs": None, "max_time": None}
 
 
+@pytest.mark.parametrize("likelihood", ["student-t", "mixture"])
+def test_learning_does_not_depend_on_the_units_of_the_targets(likelihood):
+    """Prices in cents: a step of the prior mean is as long as the data are large."""
+    model = GPRegressor(likelihood=likelihood, n_restarts=0, random_state=0)
+    mean, evidence = model.fit(X, Y).predict(GRID), model.log_evidence_
+    unit = 1e7
+    large = clone(model).fit(X, unit * Y)
+    assert large.log_evidence_ + len(Y) * np.log(unit) == pytest.approx(evidence, abs=1e-4)
+    np.testing.assert_allclose(large.predict(GRID) / unit, mean, atol=1e-3)
+
+
 def test_the_gaussian_solution_is_a_start():
     rows = TrainingRows.of(X, Y, None)
     model = GP(KERNEL, Laplace(), "constant", "ep").bind(1)

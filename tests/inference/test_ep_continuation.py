@@ -254,6 +254,29 @@ def test_the_end_of_a_branch_is_located(branches):
     assert gone(before + size * along / np.linalg.norm(along)).sites is not None
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e9])
+def test_the_surface_at_which_a_branch_ends_has_the_units_of_the_data(branches, unit):
+    """A level is measured in units of y: the normal's slope in it is the inverse."""
+    problem, gp, landmarks = branches
+
+    def normal(c):
+        likelihood = gp.likelihood.update(
+            {name: c * gp.likelihood.get(name) for name in gp.likelihood.names if name.endswith("scale")}
+        )
+        here = GP(c**2 * gp.kernel, likelihood, mean=Constant(0.0), inference="ep").bind(problem.X.shape[1])
+        wider = {"mixtureofgaussians.scale": 1.2 * here.get("mixtureofgaussians.scale")}
+        there = here.update(wider)
+        sites = landmarks[0].sites
+        posed = Problem(here.prior(problem.X), here.likelihood, c * problem.y)
+        landmark = Landmark.of(posed, Sites(sites.shift / c, sites.precision / c**2), 0.0)
+        way = walk(landmark, Problem(there.prior(problem.X), there.likelihood, c * problem.y))
+        level = np.array(here.names) == "mean.value"
+        in_units = np.where(level, c, 1.0) * way.normal
+        return in_units / np.linalg.norm(in_units)
+
+    np.testing.assert_allclose(normal(unit), normal(1.0), atol=1e-4)
+
+
 def test_a_landmark_knows_the_models_it_belongs_to():
     X, y = inputs(9), targets("real", 9)
     kernel = (1.5 * SE(1.0)).bind(1)

@@ -144,30 +144,39 @@ def _normal(point: Point) -> Array | None:
     left, sizes, _ = np.linalg.svd(point.jacobian())
     if sizes[-1] > NEARLY_SINGULAR:
         return None
-    problem, prior = point.problem, point.problem.prior
-    slopes = []
-    for k, theta in enumerate(prior.kernel.theta):
-        kernel = prior.kernel.replace(_changed(prior.kernel.theta, k, theta + EPS))
-        slopes.append(replace(problem, prior=DensePrior(kernel, prior.X, prior.mean_function)))
-    if prior.mean_function is not None:
-        for k, theta in enumerate(prior.mean_function.theta):
-            mean = prior.mean_function.replace(_changed(prior.mean_function.theta, k, theta + EPS))
-            slopes.append(replace(problem, prior=DensePrior(prior.kernel, prior.X, mean)))
-    for k, theta in enumerate(problem.likelihood.theta):
-        likelihood = problem.likelihood.replace(_changed(problem.likelihood.theta, k, theta + EPS))
-        slopes.append(replace(problem, likelihood=likelihood))
-    changes = [_change(point, ahead) for ahead in slopes]
+    problem, prior, w = point.problem, point.problem.prior, left[:, -1]
+    by_kernel = [
+        replace(problem, prior=DensePrior(prior.kernel.replace(theta), prior.X, prior.mean_function))
+        for theta in _one_by_one(prior.kernel.theta)
+    ]
+    by_likelihood = [
+        replace(problem, likelihood=problem.likelihood.replace(theta))
+        for theta in _one_by_one(problem.likelihood.theta)
+    ]
+    changes = [_change(point, ahead) for ahead in by_kernel + by_likelihood]
     if any(change is None for change in changes):
         return None
-    normal = np.array([left[:, -1] @ change for change in changes])
+    slopes = np.array([w @ change for change in changes])
+    normal = np.concatenate(
+        [slopes[: len(by_kernel)], _pull_mean_function(point, w), slopes[len(by_kernel) :]]
+    )
     size = float(np.linalg.norm(normal))
     return normal / size if 0.0 < size < np.inf else None
 
 
-def _changed(theta: Array, k: int, value: float) -> Array:
-    new = np.array(theta)
-    new[k] = value
-    return new
+def _one_by_one(theta: Array) -> list[Array]:
+    """Vectors in which one parameter differs by `EPS`."""
+    return list(theta + EPS * np.eye(len(theta)))
+
+
+def _pull_mean_function(point: Point, w: Array) -> Array:
+    """w' d equations / d theta of the mean function, which may have units: d E_q f / d prior mean = I - cov_q T."""
+    prior, n = point.problem.prior, point.problem.prior.n
+    if prior.mean_function is None:
+        return np.zeros(0)
+    d_mean = (w[:n] - w[n:] * point.off) / point.sd
+    d_prior_mean = d_mean - point.sites.precision * (point.q.covariance @ d_mean)
+    return prior.mean_function.to_theta(prior.pull_mean(d_prior_mean))
 
 
 def _point(problem: Problem, sites: Sites) -> Point | None:

@@ -50,8 +50,8 @@ NEWTON_FIRST = 300
 """Points up to which a branch is followed by Newton's method rather than by parallel updates from its sites."""
 
 LONGEST_STEP = 0.5
-"""Longest step of an optimizer, in a free parameter, without log-concavity. Trial steps of L-BFGS are often ten times
-as long, and fixed points at their ends have nothing to do with those at their beginnings."""
+"""Longest step of an optimizer, in unit steps of a free parameter, without log-concavity. Trial steps of L-BFGS are
+often ten times as long, and fixed points at their ends have nothing to do with those at their beginnings."""
 
 SEARCH_SHARE = 0.75
 """Part of the time limit for EP proper; the rest is for powers below one."""
@@ -162,7 +162,7 @@ class EP:
         return likelihood.n_latent == 1
 
     def longest_step(self, likelihood: Likelihood) -> float:
-        """Change of a free parameter up to which a branch of fixed points is worth following at once."""
+        """Change of a parameter, in its unit steps, up to which a branch of fixed points is worth following at once."""
         return np.inf if likelihood.log_concave else LONGEST_STEP
 
     def _problem(
