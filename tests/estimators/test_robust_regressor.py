@@ -137,6 +137,12 @@ def test_learning_does_not_depend_on_the_units_of_the_targets(likelihood):
     np.testing.assert_allclose(large.predict(GRID) / unit, mean, atol=1e-3)
 
 
+@pytest.mark.parametrize("likelihood", ["laplace", "epsilon-insensitive"])
+def test_one_row_is_enough(likelihood):
+    model = GPRegressor(likelihood=likelihood, n_restarts=0, random_state=0).fit([[0.0]], [0.0125])
+    np.testing.assert_allclose(model.predict([[0.0], [5.0]]), 0.0125)
+
+
 def test_the_gaussian_solution_is_a_start():
     rows = TrainingRows.of(X, Y, None)
     model = GP(KERNEL, Laplace(), "constant", "ep").bind(1)

@@ -25,9 +25,11 @@ from cavity.inference.exact import Exact
 from cavity.inference.registry import as_inference
 from cavity.inference.variational import Variational
 from cavity.kernels import SE
+from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
 from cavity.learning import learn
 from cavity.likelihoods import (
+    EpsilonInsensitive,
     Gaussian,
     Heaviside,
     HeteroscedasticGaussian,
@@ -346,6 +348,16 @@ def test_a_weight_of_two_is_an_observation_made_twice(name):
     tolerance = 1e-8 if name == "gaussian" else 0.02
     assert joined.log_evidence == pytest.approx(apart.log_evidence, abs=tolerance)
     np.testing.assert_allclose(joined.mean(X), apart.mean(X), atol=2 * tolerance)
+
+
+def test_silent_sites_have_a_gradient():
+    """A flat likelihood leaves the prior as it is; learning may pass through there."""
+    prior = DensePrior((1.5 * SE(0.7)).bind(1), inputs(4), Constant(0.3))
+    state = positive_state(Problem(prior, EpsilonInsensitive(1.0, 100.0), targets("real", 4)), Sites.zero(4))
+    assert state.residual < 1e-12
+    pulled, same = state.q.pull(2.0), Conditioned(prior, Sites.zero(4)).pull(2.0)
+    for part in ("kernel", "mean", "shift", "precision"):
+        np.testing.assert_allclose(getattr(pulled, part), getattr(same, part), atol=1e-14)
 
 
 def test_weights_of_one_change_nothing():

@@ -126,6 +126,13 @@ class _Prior:
         self.mean, self.var, self.left = prior.mean, prior.diagonal, np.ones(prior.n)
         self.weights = self.unexplained = np.zeros(prior.n)
 
+    def pull(self, d_log_normalizer: float = 1.0) -> Pulled:
+        """As `Conditioned.pull` of the log normalizer, on which neither kernel nor mean has an effect."""
+        c, silent = d_log_normalizer, np.zeros(self.prior.n)
+        d_precision = -0.5 * c * (self.var + self.mean**2)
+        d_kernel = np.zeros(self.prior.kernel.flat.size)
+        return Pulled(d_kernel, self.prior.pull_mean(silent), c * self.mean, d_precision)
+
 
 def positive_state(problem: Problem, sites: Sites, tolerance: float = TOLERANCE) -> State | None:
     """State at nonnegative sites (power one), with four tilted moments; None where it cannot be used.
