@@ -449,9 +449,9 @@ class MixturePrediction(ContinuousPrediction):
         generator = np.random.default_rng(rng)
         cumulative = np.cumsum(np.exp(self._log_w), axis=0)
         u = generator.random((n, len(self))) * cumulative[-1]
-        which = np.stack(
-            [(c[:, None] < u_col[None]).sum(axis=0) for c, u_col in zip(cumulative.T, u.T)], axis=1
-        )
+        which = np.empty((n, len(self)), dtype=np.intp)
+        for i, (c, u_col) in enumerate(zip(cumulative.T, u.T)):
+            which[:, i] = (c[:, None] < u_col[None]).sum(axis=0)
         columns = np.arange(len(self))
         z = generator.standard_normal((n, len(self)))
         return np.asarray(self._m[which, columns] + self._sd[which, columns] * z)

@@ -87,6 +87,18 @@ def test_quantiles_invert_the_cdf_and_intervals_are_central(likelihood):
     np.testing.assert_allclose(p.median, p.quantile(0.5))
 
 
+@pytest.mark.parametrize(
+    "likelihood", [*CONTINUOUS[:1], *CONTINUOUS[2:], lk.Poisson(), lk.Probit()], ids=repr
+)
+def test_no_cases_are_predicted_too(likelihood):
+    none = np.zeros(0)
+    p = likelihood.predictive(none, none)
+    assert len(p) == 0
+    for answer in (p.mean, p.variance, p.median, p.log_prob(none), p.cdf(none), p.sample(4, 0)[0]):
+        assert answer.shape == (0,)
+    assert p.quantile([0.1, 0.5, 0.9]).shape == (3, 0)
+
+
 @pytest.mark.parametrize("likelihood", CONTINUOUS, ids=repr)
 def test_draws_follow_the_cdf(likelihood):
     p = likelihood.predictive(MEAN, VAR)

@@ -163,7 +163,7 @@ class StudentT(ScaleMixture):
         count = int(np.ceil(np.max(high - low, initial=1.0) / _step(a))) + 1
         constant = power * self._log_constant() - gammaln(a)
         columns = []
-        for block in chunks(len(y), count):
+        for block in chunks(len(y), count) or [slice(0)]:
             x, h = trapezoid_nodes(low[block], high[block], count)
             u = np.exp(x)
             nodes = tilted_from_nodes(
@@ -192,7 +192,7 @@ class StudentT(ScaleMixture):
         high = np.full_like(low, np.log(LOG_TINY + 4))
         count = int(np.ceil(np.max(high - low, initial=1.0) / STEP)) + 1
         columns = []
-        for block in chunks(len(e), count):
+        for block in chunks(len(e), count) or [slice(0)]:
             x, h = trapezoid_nodes(low[block], high[block], count)
             u = np.exp(x)
             p = 1 + 2 * u * v[block]
