@@ -110,6 +110,16 @@ def test_draws_follow_the_cdf(likelihood):
         assert (np.abs(u - [0.1, 0.5, 0.9]) < 0.03).all()
 
 
+@pytest.mark.parametrize("likelihood", [lk.Laplace(0.5), lk.EpsilonInsensitive(0.5, 0.8)], ids=repr)
+def test_exponential_tails_keep_their_digits(likelihood):
+    """Far out a unit step costs exp(-1/s), with or without a normal density beside."""
+    p = likelihood.predictive(MEAN, np.array([0.5, 0.0, 0.1]))
+    for below, tail in ((-1, p.cdf), (1, p.survival)):
+        near, far = tail(MEAN + below * 30.0), tail(MEAN + below * 31.0)
+        assert (near < 1e-20).all()
+        np.testing.assert_allclose(far / near, np.exp(-1 / 0.5), rtol=1e-12)
+
+
 def test_student_t_without_variance_says_infinite():
     assert np.isinf(lk.StudentT(1.0, 2.0).predictive([0.0], [1.0]).variance).all()
     np.testing.assert_allclose(lk.StudentT(2.0, 5.0).predictive([0.0], [1.0]).variance, 1 + 4 * 5 / 3)

@@ -267,7 +267,7 @@ class EpsilonInsensitive(_ExponentialTails):
         uniform = _uniform_cdf(x, width, sd)
         right, left = (
             _shifted_exponential_cdf(x - width, sd, s),
-            1 - _shifted_exponential_cdf(-x - width, sd, s),
+            _shifted_exponential_survival(-x - width, sd, s),
         )
         lower = inside * uniform + (1 - inside) * 0.5 * (right + left)
         return np.asarray(np.where(x0 <= 0, lower, 1 - lower))
@@ -288,3 +288,13 @@ def _shifted_exponential_cdf(x: Array, sd: Array, scale: float) -> Array:
     safe = np.where(sd > 0, sd, 1.0)
     a = x / safe
     return np.where(sd > 0, ndtr(a) - np.exp(np.minimum(log_half_line(-a, safe / scale), log_ndtr(a))), sharp)
+
+
+def _shifted_exponential_survival(x: Array, sd: Array, scale: float) -> Array:
+    """P(E + N(0, sd^2) > x), which keeps its digits far in the tail."""
+    sharp = np.exp(-np.maximum(x, 0.0) / scale)
+    safe = np.where(sd > 0, sd, 1.0)
+    a = x / safe
+    return np.where(
+        sd > 0, ndtr(-a) + np.exp(np.minimum(log_half_line(-a, safe / scale), log_ndtr(a))), sharp
+    )
