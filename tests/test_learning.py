@@ -166,6 +166,17 @@ def test_a_start_that_fails_is_recorded_and_not_fatal():
     assert learned.value == data.value
 
 
+def test_values_that_fail_give_way_to_the_data():
+    """The values of an earlier fit need not suit more rows."""
+    failing = Failing(1.0 * SE(0.1), Gaussian()).bind(1)
+    learned = learn(failing, X, Y, n_restarts=0, data_driven=False)
+    own, data = learned.runs
+    assert (own.value, own.message) == (-np.inf, "too short")
+    np.testing.assert_array_equal(own.start, failing.theta)
+    assert learned.value == data.value == learn(failing, X, Y, n_restarts=0).value
+    assert learned.converged
+
+
 def test_a_step_into_failure_comes_back():
     """The optimum is beyond the limit: the run ends near it, and counts what failed."""
     failing = Failing(1.0 * SE(3.0), Gaussian()).bind(1)

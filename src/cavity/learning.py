@@ -427,7 +427,8 @@ def learn(
         Parts of the model, of "kernel", "mean" and "likelihood", whose own values are worth a run because a user chose
         them; the others start from the data. Empty for none.
     data_driven : bool
-        Whether the first start is read off the data; otherwise it is the model's own values.
+        Whether the first start is read off the data; otherwise it is the model's own values, and the data come in only
+        where the objective cannot be evaluated at those.
     also : sequence of (kind, theta)
         Further starts, run in addition to `n_restarts`.
     max_time : float, optional
@@ -451,6 +452,7 @@ def learn(
         value, _ = goal(model.theta)
         return Learned(model, value, ())
     starts = Starts.of(model, X, y, sample_weight)
+    from_data = starts.first
     if not data_driven:
         starts = replace(starts, first=model.theta)
     relocate = n_restarts > 0 and len(starts.blocks) > 1
@@ -463,6 +465,8 @@ def learn(
             for run in search.starts(n_restarts, given, also):
                 runs.append(run)
                 progress.advance(_best_so_far(runs))
+            if not (data_driven or any(np.isfinite(run.value) for run in runs)):
+                runs += search._execute([("data", from_data)])
             if relocate:
                 for run in search.relocations(runs):
                     runs.append(run)
