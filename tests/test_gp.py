@@ -195,6 +195,17 @@ def test_updates_one_after_the_other_with_weights_and_targets():
     np.testing.assert_allclose(updated.mean(POINTS), whole.mean(POINTS), atol=1e-10)
 
 
+@pytest.mark.parametrize("inference", ["exact", "laplace", "ep"])
+def test_a_posterior_has_data_of_its_own(inference):
+    """Arrays that a caller fills again, as a buffer of measurements, change nothing."""
+    data, targets, weight = X.copy(), Y.copy(), np.full(len(X), 1.5)
+    posterior = GP(MODEL.kernel, MODEL.likelihood, "constant", inference).condition(data, targets, weight)
+    before = posterior.update(POINTS, np.zeros(7)).mean(POINTS)
+    for array in (data, targets, weight):
+        array[:] = 9.0
+    np.testing.assert_array_equal(posterior.update(POINTS, np.zeros(7)).mean(POINTS), before)
+
+
 def test_update_refuses_other_shapes():
     posterior = MODEL.condition(X, Y)
     with pytest.raises(ValueError, match="must have the columns of the data before"):

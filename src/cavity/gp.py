@@ -398,6 +398,7 @@ class GP(Parametrized):
         if sampler is not None:
             return cast(Posterior, sampler(self, X, y, sample_weight, (memory or {}).get("ends", ())))
         model, X, y, weight = self._given(X, y, sample_weight)
+        X, y = X.copy(), y.copy()  # the posterior keeps them, and the caller's arrays may change
         workspace = Workspace()
         workspace.memory.update(memory or {})
         with threads_for(len(X)):
@@ -477,7 +478,7 @@ def _per_latent(given: Any, likelihood: Likelihood, name: str) -> Any:
 def _checked_weight(sample_weight: ArrayLike | None, n: int) -> Array | None:
     if sample_weight is None:
         return None
-    weight: Array = np.asarray(sample_weight, dtype=float)
+    weight: Array = np.array(sample_weight, dtype=float)
     if weight.shape != (n,) or not (np.isfinite(weight) & (weight > 0)).all():
         wrong = weight if weight.shape != (n,) else weight[~(np.isfinite(weight) & (weight > 0))][0]
         raise ValueError(

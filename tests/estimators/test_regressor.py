@@ -649,3 +649,14 @@ def test_tags_of_settings_that_make_no_sense():
     assert GPRegressor(likelihood="gaussian").__sklearn_tags__().target_tags.multi_output
     with pytest.raises(ValueError, match="starts must be"):
         GPRegressor(starts=np.zeros(3)).fit(X, Y)
+
+
+def test_a_fit_does_not_change_with_the_arrays_it_was_given():
+    rng = np.random.default_rng(0)
+    data = rng.uniform(0, 6, (20, 1))
+    targets = np.sin(data[:, 0]) + 0.1 * rng.standard_normal(20)
+    model = GPRegressor(n_restarts=0, random_state=0).fit(data, targets)
+    left_out, outliers = model.leave_one_out().mean, model.outlier_probability_
+    data[:], targets[:] = 0.0, 0.0
+    np.testing.assert_array_equal(model.leave_one_out().mean, left_out)
+    np.testing.assert_array_equal(model.outlier_probability_, outliers)

@@ -51,15 +51,14 @@ class TrainingRows:
         max_rows: int | None = None,
         rng: np.random.Generator | None = None,
     ) -> Self:
-        """Rows of checked data; a random subset where there are more than `max_rows`."""
+        """Copies of rows of checked data; a random subset where there are more than `max_rows`."""
         n = len(X)
         kept = np.arange(n) if weight is None else np.flatnonzero(weight > 0)
         if len(kept) == 0:
             raise ValueError("sample_weight is zero for every row: nothing is left to fit")
         if max_rows is not None and len(kept) > max_rows:
             kept = np.sort(np.random.default_rng(rng).choice(kept, max_rows, replace=False))
-        if len(kept) < n:
-            X, y = X[kept], y[kept]
+        X, y = X[kept], y[kept]
         given = None if weight is None else weight[kept]
         merge = merge and (weight is not None or _has_repeats(X, y))
         index = np.full(n, -1, dtype=np.intp)
