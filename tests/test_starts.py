@@ -13,7 +13,7 @@ from cavity.hyper import Param, fixed
 from cavity.kernels import SE, ard
 from cavity.priors import LogNormal
 from cavity.starts import DataScale, Starts
-from cavity.starts.data import dominant_frequencies
+from cavity.starts.data import dominant_frequencies, without_far
 from cavity.starts.guesses import KERNEL_UNITS, units_of
 
 RNG = np.random.default_rng(0)
@@ -36,6 +36,32 @@ def start(kernel, likelihood=None, mean="constant", X=X, y=Y, **options):
 
 
 # --- sizes --------------------------------------------------------------------------------------------------
+
+
+def test_targets_far_from_the_bulk_are_brought_to_its_edge():
+    y = np.array([-1.0, 1.0, 0.0, 2.0, -2.0, 1e6])
+    bulk, reach = without_far(y)
+    np.testing.assert_array_equal(bulk[:5], y[:5])
+    assert 10 < bulk[5] < 30
+    assert reach == pytest.approx(1e6, rel=1e-5)
+    for ordinary in (y[:5], np.array([0.0, 0.0, 0.0, 5.0])):  # most equal: their spread is no measure
+        np.testing.assert_array_equal(without_far(ordinary)[0], ordinary)
+        assert without_far(ordinary)[1] == 0.0
+
+
+@pytest.mark.parametrize("noise", [likelihoods.StudentT(), likelihoods.MixtureOfGaussians()], ids=repr)
+def test_heavy_tails_start_from_the_bulk_of_the_targets(noise):
+    coded = Y.copy()
+    coded[7] = 1e7
+    kernel = 1.0 * SE()
+    first, usual = (start(kernel, noise, y=y) for y in (coded, Y))
+    for name in ("se.variance", "mean.value", noise.names[-2 if len(noise.names) == 3 else 0]):
+        assert first.get(name) == pytest.approx(usual.get(name), rel=1.5)
+    if isinstance(noise, likelihoods.MixtureOfGaussians):
+        assert first.likelihood.outlier_scale == pytest.approx(1e7, rel=0.1)
+        assert usual.likelihood.inflation == pytest.approx(noise.inflation)
+    exponential = start(kernel, likelihoods.Laplace(), y=coded)  # these cannot leave such a target aside
+    assert exponential.get("se.variance") == pytest.approx(np.var(coded))
 
 
 def test_sizes_of_simple_data():

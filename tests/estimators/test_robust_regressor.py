@@ -137,6 +137,18 @@ def test_learning_does_not_depend_on_the_units_of_the_targets(likelihood):
     np.testing.assert_allclose(large.predict(GRID) / unit, mean, atol=1e-3)
 
 
+@pytest.mark.parametrize("likelihood", ["student-t", "mixture"])
+def test_a_code_for_a_missing_value_does_not_hide_the_function(likelihood):
+    """An outlier a million times as large as everything else costs evidence, and leaves the fit as it is."""
+    coded = Y[~BAD]
+    coded[20] = 999999.0
+    model = GPRegressor(likelihood=likelihood, n_restarts=0, random_state=0).fit(X[~BAD], coded)
+    assert model.outlier_probability_[20] > 0.99
+    assert np.sqrt(np.mean((model.predict(GRID) - np.sin(GRID[:, 0])) ** 2)) < 0.1
+    lowest, highest = model.predict_dist(GRID).interval(0.5)
+    assert np.median(highest - lowest) < 0.5
+
+
 @pytest.mark.parametrize("likelihood", ["laplace", "epsilon-insensitive"])
 def test_one_row_is_enough(likelihood):
     model = GPRegressor(likelihood=likelihood, n_restarts=0, random_state=0).fit([[0.0]], [0.0125])

@@ -23,10 +23,8 @@ from cavity.learning import INTERRUPTED, Objective, learn, maximize
 from cavity.likelihoods import Gaussian, GaussianNoise, Laplace
 from cavity.likelihoods.base import Likelihood
 from cavity.starts import DataScale, Starts
+from cavity.starts.data import MAD_TO_SD, without_far
 from cavity.starts.guesses import NOISE_SHARE, Reader
-
-MAD_TO_SD = 1.0 / 0.6744897501960817
-"""Standard deviation of a normal density per median absolute deviation."""
 
 STAGE_SHARE = 0.25
 """Share of the time allowed that the solution of an easier model may take."""
@@ -113,7 +111,8 @@ def _solution(model: GP, rows: TrainingRows, **options: Any) -> GP:
 def carried_over(found: GP, model: GP, X: Array, y: Array, weight: Array | None = None) -> Array:
     """Theta with the values of another model's kernel and mean, and the noise level of the bulk of its residuals."""
     loo = found.leave_one_out(X, y, weight)
-    scale = DataScale.of(X, y, None, weight)
+    bulk, reach = (y, 0.0) if model.likelihood.log_concave else without_far(y)
+    scale = replace(DataScale.of(X, bulk, None, weight), reach=reach)
     noise = max(MAD_TO_SD * float(np.median(np.abs(y - loo.mean))), LEAST_NOISE * scale.y_sd)
     guesses = Reader(replace(scale, y_sd=noise / np.sqrt(NOISE_SHARE))).part(model.likelihood)
     kernel_and_mean = found.flat[: -found.likelihood.flat.size]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cavity.hyper import Array
 from cavity.kernels import Kernel
 from cavity.latent.blocks import PerLatent
-from cavity.starts.data import DataScale
+from cavity.starts.data import DataScale, without_far
 from cavity.starts.guesses import Guess, Reader, fitted_mean
 
 if TYPE_CHECKING:
@@ -110,8 +110,11 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
     from cavity.means import Basis
 
     f_scale = latent_scale(model.likelihood, y)
-    fitted, rest, level = model.mean, y, None
     plain = f_scale is None and model.likelihood.n_latent == 1  # one function, in the units of y
+    reach = 0.0
+    if plain and not model.likelihood.log_concave:
+        y, reach = without_far(y)  # the noise explains the others
+    fitted, rest, level = model.mean, y, None
     if plain:
         fitted, rest = fitted_mean(model.mean, X, y)
     if plain and model.mean.theta.size == 0 and not isinstance(model.mean, Basis):
@@ -119,7 +122,7 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
         rest, level = (y.T - model.mean(X)).T, 0.0
     # What a mean that explains everything leaves over is nothing but rounding.
     least = EXPLAINED * float(np.max(np.abs(y))) if rest is not y else 0.0
-    reader = Reader(DataScale.of(X, rest, f_scale, sample_weight, level, least))
+    reader = Reader(replace(DataScale.of(X, rest, f_scale, sample_weight, level, least), reach=reach))
     columns = tuple(range(X.shape[1]))
     if isinstance(model.kernel, PerLatent) and f_scale is None:
         # The first function is that of y; the others are logarithms, of a size of about one.

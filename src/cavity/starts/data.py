@@ -18,6 +18,12 @@ SPECTRUM_ROWS = 1500
 SPECTRUM_POINTS = 3000
 """Most frequencies tried."""
 
+FAR = 10.0
+"""Robust standard deviations from the median beyond which a target says nothing about the spread of the function."""
+
+MAD_TO_SD = 1.0 / 0.6744897501960817
+"""Standard deviation of a normal density per median absolute deviation."""
+
 OVERSAMPLING = 4
 """Frequencies tried per independent one (independent ones are 1 / extent apart)."""
 
@@ -41,6 +47,8 @@ class DataScale:
         Level and spread to expect of the latent function.
     y_sd : float
         Spread of the targets, for noise.
+    reach : float
+        Distance from the bulk of the targets to the farthest one, where `without_far` found some; zero otherwise.
     """
 
     X: Array = field(repr=False)
@@ -53,6 +61,7 @@ class DataScale:
     f_center: float
     f_sd: float
     y_sd: float
+    reach: float = 0.0
 
     @classmethod
     def of(
@@ -120,7 +129,7 @@ class DataScale:
         new = DataScale.of(U, self.signal)
         return DataScale(
             U, self.signal, new.distance, new.extent, new.spacing, new.x_center, new.x_sd, self.f_center,
-            self.f_sd, self.y_sd,
+            self.f_sd, self.y_sd, self.reach,
         )  # fmt: skip
 
     def frequencies(self, column: int, count: int) -> Array:
@@ -129,6 +138,19 @@ class DataScale:
         rest = count - len(found)
         # Nothing to see (too few rows, no variation): a few turns over the extent of the data.
         return np.concatenate([found, (1.0 + np.arange(rest)) * 4.0 / self.extent[column]])
+
+
+def without_far(y: Array) -> tuple[Array, float]:
+    """Targets (n,) with those far away from the bulk brought to its edge, and how far away they were.
+
+    Nothing is far away where more than half of the targets are equal.
+    """
+    center = np.median(y)
+    distance = np.abs(y - center)
+    edge, reach = FAR * MAD_TO_SD * float(np.median(distance)), float(np.max(distance))
+    if not 0.0 < edge < reach:
+        return y, 0.0
+    return np.clip(y, center - edge, center + edge), reach
 
 
 def dominant_frequencies(x: Array, y: Array, count: int) -> Array:

@@ -68,6 +68,7 @@ UNITS: dict[type[Parametrized], dict[str, str]] = {
     kernels.Additive: {"variances": "variance by order"},
     kernels.Categorical: {"variances": "variance"},
     likelihoods.EpsilonInsensitive: {"epsilon": "noise sd"},
+    likelihoods.MixtureOfGaussians: {"inflation": "noise ratio"},
     likelihoods.NegativeBinomial: {"shape": "count"},
 }
 
@@ -313,6 +314,9 @@ class Reader:
             elif unit == "noise sd":
                 guess = size_guess(float(np.sqrt(noise)), 0.8, up=1e3)
                 listed += [replace(guess, low=0.1 * float(np.sqrt(least)))] * size
+            elif unit == "noise ratio":  # wide enough for the farthest target
+                least_ratio = self.data.reach / float(np.sqrt(noise))
+                listed += [_widened(g, max(1.0, least_ratio / g.center)) for g in self._given(param)]
             elif unit == "count":  # beyond a multiple of the mean count it is as good as infinite
                 most = 1e3 * max(1.0, float(np.exp(self.data.f_center)))
                 listed += [Guess(v, 1.0, 1e-3, most) for v in param.array.tolist()]
