@@ -100,6 +100,16 @@ def test_no_cases_are_predicted_too(likelihood):
 
 
 @pytest.mark.parametrize("likelihood", CONTINUOUS, ids=repr)
+def test_everything_lies_between_the_infinities(likelihood):
+    p = likelihood.predictive(MEAN, VAR)
+    for end, below in ((-np.inf, 0.0), (np.inf, 1.0)):
+        np.testing.assert_array_equal(p.cdf(np.full(3, end)), below)
+        np.testing.assert_array_equal(p.log_prob(np.full(3, end)), -np.inf)
+    missing = np.array([0.2, np.nan, 0.3])
+    np.testing.assert_array_equal(np.isnan(p.log_prob(missing)), np.isnan(missing))
+
+
+@pytest.mark.parametrize("likelihood", CONTINUOUS, ids=repr)
 def test_draws_follow_the_cdf(likelihood):
     p = likelihood.predictive(MEAN, VAR)
     draws = p.sample(4000, 7)

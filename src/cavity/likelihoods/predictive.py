@@ -38,14 +38,16 @@ class Noise(Protocol):
 
 
 def log_density(likelihood: Noise, y: ArrayLike, mean: Array, var: Array) -> Array:
-    """log p(y) for f ~ N(mean, var), where var may be zero."""
+    """log p(y) for f ~ N(mean, var), where var may be zero; -inf at infinite y."""
     y = np.broadcast_to(np.asarray(y, dtype=float), mean.shape)
-    out = likelihood.log_prob(y, mean)
-    spread = var > 0
-    if spread.all():
+    spread, finite = var > 0, np.isfinite(y)
+    if (spread & finite).all():
         return likelihood.tilted_normalized(y, mean, var).log_z
+    out = np.where(np.isnan(y), np.nan, -np.inf)
+    sharp, spread = finite & ~spread, finite & spread
+    if sharp.any():
+        out[sharp] = likelihood.log_prob(y[sharp], mean[sharp])
     if spread.any():
-        out = np.array(out)
         out[spread] = likelihood.tilted_normalized(y[spread], mean[spread], var[spread]).log_z
     return out
 
@@ -88,13 +90,18 @@ class NoisePrediction(ContinuousPrediction):
 
     def cdf(self, y: ArrayLike) -> Array:
         """P(f + noise <= y)."""
-        x = np.broadcast_to(np.asarray(y, dtype=float) - self._mean, self._mean.shape)
-        return np.clip(self._likelihood.noise_cdf(x, self._var), 0.0, 1.0)
+        return self._below(np.asarray(y, dtype=float) - self._mean)
 
     def survival(self, y: ArrayLike) -> Array:
         """P(f + noise > y), by symmetry."""
-        x = np.broadcast_to(np.asarray(y, dtype=float) - self._mean, self._mean.shape)
-        return np.clip(self._likelihood.noise_cdf(-x, self._var), 0.0, 1.0)
+        return self._below(self._mean - np.asarray(y, dtype=float))
+
+    def _below(self, x: Array) -> Array:
+        """P(f - mean + noise <= x), zero and one at the infinities."""
+        x = np.broadcast_to(x, self._mean.shape)
+        finite = np.isfinite(x)
+        inside = np.clip(self._likelihood.noise_cdf(np.where(finite, x, 0.0), self._var), 0.0, 1.0)
+        return np.where(finite, inside, np.where(np.isnan(x), np.nan, x > 0))
 
     def _location_and_width(self) -> tuple[Array, Array]:
         return self._mean, np.sqrt(self._var) + self._width
