@@ -495,3 +495,23 @@ def test_grid_search_and_pipeline():
     assert search.best_params_["gpclassifier__kernel"] == 4.0 * SE(1.0)
     p = cross_val_predict(search.best_estimator_, X, LABELS, cv=3, method="predict_proba")
     assert np.mean((p[:, 1] > 0.5) == (CODES == 1)) > 0.8
+
+
+def test_one_ctrl_c_ends_the_learning_of_all_models(monkeypatch):
+    """The models that were not reached keep the values from which learning would have started."""
+    some = slice(None, None, 5)
+    evidence, calls = GP.evidence, []
+
+    def interrupted(self, *arguments, **options):
+        calls.append(1)
+        if len(calls) == 10:
+            raise KeyboardInterrupt
+        return evidence(self, *arguments, **options)
+
+    monkeypatch.setattr(GP, "evidence", interrupted)
+    model = GPClassifier(multi_class="one_vs_rest", n_restarts=0, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"against the rest: .* \(interrupted\)") as all_:
+        model.fit(IRIS_X[some], IRIS_NAMES[some])
+    assert len(all_) == 3
+    assert len(calls) == 12  # one evaluation for each of the others
+    assert model.predict_proba(IRIS_X[some]).shape == (30, 3)

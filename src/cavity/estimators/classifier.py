@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -36,6 +38,7 @@ from cavity.estimators.signal_prior import with_signal_prior
 from cavity.gp import GP
 from cavity.hyper import Array
 from cavity.kernels import Kernel
+from cavity.learning import INTERRUPTED
 from cavity.likelihoods import Likelihood, Softmax, as_likelihood
 from cavity.prediction import GaussianPrediction
 
@@ -288,7 +291,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         tasks = zip(models, problems, rng.spawn(len(problems)))
         arguments = [(m, p, X, weight, self.objective, r, options) for m, p, r in tasks]
         if parallel in (None, 1):
-            return [fit_member(*one) for one in arguments]
+            return _one_after_another(arguments, options)
         return cast("list[Member]", Parallel(n_jobs=parallel)(delayed(fit_member)(*one) for one in arguments))
 
     def _time_for_one(self, count: int, at_once: int) -> float | None:
@@ -399,6 +402,21 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         if labels.shape != (len(probabilities),):
             raise ValueError(f"y must have shape ({len(probabilities)},), got {labels.shape}")
         return error_reject_curve(probabilities, codes)
+
+
+def _one_after_another(arguments: Sequence[tuple[Any, ...]], options: dict[str, Any]) -> list[Member]:
+    """Members fitted in turn with common options; after Ctrl-C the others remain where their learning starts."""
+    members: list[Member] = []
+    interrupted = False
+    for one in arguments:
+        member = fit_member(*one)
+        if interrupted:
+            member = replace(member, learned=replace(member.learned, stopped=INTERRUPTED))
+        elif member.learned.stopped == INTERRUPTED:
+            interrupted = True
+            options["max_time"] = 0.0
+        members.append(member)
+    return members
 
 
 def _same_shares(codes: Indices, size: int, rng: np.random.Generator) -> Indices:
