@@ -340,7 +340,8 @@ def maximize(
         converged = bool(found.success) or _flat(found, box / scale[:, None])
         message = ROUNDING_MESSAGE if "ABNORMAL" in str(found.message) else str(found.message)
         if failed[0]:  # the line search gave up among failing evaluations; the optimizer takes it for the end
-            message, converged = f"evaluations next to the best point fail: {objective.last_error}", False
+            reason = objective.last_error or "steps lead farther than the inference rule can follow"
+            message, converged = f"evaluations next to the best point fail: {reason}", False
     except np.linalg.LinAlgError as error:
         message = str(error)
     except _OutOfTime:

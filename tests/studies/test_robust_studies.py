@@ -244,6 +244,23 @@ def test_five_splits_repeat_the_first_three_and_add_two() -> None:
     assert {c.labels["method"] for c in study.cells(True)} == {"snMLII", "lapEP, one start"}
 
 
+def test_the_cut_down_version_is_not_judged_by_its_gains(tmp_path: Path) -> None:
+    rest = {"seconds": 1.0, "cpu_seconds": 1.0, "note": "", "error": "", "slug": ""}
+    records = [
+        {
+            "labels": {"split": 0, "fold": k, "method": m},
+            "measures": {"RMSE": 2.0, "NLP": v + 0.01 * k**2},
+            **rest,
+        }
+        for k in range(3)
+        for m, v in (("snMLII", 0.2), ("lapEP", 0.1 + 0.02 * k))
+    ]
+    for quick in (False, True):
+        text = "\n".join(boston.remarks(studies.Results(records, tmp_path, quick)))
+        assert "NLP gain of lapEP over snMLII: 0.080" in text
+        assert ("target" in text) is not quick
+
+
 def test_paired_gains_are_within_splits() -> None:
     rows = [
         {"split": s, "fold": k, "method": m, "NLP": value + 0.1 * k}

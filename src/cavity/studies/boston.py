@@ -135,9 +135,9 @@ def paired_gains(frame: pd.DataFrame) -> list[Gain]:
     return out
 
 
-def _verdict(gain: Gain) -> str:
-    """Whether a robust method's gain is at least two standard errors."""
-    if robust_methods.plain(gain.method) not in robust_methods.ROBUST:
+def _verdict(gain: Gain, quick: bool) -> str:
+    """Whether a robust method's gain is at least two standard errors; the cut-down version is not judged."""
+    if quick or robust_methods.plain(gain.method) not in robust_methods.ROBUST:
         return ""
     return f", target >= 2: {'met' if gain.mean >= 2 * gain.standard_error else 'missed'}"
 
@@ -149,21 +149,21 @@ def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def remarks(results: Results) -> list[str]:
     """Paired gains over Gaussian noise, spread over splits, time per fit."""
     frame = results.frame
-    return _gains(frame) + _fraction(frame) + _time(frame) + robust_methods.remarks(frame)
+    return _gains(frame, results.quick) + _fraction(frame) + _time(frame) + robust_methods.remarks(frame)
 
 
 def remarks_of_five(results: Results) -> list[str]:
     """The same without what belongs to other methods."""
     frame = results.frame
-    return [*_gains(frame), *_time(frame), cpu_per_fit(frame)]
+    return [*_gains(frame, results.quick), *_time(frame), cpu_per_fit(frame)]
 
 
-def _gains(frame: pd.DataFrame) -> list[str]:
+def _gains(frame: pd.DataFrame, quick: bool) -> list[str]:
     """Paired gains over Gaussian noise, and means of each split."""
     out = [
         f"NLP gain of {g.method} over snMLII: {g.mean:.3f}, standard error {g.standard_error:.3f} "
-        f"({g.mean / g.standard_error:.2f} of them{_verdict(g)}; {g.mean / g.if_independent:.2f} if all folds were "
-        f"independent), better on {g.wins} of {g.folds} folds"
+        f"({g.mean / g.standard_error:.2f} of them{_verdict(g, quick)}; {g.mean / g.if_independent:.2f} if all folds "
+        f"were independent), better on {g.wins} of {g.folds} folds"
         for g in paired_gains(frame)
     ]
     means = frame.groupby(["method", "split"], sort=False)[["RMSE", "NLP"]].mean()
