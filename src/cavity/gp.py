@@ -398,7 +398,8 @@ class GP(Parametrized):
         if sampler is not None:
             return cast(Posterior, sampler(self, X, y, sample_weight, (memory or {}).get("ends", ())))
         model, X, y, weight = self._given(X, y, sample_weight)
-        X, y = X.copy(), y.copy()  # the posterior keeps them, and the caller's arrays may change
+        # the posterior keeps them, in the order that they have, and the caller's arrays may change
+        X, y = X.copy(order="K"), y.copy(order="K")
         workspace = Workspace()
         workspace.memory.update(memory or {})
         with threads_for(len(X)):
