@@ -76,7 +76,10 @@ def fit_fold(method: str, split: int, fold: int, restarts: int) -> Outcome:
     found["RMSE without the five"] = float(np.sqrt(np.mean(error[usual] ** 2)))
     if fitted.outlier_probability is not None:
         found["outliers, percent"] = 100 * float(np.mean(np.asarray(fitted.outlier_probability) > 0.5))
-    return Outcome(found, {"error": error, "rows": np.flatnonzero(test)}, fitted.note)
+    arrays = {"error": error, "rows": np.flatnonzero(test)}
+    if (density := robust_methods.log_density(fitted, y_test, noisy=True)) is not None:
+        arrays["log density"] = density
+    return Outcome(found, arrays, fitted.note)
 
 
 def cells(quick: bool) -> list[Cell]:

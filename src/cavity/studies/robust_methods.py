@@ -112,12 +112,17 @@ def measures(fitted: Fit, target: Array, *, noisy: bool) -> dict[str, float]:
     """RMSE, MAE and mean negative log predictive density; of y where the test targets are noisy, else of f."""
     error = fitted.mean - target
     out = {"RMSE": float(np.sqrt(np.mean(error**2))), "MAE": float(np.mean(np.abs(error)))}
-    prediction = fitted.of_y if noisy else fitted.of_f
-    if prediction is not None:
-        out["NLP"] = float(-np.mean(prediction.log_prob(target)))
+    if (density := log_density(fitted, target, noisy=noisy)) is not None:
+        out["NLP"] = float(-np.mean(density))
     if np.isfinite(fitted.log_evidence):
         out["log evidence"] = fitted.log_evidence
     return out | (fitted.extras or {})
+
+
+def log_density(fitted: Fit, target: Array, *, noisy: bool) -> Array | None:
+    """Of each test target, y where these are noisy and else f; None where a method predicts points only."""
+    prediction = fitted.of_y if noisy else fitted.of_f
+    return None if prediction is None else np.asarray(prediction.log_prob(target))
 
 
 def with_prior(methods: Iterable[str]) -> tuple[str, ...]:
