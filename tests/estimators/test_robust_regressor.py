@@ -504,3 +504,14 @@ def test_an_optimum_beyond_the_edge_is_not_convergence():
     assert not run.converged
     assert run.theta[0] == pytest.approx(1.0, abs=0.2)
     assert "beyond the edge" in run.message
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("likelihood", ["student-t", "laplace", "mixture"])
+def test_targets_that_do_not_vary_are_fitted_without_ado(likelihood):
+    """The evidence then has no maximum: it grows as noise vanishes, until EP cannot be evaluated."""
+    model = GPRegressor(likelihood=likelihood, n_restarts=1, random_state=0).fit(X[:20], np.full(20, 3.0))
+    mean, sd = model.predict(GRID, return_std=True)
+    np.testing.assert_allclose(mean, 3.0, rtol=1e-6)
+    assert np.all(sd < 1e-4)
+    assert model.posterior_.status.converged

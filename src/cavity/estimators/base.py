@@ -101,8 +101,16 @@ class GPEstimator(NestedParameters):
             value = getattr(self, name)
             if value is None and name == "max_rows":
                 continue
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+            if not _is_number(value, numbers.Integral) or value < least:
                 raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        limit = self.max_time
+        if limit is not None and not (_is_number(limit, numbers.Real) and limit >= 0):
+            raise ValueError(f"max_time must be a number of seconds >= 0 or None, got {limit!r}")
+        jobs = self.n_jobs
+        if jobs is not None and not (_is_number(jobs, numbers.Integral) and jobs != 0):
+            raise ValueError(
+                f"n_jobs must be a number of workers, -1 for one on each core, or None, got {jobs!r}"
+            )
 
     def _checked(self, X: ArrayLike) -> Array:
         """Inputs of a prediction, with the columns of the fit."""
@@ -171,4 +179,14 @@ def generator(random_state: Any) -> np.random.Generator:
     """NumPy's generator from anything that scikit-learn accepts as a random state."""
     if isinstance(random_state, np.random.RandomState):
         random_state = int(random_state.randint(2**31 - 1))
-    return np.random.default_rng(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state must be an integer >= 0, a Generator, a RandomState or None, got {random_state!r}"
+        ) from None
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    """Whether it is a number of this kind, and not a truth value."""
+    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)

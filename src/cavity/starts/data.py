@@ -49,6 +49,8 @@ class DataScale:
         Spread of the targets, for noise.
     reach : float
         Distance from the bulk of the targets to the farthest one, where `without_far` found some; zero otherwise.
+    constant : bool
+        Whether the targets do not vary at all; `f_sd` and `y_sd` are then small beside their level, not read off them.
     """
 
     X: Array = field(repr=False)
@@ -62,6 +64,7 @@ class DataScale:
     f_sd: float
     y_sd: float
     reach: float = 0.0
+    constant: bool = False
 
     @classmethod
     def of(
@@ -103,7 +106,8 @@ class DataScale:
         y_center = float(np.mean(centers))
         # Several targets share one variance: it is the mean of theirs.
         y_sd = float(np.sqrt(np.mean(share @ (y - centers) ** 2)))
-        if not y_sd > max(1e-14 * abs(y_center), least_sd):
+        constant = not y_sd > max(1e-14 * abs(y_center), least_sd)
+        if constant:
             y_sd = max(1e-3 * abs(y_center), least_sd) or 1.0
         if f_scale is not None:
             center, sd = f_scale
@@ -122,6 +126,7 @@ class DataScale:
             center,
             sd,
             y_sd,
+            constant=constant,
         )
 
     def warped(self, U: Array) -> DataScale:
@@ -129,7 +134,7 @@ class DataScale:
         new = DataScale.of(U, self.signal)
         return DataScale(
             U, self.signal, new.distance, new.extent, new.spacing, new.x_center, new.x_sd, self.f_center,
-            self.f_sd, self.y_sd, self.reach,
+            self.f_sd, self.y_sd, self.reach, self.constant,
         )  # fmt: skip
 
     def frequencies(self, column: int, count: int) -> Array:

@@ -23,6 +23,9 @@ NOISE_SHARE = 0.1
 LEAST_NOISE = 1e-13
 """Noise variance, as a share of the function's, below which rounding errors would take its place."""
 
+LEAST_UNSEEN_NOISE = 1e-4
+"""The same beside where it starts, for targets that do not vary: the evidence then grows for ever as noise vanishes."""
+
 SUM_LADDER = 4.0
 """Terms of a sum start with length scales this factor apart, longest first, so that they do not compete for
 one role."""
@@ -307,6 +310,8 @@ class Reader:
         units = units_of(part, PART_UNITS)
         noise = NOISE_SHARE * self.data.y_sd**2
         least = min(max(1e-9 * noise, LEAST_NOISE * self.data.f_sd**2), noise)
+        if self.data.constant:
+            least = LEAST_UNSEEN_NOISE * noise
         for name, param in part.params.items():
             unit, size = units.get(name, "given"), param.array.size
             if unit == "noise variance":
