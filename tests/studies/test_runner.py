@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -336,3 +337,63 @@ def test_markdown_escapes_bars() -> None:
 
     text = as_markdown(pd.DataFrame({"method": ["a|b"], "ours": [1 / 3], "published": [np.nan]}))
     assert text.splitlines()[-1] == "| a\\|b | 0.3333 |  |"
+
+
+def runs_of(log: Path) -> int:
+    return len(log.read_text().splitlines())
+
+
+def test_a_table_that_was_kept_stands_for_cells(tmp_path: Path) -> None:
+    """Where pictures need no arrays, `results.csv` alone is enough to draw the page again, or to go on."""
+    log, folder = tmp_path / "log", tmp_path / "small"
+    study = small_study(log, needs_arrays=False)
+    first = studies.run(study, out=tmp_path, only=["a"])
+    page = (folder / "summary.md").read_text()
+    shutil.rmtree(folder / "cells")
+    again = studies.run(study, out=tmp_path, only=["a"])
+    assert runs_of(log) == 3
+    assert (folder / "summary.md").read_text() == page
+    assert [r["measures"] for r in again.results.records] == [r["measures"] for r in first.results.records]
+    shutil.rmtree(folder / "cells")
+    assert len(studies.run(study, out=tmp_path).results.records) == 6
+    assert runs_of(log) == 6
+
+
+def test_cells_with_arrays_are_not_taken_from_a_table(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    studies.run(small_study(log), out=tmp_path)
+    shutil.rmtree(tmp_path / "small" / "cells")
+    report = studies.run(small_study(log), out=tmp_path)
+    assert runs_of(log) == 12
+    assert report.results.arrays(fold=2, method="b")
+
+
+def test_rows_that_failed_or_have_other_settings_are_run_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    broken = log.with_suffix(".broken")
+    broken.touch()
+    studies.run(small_study(log, needs_arrays=False), out=tmp_path)
+    broken.unlink()
+    shutil.rmtree(tmp_path / "small" / "cells")
+    studies.run(small_study(log, needs_arrays=False), out=tmp_path)
+    assert runs_of(log) == 7  # the one that had failed
+    shutil.rmtree(tmp_path / "small" / "cells")
+    other = tmp_path / "other"
+    studies.run(small_study(other, needs_arrays=False), out=tmp_path)
+    assert runs_of(other) == 6
+    shutil.rmtree(tmp_path / "small" / "cells")
+    table = tmp_path / "small" / "results.csv"
+    table.write_text(table.read_text().replace("3.0", "three"))
+    studies.run(small_study(other, needs_arrays=False), out=tmp_path)
+    assert runs_of(other) == 7  # the one that cannot be read
+
+
+@pytest.mark.parametrize("text", ["", "fold,method,score\n0,a,1.0\n", "\x00\x01", '"'])
+def test_a_table_that_cannot_be_used_is_written_anew(tmp_path: Path, text: str) -> None:
+    """Empty, of an earlier version, or no table at all."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    (folder / "results.csv").write_text(text)
+    report = studies.run(small_study(tmp_path / "log", needs_arrays=False), out=tmp_path)
+    assert len(report.results.records) == 6
+    assert len((folder / "results.csv").read_text().splitlines()) == 7

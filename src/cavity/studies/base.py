@@ -204,6 +204,8 @@ class Study:
         ``remarks(results)``: sentences that only the results can tell.
     quick_note : str
         What the cut-down version leaves out; empty where it is the whole study, because that is quick.
+    needs_arrays : bool
+        Whether pictures or remarks need arrays of the cells; without them a table of measures is enough to draw them.
 
     Examples
     --------
@@ -224,3 +226,4 @@ class Study:
     draw: Callable[[Results, Path], list[Path]] = _no_pictures
     remarks: Callable[[Results], list[str]] = _no_remarks
     quick_note: str = ""
+    needs_arrays: bool = True

@@ -253,6 +253,7 @@ STUDIES = {
         draw=draw,
         remarks=remarks,
         quick_note="Two folds of one split, three methods, one restart.",
+        needs_arrays=False,
     ),
     "boston-five-splits": Study(
         "boston-five-splits",
@@ -264,5 +265,6 @@ STUDIES = {
         draw=draw_five,
         remarks=remarks_of_five,
         quick_note="Two folds of one split, two methods.",
+        needs_arrays=False,
     ),
 }

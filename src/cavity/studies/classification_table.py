@@ -218,5 +218,6 @@ STUDIES = {
         draw=draw,
         remarks=remarks,
         quick_note="Two data sets of six, two folds of ten, no restarts.",
+        needs_arrays=False,
     )
 }

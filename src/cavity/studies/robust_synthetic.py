@@ -134,6 +134,7 @@ STUDIES = {
         draw=_draw,
         remarks=_remarks,
         quick_note="Two sets of ten, five methods, one restart.",
+        needs_arrays=False,
     ),
     "friedman": Study(
         "friedman",
@@ -145,5 +146,6 @@ STUDIES = {
         draw=_draw,
         remarks=_remarks,
         quick_note="Two sets of ten, four methods, one restart.",
+        needs_arrays=False,
     ),
 }

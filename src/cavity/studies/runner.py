@@ -20,7 +20,7 @@ from cavity.datasets import DatasetNotFoundError
 from cavity.progress import Progress, quiet
 from cavity.studies.base import Cell, Results, Study
 from cavity.studies.interrupts import not_swallowed
-from cavity.studies.store import Store
+from cavity.studies.store import Store, Tabled, write_table
 from cavity.studies.summary import as_markdown, summarize
 
 
@@ -67,7 +67,8 @@ def run(
         Worker processes, -1 for one on each core. Other than with 1, cells are run by joblib: the backend chosen by
         ``joblib.parallel_config`` is used, be it threads or a Dask cluster.
     out : path
-        Results go to ``out/NAME`` or ``out/NAME-quick``. Cells found there are not run again.
+        Results go to ``out/NAME`` or ``out/NAME-quick``. Cells found there are not run again, nor, where the study
+        needs no arrays, those that a ``results.csv`` there has.
     only : collection of str, optional
         Run no other cells than those with one of these among their labels, usually names of methods. The report is
         about all cells found, as it always is.
@@ -96,12 +97,17 @@ def run(
     if not isinstance(jobs, int) or jobs == 0:
         raise ValueError(f"jobs must be a number of workers, or -1 for one on each core, got {jobs!r}")
     folder = Path(out) / (study.name + ("-quick" if quick else ""))
-    store = Store(folder, f"{study.name} {'quick' if quick else 'full'}")
+    protocol = f"{study.name} {'quick' if quick else 'full'}"
+    store, tabled = Store(folder, protocol), None if study.needs_arrays else Tabled(folder, protocol)
     cells = study.cells(quick)
     repeated = len(cells) - len({cell.slug for cell in cells})
     if repeated:
         raise ValueError(f"study {study.name!r}: {repeated} cells have the labels of another cell")
-    records = {cell.slug: found for cell in cells if (found := store.find(cell))}
+    records = {
+        cell.slug: found
+        for cell in cells
+        if (found := store.find(cell) or (tabled and tabled.find(cell)) or None)
+    }
     chosen = cells if only is None else _with_labels(cells, only)
     todo = [cell for cell in chosen if cell.slug not in records]
     started, finished, commit = time.monotonic(), True, _commit()
@@ -200,7 +206,7 @@ def _report(
             remarks.append(f"pictures not drawn, because {why} ({error!r})")
     else:
         remarks.append("Interrupted: run the same command again to go on from here.")
-    results.frame.to_csv(folder / "results.csv", index=False)
+    write_table(results.frame, results.records, folder)
     table.to_csv(folder / "summary.csv", index=False)
     provenance = _provenance(results, jobs, seconds)
     (folder / "run.json").write_text(json.dumps(provenance, indent=1), encoding="utf-8")

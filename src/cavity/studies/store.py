@@ -3,6 +3,9 @@
 A cell is a JSON file with its record and, where it has arrays, an `.npz` file written before it; the JSON file is what
 makes a cell count. Both are put in place by renaming, so that a killed run leaves no half of a cell. Files that were
 damaged or removed since are noticed, and their cells are run again.
+
+The table `results.csv` of a run has all records too, one row each. Where a study needs no arrays, rows of it stand for
+cells that are not stored any more: a table that was kept is enough to draw a page again, or to go on from there.
 """
 
 from __future__ import annotations
@@ -10,14 +13,20 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+import pandas as pd
 
 from cavity.studies.base import Cell
+
+TABLE = "results.csv"
+TIMES, TEXTS = ("seconds", "cpu_seconds"), ("note", "error", "commit", "cell", "arguments")
+KNOWN = (*TIMES, *TEXTS)
+"""Columns of the table that are neither labels nor measures."""
 
 
 class Store:
@@ -84,6 +93,59 @@ class Store:
         partial.write_text(json.dumps(full, indent=1), encoding="utf-8")
         os.replace(partial, self.folder / f"{cell.slug}.json")
         return full
+
+
+class Tabled:
+    """Records that the table of an earlier run has.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run. Without a table there, or with one that cannot be read, there are no records.
+    protocol : str
+        For the records found.
+    """
+
+    def __init__(self, folder: Path, protocol: str) -> None:
+        self.protocol = protocol
+        self.rows: dict[Any, dict[Any, Any]] = {}
+        try:
+            frame = pd.read_csv(folder / TABLE, dtype=str, keep_default_na=False)
+        except (OSError, ValueError):  # none, or damaged
+            return
+        if set(KNOWN) <= set(frame.columns):  # else of an earlier version
+            self.rows = {row["cell"]: row for row in frame.to_dict("records")}
+
+    def find(self, cell: Cell) -> dict[str, Any] | None:
+        """The record of a cell that finished without an error, or None."""
+        row = self.rows.get(cell.slug)
+        if row is None or row["error"] or row["arguments"] != _text(cell.arguments):
+            return None
+        try:
+            numbers = {n: float(v) for n, v in row.items() if n not in (*TEXTS, *cell.labels) and v}
+        except ValueError:  # damaged
+            return None
+        return {
+            **{name: numbers.pop(name, np.nan) for name in TIMES},
+            **{name: row[name] for name in TEXTS},
+            "measures": numbers,
+            "labels": dict(cell.labels),
+            "slug": cell.slug,
+            "protocol": self.protocol,
+            "arrays": [],
+        }
+
+
+def write_table(frame: pd.DataFrame, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """The table of a run: one row per cell, with what it takes to recognize the cell again."""
+    own = {
+        "commit": [r.get("commit", "") for r in records],
+        "cell": [r["slug"] for r in records],
+        "arguments": [r["arguments"] for r in records],
+    }
+    partial = folder / f"{TABLE}.part"
+    frame.assign(**own).to_csv(partial, index=False)
+    os.replace(partial, folder / TABLE)
 
 
 def _text(arguments: Mapping[str, Any]) -> str:
