@@ -14,6 +14,8 @@ from cavity.means import Basis
 
 X = np.linspace(0, 1, 12).reshape(6, 2)
 Y = np.arange(6.0)
+WAVE_X = np.linspace(0, 5, 30)[:, None]
+WAVE_Y = np.sin(WAVE_X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(30)
 
 
 def spoiled(value, row: int = 2) -> np.ndarray:
@@ -155,3 +157,27 @@ def test_a_hopeless_fit_says_why():
 
     with pytest.raises(np.linalg.LinAlgError, match=r"could not be evaluated at any start: .*Likely reasons"):
         GPRegressor(Negative(1.0), likelihood="noiseless", n_restarts=1).fit(X, Y)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t"])
+@pytest.mark.parametrize("unit", [1e160, 1e-160])
+def test_targets_in_units_whose_squares_overflow_are_refused(likelihood, unit):
+    with pytest.raises(ValueError, match=r"the largest target is \d.*e[+-]1.* give y in other units"):
+        GPRegressor(likelihood=likelihood).fit(X, Y * unit)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t"])
+@pytest.mark.parametrize("unit", [1e50, 1e-50])
+def test_units_of_targets_do_not_matter(likelihood, unit):
+    options = {"likelihood": likelihood, "n_restarts": 0, "random_state": 0}
+    plain, other = (GPRegressor(**options).fit(WAVE_X, u * WAVE_Y) for u in (1.0, unit))
+    np.testing.assert_allclose(other.predict(WAVE_X) / unit, plain.predict(WAVE_X), rtol=1e-3)
+    assert other.log_evidence_ + 30 * np.log(unit) == pytest.approx(plain.log_evidence_, abs=1e-3)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1e160, 1e-160])
+def test_units_of_inputs_do_not_matter(unit):
+    plain, other = (GPRegressor(n_restarts=0).fit(u * WAVE_X, WAVE_Y) for u in (1.0, unit))
+    np.testing.assert_allclose(other.predict(unit * WAVE_X), plain.predict(WAVE_X), rtol=1e-4)

@@ -17,7 +17,7 @@ from cavity.estimators.left_out import Cavities, by_given_row, cavities, leave_o
 from cavity.estimators.memory import require_memory
 from cavity.estimators.reports import issue, warnings_of
 from cavity.estimators.robust import first_stages, from_gaussian, is_robust
-from cavity.estimators.rows import TrainingRows, contains_white, require_numbers
+from cavity.estimators.rows import TrainingRows, contains_white, require_numbers, require_usual_units
 from cavity.estimators.sampling import prepared, samples
 from cavity.gp import GP, Posterior
 from cavity.hyper import Array
@@ -200,6 +200,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
                 f"{y.shape}; fit one model per target, for instance with sklearn.multioutput.MultiOutputRegressor"
             )
         likelihood.check(y)
+        if not likelihood.discrete:
+            require_usual_units(y)
         model = self._unbound_model(likelihood, mean, self.inference)
         asked = (repr(model), type(model.inference).__name__, X.shape[1], y.shape[1:])
         if self.warm_start and getattr(self, "_asked", None) == asked:

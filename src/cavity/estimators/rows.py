@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from cavity.hyper import Array
 from cavity.kernels import Kernel, White
 
+LARGEST, SMALLEST = 1e60, 1e-60
+"""Sizes of targets whose fourth powers, also those of a noise level far below, are floating-point numbers."""
+
 
 @dataclass(frozen=True)
 class TrainingRows:
@@ -92,6 +95,16 @@ def contains_white(kernel: Kernel) -> bool:
     """Whether a kernel has noise that belongs to a case, so that equal rows are not interchangeable with
     one."""
     return isinstance(kernel, White) or any(contains_white(cast(Kernel, part)) for part in kernel.parts)
+
+
+def require_usual_units(y: Array) -> None:
+    """Refuse targets that are so large or small that variances and fourth moments could not be computed."""
+    size = float(np.max(np.abs(y), initial=0.0))
+    if size > LARGEST or 0.0 < size < SMALLEST:
+        raise ValueError(
+            f"the largest target is {size:.3g} in size, and variances can be computed from {SMALLEST:g} to {LARGEST:g} "
+            "only: give y in other units"
+        )
 
 
 def require_numbers(data: Any, name: str) -> None:

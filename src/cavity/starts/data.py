@@ -115,6 +115,7 @@ class DataScale:
             center, sd = level, max(y_sd, float(np.sqrt(np.mean(share @ (y - level) ** 2))))
         else:
             center, sd = y_center, y_sd
+        x_sd = _spread(X)
         return cls(
             X,
             (y - centers).reshape(len(y), -1).sum(axis=1),
@@ -122,7 +123,7 @@ class DataScale:
             np.where(extent > 0, extent, typical),
             np.where(spacing > 0, spacing, typical),
             X.mean(axis=0),
-            np.where(X.std(axis=0) > 0, X.std(axis=0), typical),
+            np.where(x_sd > 0, x_sd, typical),
             center,
             sd,
             y_sd,
@@ -143,6 +144,12 @@ class DataScale:
         rest = count - len(found)
         # Nothing to see (too few rows, no variation): a few turns over the extent of the data.
         return np.concatenate([found, (1.0 + np.arange(rest)) * 4.0 / self.extent[column]])
+
+
+def _spread(X: Array) -> Array:
+    """Standard deviation of each column, also where squares of its values are beyond floating-point numbers."""
+    _, exponent = np.frexp(np.max(np.abs(X), axis=0))
+    return np.asarray(np.ldexp(np.std(np.ldexp(X, -exponent), axis=0), exponent))
 
 
 def without_far(y: Array) -> tuple[Array, float]:
