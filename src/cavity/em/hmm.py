@@ -31,7 +31,7 @@ from .initialization import start_kinds
 from .mixture import _generator, check_missing
 from .priors import NormalInverseWishart, check_concentration
 from .recursions import filtered, forward_backward, most_probable_paths
-from .selection import Candidate, candidates, criteria, entropy_of
+from .selection import Candidate, candidates, criteria, entropy_of, parameters_counted
 from .standard_errors import StandardErrors, standard_errors
 from .student import StudentT
 
@@ -277,7 +277,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
 
     def _candidate(self, problem: HMMProblem, run: EMResult[HMMTheta]) -> Candidate:
         loglik = run.objective - problem.log_prior(run.theta)
-        p = problem.n_parameters(run.theta)
+        p = problem.n_parameters
         entropy = np.nan  # needs a pass over the data: only where candidates are compared
         if not isinstance(self.n_states, (int, np.integer)):
             entropy = entropy_of(problem.posterior(run.theta).gamma)
@@ -441,8 +441,14 @@ class HMM(BaseEstimator):  # type: ignore[misc]
 
     @property
     def n_parameters_(self) -> int:
-        """Number of free parameters; structural zeros do not count."""
+        """Number of free parameters; structural zeros (of the topology, or set by hand) do not count.
+
+        Probabilities that a fit drove to zero are estimates, and do count.
+        """
         self._ready()
+        counted = parameters_counted(getattr(self, "selection_", ()), self.n_states_)
+        if counted is not None:
+            return counted
         return HMMProblem.count(self.startprob_, self.transmat_) + self.family_.n_parameters(self.params_)
 
     def _criteria(self, X: Any, lengths: Any) -> dict[str, float]:

@@ -86,6 +86,7 @@ class HMMProblem:
         self.threads = threads
         self.left_to_right = left_to_right
         self.n_data = float(len(x))
+        self.n_parameters = 0  # known from the first start on
 
     # -- EM --------------------------------------------------------------------------------------------------
     def posterior(self, theta: HMMTheta) -> Posterior:
@@ -170,12 +171,14 @@ class HMMProblem:
     # -- counts and checks -----------------------------------------------------------------------------------
     @staticmethod
     def count(startprob: Array, transmat: Array) -> int:
-        """Free parameters of the chain."""
+        """Free parameters of a chain whose zeros are structural."""
         return simplex_size(startprob) + simplex_size(transmat)
 
-    def n_parameters(self, theta: HMMTheta) -> int:
-        """Free parameters of chain and emissions."""
-        return self.count(theta.startprob, theta.transmat) + self.family.n_parameters(theta.params)
+    def counted(self, start: HMMTheta) -> HMMTheta:
+        """Note the number of free parameters at a start: its zeros are structural, later ones estimates."""
+        chain = self.count(start.startprob, start.transmat)
+        self.n_parameters = chain + self.family.n_parameters(start.params)
+        return start
 
     @staticmethod
     def check_probabilities(startprob: Array, transmat: Array, n_states: int) -> None:
@@ -250,7 +253,7 @@ class HMMProblem:
             if new.shape != value.shape:
                 raise ValueError(f"{name} has shape {new.shape}, expected {value.shape}")
             params[name] = new
-        return HMMTheta(startprob, np.where(self.mask, transmat, 0.0), params)
+        return self.counted(HMMTheta(startprob, np.where(self.mask, transmat, 0.0), params))
 
 
 def _required(value: Any, name: str, letter: str) -> Array:

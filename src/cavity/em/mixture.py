@@ -26,7 +26,7 @@ from .engine import DegeneracyError, DegeneracyWarning, EMResult, Restarts, run_
 from .gaussian import Gaussian
 from .initialization import start_kinds, start_responsibilities
 from .priors import NormalInverseWishart, check_concentration, dirichlet_log_prior
-from .selection import Candidate, candidates, criteria, entropy_of
+from .selection import Candidate, candidates, criteria, entropy_of, parameters_counted
 from .standard_errors import StandardErrors, standard_errors
 from .student import StudentT
 from .transforms import simplex_from_free, simplex_size, simplex_to_free
@@ -65,6 +65,7 @@ class MixtureProblem:
         self.concentration = concentration
         self.threads = threads
         self.n_data = float(sample_weight.sum())
+        self.n_parameters = 0  # known from the first start on
 
     def e_step(self, theta: MixtureTheta) -> tuple[float, Any]:
         """Objective at theta, and counts with the family's statistics."""
@@ -112,6 +113,11 @@ class MixtureProblem:
     def natural(self, theta: MixtureTheta) -> dict[str, Array]:
         """Natural parameters by name."""
         return {"weights": theta.weights, **theta.params}
+
+    def counted(self, start: MixtureTheta) -> MixtureTheta:
+        """Note the number of free parameters at a start: probabilities that EM drives to zero still count."""
+        self.n_parameters = len(start.weights) - 1 + self.family.n_parameters(start.params)
+        return start
 
     def start(self, kind: str, seed: int) -> MixtureTheta:
         """Starting parameters of the given kind."""
@@ -196,7 +202,7 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
         problem = MixtureProblem(bound, x, weights, float(self.weight_concentration), inner_threads)
 
         def make(kind: str, seed: int) -> Callable[[], MixtureTheta]:
-            return lambda: self._given_start(bound, lambda: problem.start(kind, seed))
+            return lambda: problem.counted(self._given_start(bound, lambda: problem.start(kind, seed)))
 
         starts = [(kind, make(kind, int(seed))) for kind, seed in zip(kinds, seeds)]
         restarts = run_restarts(
@@ -213,7 +219,7 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def _candidate(self, problem: MixtureProblem, run: EMResult[MixtureTheta]) -> Candidate:
         loglik = run.objective - problem.log_prior(run.theta)
-        p = len(run.theta.weights) - 1 + problem.family.n_parameters(run.theta.params)
+        p = problem.n_parameters
         entropy = np.nan  # needs a pass over the data: only where candidates are compared
         if not isinstance(self.n_components, (int, np.integer)):
             _, resp = _rows(problem.family, run.theta, problem.x, problem.threads)
@@ -321,8 +327,11 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def n_parameters_(self) -> int:
-        """Number of free parameters."""
+        """Number of free parameters; probabilities that the fit drove to zero are among them."""
         check_is_fitted(self)
+        counted = parameters_counted(getattr(self, "selection_", ()), self.n_components_)
+        if counted is not None:
+            return counted
         return self.n_components_ - 1 + self.family_.n_parameters(self.params_)
 
     def bic(self, X: ArrayLike) -> float:

@@ -7,7 +7,7 @@ observations, BIC = p log n - 2 loglik, AIC = 2 p - 2 loglik, ICL = BIC + 2 x en
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,11 @@ def criteria(loglik: float, n_parameters: int, n_data: float, entropy: float) ->
     """The three criteria."""
     bic = n_parameters * float(np.log(n_data)) - 2.0 * loglik
     return {"bic": bic, "icl": bic + 2.0 * entropy, "aic": 2.0 * n_parameters - 2.0 * loglik}
+
+
+def parameters_counted(table: Sequence[Candidate], size: int) -> int | None:
+    """Number of free parameters that a fit counted for this size; None without a fit."""
+    return next((int(entry.n_parameters) for entry in table if entry.n == size), None)
 
 
 def entropy_of(resp: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> float:
