@@ -334,3 +334,45 @@ def test_unknown_symbols_are_named():
     family, _, params = fitted("categorical")
     with pytest.raises(ValueError, match="symbol 7"):
         family.log_prob(params, np.array([[7.0]]))
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e-4, 1.0, 1e6])
+def test_exponential_components_move_with_the_units_of_time(unit):
+    x = np.random.default_rng(0).exponential(3.0, size=(50, 1))
+    one = Mixture(1, "exponential").fit(x * unit)
+    assert_allclose(one.params_["scales"], [[np.mean(x * unit)]], rtol=1e-12)
+    mixed = np.concatenate([x, 100.0 * x])
+    two = Mixture(2, "exponential", random_state=0, tol=1e-10)
+    expected = two.fit(mixed).params_["scales"]
+    assert_allclose(two.fit(mixed * unit).params_["scales"], expected * unit, rtol=1e-6)
+
+
+def test_exponential_components_of_zeros_alone_have_a_density():
+    assert np.all(Mixture(1, "exponential").fit(np.zeros((5, 1))).params_["scales"] > 0)
+
+
+def test_rates_and_probabilities_on_the_edge_have_scipys_densities():
+    x = np.array([[0.0, 0.0], [0.0, 2.0], [1.0, 0.0], [np.nan, 3.0]])
+    rates = np.array([[0.0, 3.0], [2.0, 0.0]])
+    with np.errstate(all="raise"):
+        found = Poisson().bind(np.ones((2, 2)), np.ones(2), 2).log_prob({"rates": rates}, x)
+    expected = [
+        [sum(stats.poisson.logpmf(v, m) for v, m in zip(row, rate) if v == v) for rate in rates] for row in x
+    ]
+    assert_allclose(found, expected)
+
+    bits = np.array([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0], [np.nan, 0.0]])
+    p = np.array([[0.0, 1.0], [0.3, 0.0], [1.0, 0.6]])
+    with np.errstate(all="raise"):
+        found = Bernoulli().bind(np.eye(2), np.ones(2), 3).log_prob({"probabilities": p}, bits)
+    expected = [
+        [sum(stats.bernoulli.logpmf(v, m) for v, m in zip(row, q) if v == v) for q in p] for row in bits
+    ]
+    assert_allclose(found, expected)
+
+
+def test_symbols_never_seen_are_parameters():
+    symbols = np.tile([[0], [1]], (20, 1))
+    model = Mixture(2, Categorical(n_symbols=3), random_state=0).fit(symbols)
+    assert np.all(model.params_["emissionprob"][:, 2] == 0)
+    assert model.n_parameters_ == model.selection_[0].n_parameters == 1 + 2 * 2

@@ -668,3 +668,55 @@ def test_diagonal_covariances_may_be_set_as_matrices():
     assert_allclose(model.covars_, np.tile(np.diag([1.0, 2.0]), (2, 1, 1)))
     assert model.n_parameters_ == 1 + 2 + 4 + 4
     assert isinstance(model.family_, Gaussian)
+
+
+# -- counting parameters ---------------------------------------------------------------------------------
+def test_probabilities_that_vanish_are_still_parameters():
+    rng = np.random.default_rng(84)
+    k, n = int(rng.integers(2, 4)), int(rng.integers(40, 120))
+    states = np.repeat(rng.integers(0, k, n // 6 + 1), 6)[:n]
+    x = (rng.normal(8 * states, 1) + rng.exponential(1.5, n))[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegeneracyWarning)
+        model = HMM(range(1, 6), n_init=2, random_state=0).fit(x)
+    # K - 1 starts, K (K - 1) transitions, K means and K variances.
+    assert [c.n_parameters for c in model.selection_] == [k * k - 1 + 2 * k for k in range(1, 6)]
+    assert model.n_parameters_ == model.n_states_**2 - 1 + 2 * model.n_states_
+    chosen = next(c for c in model.selection_ if c.n == model.n_states_)
+    assert_allclose(model.bic(x), chosen.bic)
+
+
+def test_structural_zeros_are_not_parameters():
+    x = np.random.default_rng(0).normal(np.repeat([0.0, 4.0, 8.0], 30))[:, None]
+    assert HMM(3, topology="left-right", random_state=0).fit(x).n_parameters_ == (2 + 1) + 6
+    symbols = np.random.default_rng(0).integers(0, 3, size=(60, 1))
+    model = HMM(2, "categorical", init_params="st", random_state=0)
+    model.emissionprob_ = [[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]
+    assert model.fit(symbols).n_parameters_ == 1 + 2 + (1 + 2)
+
+
+# -- edges of the parameter space ------------------------------------------------------------------------
+def test_a_poisson_rate_of_zero_may_be_set():
+    model = HMM(2, "poisson")
+    model.startprob_ = np.array([0.5, 0.5])
+    model.transmat_ = np.array([[0.9, 0.1], [0.1, 0.9]])
+    model.lambdas_ = [[0.0], [3.0]]
+    # The last state is 1: sum over the first two, with Poisson probabilities 1 or exp(-3) of a zero.
+    zero, three = np.exp(-3.0), 27.0 * np.exp(-3.0) / 6.0
+    paths = 0.9 * 0.1 + 0.1 * zero * 0.9 + zero * 0.1 * 0.1 + zero * 0.9 * zero * 0.9
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_allclose(model.score([[0], [0], [3]]), np.log(0.5 * paths * three), rtol=1e-12)
+        assert model.predict([[0], [0], [3]])[-1] == 1
+
+
+def test_models_on_the_edge_are_saved(tmp_path):
+    import cavity
+
+    model = HMM(2, "bernoulli")
+    model.startprob_ = np.array([0.5, 0.5])
+    model.transmat_ = np.array([[0.9, 0.1], [0.1, 0.9]])
+    model.params_ = {"probabilities": np.array([[0.0], [1.0]])}
+    model.save(tmp_path / "model")
+    bits = [[0], [0], [1]]
+    assert_allclose(cavity.load(tmp_path / "model").score(bits), np.log(0.5 * 0.9 * 0.1), rtol=1e-12)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaln, xlog1py, xlogy
 
 from .engine import DegeneracyError
 from .transforms import simplex_from_free, simplex_size, simplex_to_free
@@ -238,8 +238,11 @@ class _OneRate(IndependentFeatures):
         if not self.pseudo_count >= 0:
             raise ValueError(f"pseudo_count={self.pseudo_count!r} must not be negative")
         values, seen = self._observed(x)
-        # Half a success in one trial more than seen: inside the parameter space whatever the data.
-        self._pooled = (weights @ values + 0.5) / (weights @ seen + 1.0)
+        self._pooled = self._pooled_mean(weights @ values, weights @ seen)
+
+    def _pooled_mean(self, sums: Array, counts: Array) -> Array:
+        """Half a success in one trial more than seen: inside the parameter space whatever the data."""
+        return np.asarray((sums + 0.5) / (counts + 1.0))
 
     def _inside(self, values: Array) -> NDArray[np.bool_]:
         return np.asarray(values > 0)
@@ -286,6 +289,20 @@ class _OneRate(IndependentFeatures):
         return params[self.parameter]
 
 
+def _times_log(values: Array, p: Array) -> Array:
+    """Sum over j of x_ij log p_kj, (n, K), with 0 log 0 = 0."""
+    if np.all(p > 0):
+        return np.asarray(values @ np.log(p).T)
+    return np.stack([xlogy(values, row).sum(axis=1) for row in p], axis=1)
+
+
+def _times_log_rest(values: Array, p: Array) -> Array:
+    """Sum over j of x_ij log(1 - p_kj), (n, K), with 0 log 0 = 0."""
+    if np.all(p < 1):
+        return np.asarray(values @ np.log1p(-p).T)
+    return np.stack([xlog1py(values, -row).sum(axis=1) for row in p], axis=1)
+
+
 class Poisson(_OneRate):
     """Independent Poisson counts, parameter `rates` (K, D).
 
@@ -308,19 +325,19 @@ class Poisson(_OneRate):
         """x log rate - rate - log x!."""
         values, seen = self._observed(x)
         rates = params["rates"]
-        return np.asarray(
-            values @ np.log(rates).T - seen @ rates.T - gammaln(values + 1.0).sum(axis=1)[:, None]
-        )
+        of_factorials = gammaln(values + 1.0).sum(axis=1)[:, None]
+        return np.asarray(_times_log(values, rates) - seen @ rates.T - of_factorials)
 
     def expected_log_prob(self, stats: Stats, params: Params) -> float:
         """Sum of sums log rate - counts rate."""
         rates = params["rates"]
-        return float(np.sum(stats["sums"] * np.log(rates) - stats["counts"] * rates))
+        return float(np.sum(xlogy(stats["sums"], rates) - stats["counts"] * rates))
 
     def log_prior(self, params: Params) -> float:
         """Gamma prior worth `pseudo_count` observations."""
         rates = params["rates"]
-        return float(self.pseudo_count * np.sum(self._pooled * np.log(rates) - rates))
+        c = self.pseudo_count
+        return float(np.sum(xlogy(c * self._pooled, rates) - c * rates))
 
     def _variance(self, params: Params) -> Array:
         return params["rates"]
@@ -348,6 +365,10 @@ class Exponential(_OneRate):
     def check_data(self, x: Array) -> None:
         """Not negative."""
         _check_sign(x, "Exponential")
+
+    def _pooled_mean(self, sums: Array, counts: Array) -> Array:
+        """The observed mean, which moves with the units of the times; 1 where all times are zero."""
+        return np.asarray(np.where(sums > 0, sums / np.where(counts > 0, counts, 1.0), 1.0))
 
     def log_prob(self, params: Params, x: Array, threads: int = 1) -> Array:
         """-log scale - x / scale."""
@@ -399,17 +420,19 @@ class Bernoulli(_OneRate):
         """x log p + (1 - x) log(1 - p)."""
         values, seen = self._observed(x)
         p = params["probabilities"]
-        return np.asarray(values @ np.log(p).T + (seen - values) @ np.log1p(-p).T)
+        return np.asarray(_times_log(values, p) + _times_log_rest(seen - values, p))
 
     def expected_log_prob(self, stats: Stats, params: Params) -> float:
         """Sum of sums log p + (counts - sums) log(1 - p)."""
         p = params["probabilities"]
-        return float(np.sum(stats["sums"] * np.log(p) + (stats["counts"] - stats["sums"]) * np.log1p(-p)))
+        zeros = stats["counts"] - stats["sums"]
+        return float(np.sum(xlogy(stats["sums"], p) + xlog1py(zeros, -p)))
 
     def log_prior(self, params: Params) -> float:
         """Beta prior worth `pseudo_count` observations."""
         p = params["probabilities"]
-        return float(self.pseudo_count * np.sum(self._pooled * np.log(p) + (1 - self._pooled) * np.log1p(-p)))
+        ones, zeros = self.pseudo_count * self._pooled, self.pseudo_count * (1.0 - self._pooled)
+        return float(np.sum(xlogy(ones, p) + xlog1py(zeros, -p)))
 
     def _inside(self, values: Array) -> NDArray[np.bool_]:
         return np.asarray((values > 0) & (values < 1))
@@ -524,7 +547,7 @@ class Categorical(Components):
         return {"emissionprob": 0.4 * own + 0.3 * pooled + 0.3 * noise}
 
     def n_parameters(self, params: Params) -> int:
-        """K (S - 1), not counting structural zeros."""
+        """K (S - 1), not counting zeros of `params`: those of a start are structural."""
         return simplex_size(params["emissionprob"])
 
     def mean(self, params: Params) -> Array:

@@ -186,8 +186,11 @@ def _shapes(family: Components) -> dict[str, Shape]:
     return {family.parameter: (k, d)}  # type: ignore[attr-defined]
 
 
-def _check_params(family: Components, params: Any) -> None:
-    """Refuse parameters that are not those of the family, or have no density."""
+def _check_params(family: Components, params: Any, by_hand: bool) -> None:
+    """Refuse parameters that are not those of the family, or have no density.
+
+    Rates and probabilities set by hand may lie on the edge of their range, where no fit ends.
+    """
     shapes = _shapes(family)
     require(isinstance(params, dict) and set(params) == set(shapes), "a family must have all its parameters")
     _check_arrays(params, shapes)
@@ -195,10 +198,13 @@ def _check_params(family: Components, params: Any) -> None:
         what = name.split("@")[0]
         if what in ("weights", "emissionprob"):
             _check_shares(array, name)
+        elif by_hand and what in ("rates", "probabilities"):
+            require(bool((array >= 0).all()), f"{name} must not be negative")
         elif what not in ("means", "covariances", "loadings"):
             require(bool((array > 0).all()), f"{name} must be positive")
         if what == "probabilities":
-            require(bool((array < 1).all()), f"{name} must be below one")
+            inside = array <= 1 if by_hand else array < 1
+            require(bool(inside.all()), f"{name} must be {'at most' if by_hand else 'below'} one")
     with np.errstate(all="ignore"):
         density = family.log_prob(params, np.ascontiguousarray(family.mean(params)[:1]))
     require(not np.isnan(density).any(), "its densities are not numbers")
@@ -318,7 +324,7 @@ def _model_of(kind: type) -> Callable[..., Any]:
         same = all(getattr(asked, name, None) == getattr(family, name, None) for name in ALIKE)
         require(type(asked) is type(family) and same, "the family must be the one of the settings")
         require(isinstance(theta, dict) and set(theta) == set(THETA[kind]), "a model has parameters")
-        _check_params(family, theta["params_"])
+        _check_params(family, theta["params_"], by_hand=kind is HMM)
         k = family.n_components
         if kind is HMM:
             _check_arrays(theta, {"startprob_": (k,), "transmat_": (k, k)})
