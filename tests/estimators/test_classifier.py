@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit, log_ndtr, ndtr
 from sklearn.base import clone
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -187,6 +187,27 @@ def test_labels_that_do_not_depend_on_the_inputs_leave_no_signal():
     model = GPClassifier("1.0 * SE(1.0)", mean="constant", n_restarts=0).fit(X, labels)
     assert model.kernel_.get("se.variance") < 0.5
     np.testing.assert_allclose(model.predict_proba(POINTS)[:, 1], np.mean(labels), atol=0.15)
+
+
+@pytest.mark.parametrize(
+    "kernel", ["1.0 * Linear()", "1.0 * SE(ard) + 1.0 * Linear()", "1.0 * Polynomial(2)"]
+)
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_units_of_the_inputs_do_not_matter(kernel, unit):
+    """The weak prior is about the size of the latent function, whatever the kernel's own variance."""
+    plain, other = (GPClassifier(kernel, n_restarts=0).fit(u * X, LABELS) for u in (1.0, unit))
+    assert other.log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-3)
+    np.testing.assert_allclose(other.predict_proba(unit * POINTS), plain.predict_proba(POINTS), atol=1e-3)
+
+
+def test_softmax_on_inputs_of_very_different_sizes():
+    """Rounding once hid the curvature of Newton's method, and a log probability of 1e33 won."""
+    wine, label = load_wine(return_X_y=True)
+    wine, label = wine[::2], label[::2]
+    model = GPClassifier("1.0 * Linear(ard)", n_restarts=1, random_state=0).fit(wine, label)
+    assert all(run.value <= 0 for run in model.starts_)
+    assert model.log_evidence_ < 0
+    assert model.score(wine, label) > 0.95  # linear discriminants tell these classes apart
 
 
 def test_the_prior_of_the_user_is_respected():
@@ -409,6 +430,8 @@ def test_a_subset_keeps_the_shares_of_classes():
         ({"class_weight": "equal"}, "class_weight must be 'balanced'"),
         ({"class_weight": {"maybe": 1.0}}, "'maybe', which is not a class"),
         ({"class_weight": {"yes": -1.0}}, "positive numbers"),
+        ({"class_weight": {"yes": None}}, "positive numbers"),
+        ({"signal_prior": 3}, "signal_prior must be 'weak', a prior or None, got 3"),
         ({"inference": "exact"}, "Gaussian"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -41,6 +42,7 @@ from cavity.kernels import Kernel
 from cavity.learning import INTERRUPTED
 from cavity.likelihoods import Likelihood, Softmax, as_likelihood
 from cavity.prediction import GaussianPrediction
+from cavity.starts import Starts
 
 Indices = NDArray[np.intp]
 
@@ -72,10 +74,11 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     n_restarts : int
         Runs of the optimizer beside the first, data-driven one.
     multi_class : {"auto", "softmax", "one_vs_rest", "one_vs_one"}
-        How more than two classes are handled. "softmax": one model of all classes with Laplace's method, whatever
-        `likelihood` and `inference`. "one_vs_rest", "one_vs_one": models of two classes with `likelihood` and
-        `inference`, whose probabilities are combined. "auto": softmax, unless `likelihood` or `inference` ask for
-        something that it does not have (a lapse rate, variational inference): then one_vs_rest.
+        How more than two classes are handled. "softmax": one model of all classes, whatever `likelihood`, with
+        Laplace's method in place of EP; "mcmc" samples it, other rules are refused. "one_vs_rest", "one_vs_one":
+        models of two classes with `likelihood` and `inference`, whose probabilities are combined. "auto": softmax,
+        unless `likelihood` or `inference` ask for something that it does not have (a lapse rate, variational
+        inference): then one_vs_rest.
     class_weight : dict or "balanced", optional
         Weights of classes, which multiply those of rows; "balanced" makes the classes' total weights equal.
     signal_prior : {"weak"}, Prior or None
@@ -208,7 +211,8 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             names = ", ".join(map(repr, ("auto", *STRATEGIES)))
             raise ValueError(f"multi_class must be one of {names}, got {self.multi_class!r}")
         prior = self.signal_prior
-        if isinstance(prior, str) and prior != "weak":
+        known = prior == "weak" if isinstance(prior, str) else prior is None or hasattr(prior, "log_density")
+        if not known:
             raise ValueError(f"signal_prior must be 'weak', a prior or None, got {prior!r}")
 
     def _with_class_weight(self, codes: Indices, weight: Array | None) -> Array | None:
@@ -227,9 +231,10 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
                 raise ValueError(
                     f"class_weight names {unknown[0]!r}, which is not a class of y: {self.classes_.tolist()}"
                 )
-            by_class = np.array([float(given.get(label, 1.0)) for label in self.classes_])
-            if not (np.isfinite(by_class) & (by_class > 0)).all():
+            listed = [given.get(label, 1.0) for label in self.classes_]
+            if not all(isinstance(w, numbers.Real) and 0 < float(w) < np.inf for w in listed):
                 raise ValueError(f"class_weight must hold positive numbers, got {given!r}")
+            by_class = np.array(listed, dtype=float)
         else:
             raise ValueError(f"class_weight must be 'balanced', a dict or None, got {given!r}")
         return cast(Array, own * by_class[codes])
@@ -243,8 +248,8 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         coupled = isinstance(self.inference, str) and self.inference in COUPLED_RULES
         return AllAtOnce() if named and coupled else OneVsRest()
 
-    def _model(self, strategy: Strategy, X: Array) -> GP:
-        """The model before learning, bound to the columns of the data."""
+    def _model(self, strategy: Strategy, X: Array, targets: Array) -> GP:
+        """The model before learning, bound to the columns of the data; `targets` are those of its first problem."""
         likelihood, mean, rule = self._observation_model(), self.mean, self.inference
         if isinstance(strategy, AllAtOnce):
             likelihood = Softmax(len(self.classes_))
@@ -254,7 +259,9 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         if self.signal_prior is None:
             return model
         prior = None if isinstance(self.signal_prior, str) else self.signal_prior
-        return model._rebuild({}, (with_signal_prior(model.kernel, X, prior), model.mean, model.likelihood))
+        typical = model.replace(Starts.of(model, X, targets).first).kernel
+        kernel = with_signal_prior(model.kernel, X, prior, typical)
+        return model._rebuild({}, (kernel, model.mean, model.likelihood))
 
     def _observation_model(self) -> Likelihood:
         likelihood = as_likelihood(self.likelihood)
@@ -270,7 +277,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         self, strategy: Strategy, X: Array, codes: Indices, weight: Array | None, rng: np.random.Generator
     ) -> list[Member]:
         problems = strategy.problems(codes, self.classes_)
-        model = self._model(strategy, X)
+        model = self._model(strategy, X[problems[0].rows], problems[0].targets)
         asked = (repr(model), type(model.inference).__name__, strategy.name, tuple(self.classes_.tolist()))
         warm = self.warm_start and getattr(self, "_asked", None) == asked
         models = [m.learned.model for m in self._members] if warm else [model] * len(problems)

@@ -11,6 +11,8 @@ flat for signal standard deviations well below 20, and lower by 0.7 nats at 20, 
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from cavity.hyper import Array, Param
@@ -27,18 +29,26 @@ def weak_prior(unit: float = 1.0) -> HalfCauchy:
     return HalfCauchy(SIGNAL_VARIANCE / unit)
 
 
-def with_signal_prior(kernel: Kernel, X: Array, prior: Prior | None = None) -> Kernel:
+def with_signal_prior(
+    kernel: Kernel, X: Array, prior: Prior | None = None, typical: Kernel | None = None
+) -> Kernel:
     """The kernel with a prior on each factor `variance * k` that is learned and has none.
 
     Parameters
     ----------
     prior : Prior, optional
         In place of the weak one, which is in units of the variance of k at the data.
+    typical : Kernel, optional
+        The same kernel at the values that learning starts from, at which the variance of k is taken: those given may
+        be in other units than the inputs (a linear kernel of variance one on inputs of a million).
     """
     changes = {}
-    for (path, param), (node, name, _) in zip(kernel._paths().items(), kernel._walk()):
+    at = kernel if typical is None else typical
+    for (path, param), (node, name, _), (there, *_) in zip(
+        kernel._paths().items(), kernel._walk(), at._walk()
+    ):
         if isinstance(node, Scaled) and name == "variance" and not param.fixed and param.prior is None:
-            chosen = prior if prior is not None else weak_prior(_variance(node.kernel, X))
+            chosen = prior if prior is not None else weak_prior(_variance(cast(Scaled, there).kernel, X))
             changes[path] = Param(param.value, prior=chosen, bounds=param.bounds, tie=param.tie)
     if prior is None and any(p.tie is not None for p in changes.values()):
         changes = _one_prior_per_tie(changes)
