@@ -502,6 +502,37 @@ def test_coinciding_components_have_no_standard_errors():
     assert np.all(np.isnan(result.errors["means"]))
 
 
+@pytest.mark.parametrize(("origin", "unit"), [(0.0, 1.0), (101340.0, 1.0), (101340.0, 1e-8), (-5.0, 1e8)])
+def test_standard_errors_move_with_units_and_origin(origin, unit):
+    rng = np.random.default_rng(1)
+    z = np.r_[rng.normal(-40, 30, 75), rng.normal(40, 20, 75)][:, None] / 30
+    model = GaussianMixture(2, "diag", tol=1e-10, max_iter=3000, random_state=0)
+    expected = model.fit(z).standard_errors(z).errors
+    x = (z + origin / 30) * unit
+    found = model.fit(x).standard_errors(x).errors
+    assert_allclose(found["means"], expected["means"] * unit, rtol=1e-5)
+    assert_allclose(found["covariances"], expected["covariances"] * unit**2, rtol=1e-5)
+    assert_allclose(found["weights"], expected["weights"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
+def test_standard_errors_of_nearly_collinear_features_are_the_textbook_ones(unit):
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=400)
+    x = unit * (np.column_stack([first, first + 0.01 * rng.normal(size=400)]) + 1000.0)
+    model = GaussianMixture(1, reg_covar=0.0).fit(x)
+    errors = model.standard_errors(x).errors
+    c, n = model.covariances_[0], len(x)
+    assert_allclose(errors["means"][0], np.sqrt(np.diag(c) / n), rtol=1e-4)
+    expected = np.sqrt((np.outer(np.diag(c), np.diag(c)) + c**2) / n)
+    assert_allclose(errors["covariances"][0], expected, rtol=1e-4)
+
+
+def test_a_model_without_free_parameters_has_no_standard_errors_but_zero():
+    model = Mixture(1, "categorical").fit(np.zeros((4, 1)))
+    assert_allclose(model.standard_errors(np.zeros((4, 1))).errors["emissionprob"], [[0.0]])
+
+
 def test_coverage_of_standard_errors():
     """Means of two overlapping components: errors over simulated sets have the predicted size."""
     rng = np.random.default_rng(0)
