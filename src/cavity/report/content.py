@@ -68,6 +68,7 @@ def model_page(
     if table is not None:
         page.add("The data at a glance", glance(table.frame, preparation), *_notes(preparation))
     page.add("The model", *_model(model))
+    learned_from = False
     if table is not None:
         X, y = (
             preparation.inputs(table.frame, table.rows),
@@ -76,8 +77,9 @@ def model_page(
         _check_classes(model, y)
         page.add("Predictions", *_predictions(model, X, y))
         page.add("Calibration", *_calibration(model, X, y))
+        learned_from = _is_training(model, X, y)
     page.add("Relevance of inputs", *_relevance(model))
-    page.add("Outliers", *_outliers(model, table))
+    page.add("Outliers", *_outliers(model, table if learned_from else None))
     page.add("Comparison of models", *(() if comparison is None else _comparison(comparison)))
     page.add("Check of the approximation", *(() if assessment is None else assessment_blocks(assessment)))
     page.add("Warnings and remedies", *_warnings(model))
@@ -222,14 +224,18 @@ def _predictions(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Bl
         grid = np.linspace(x.min(), x.max(), GRID_OF_DRAWS if draws_of(estimator) else GRID)
         prediction = estimator.predict_dist(_like(X, grid[:, None]))
         names = (X.columns[0], model.preparation.target)
-        suspicious = _suspicious(model, y)
+        suspicious, label = _suspicious(model, X, y), _suspicion(model)
         svg = as_svg(
-            lambda ax: drawings.fit_of_one_input(ax, grid, prediction, x, y, names, suspicious), "fit"
+            lambda ax: drawings.fit_of_one_input(ax, grid, prediction, x, y, names, suspicious, label), "fit"
         )
         return [*blocks, Picture(svg, "Predictive mean and intervals with the data.")]
-    prediction, suspicious, how = _unseen(model, X, y)
+    prediction, how = _unseen(model, X, y)
+    suspicious, label = _suspicious(model, X, y), _suspicion(model)
+    axis = "predicted from the other rows" if _is_training(model, X, y) else "predicted"
     svg = as_svg(
-        lambda ax: drawings.predicted_against_observed(ax, y, prediction, suspicious), "observed", height=4.4
+        lambda ax: drawings.predicted_against_observed(ax, y, prediction, suspicious, axis, label),
+        "observed",
+        height=4.4,
     )
     return [*blocks, Picture(svg, f"Predicted against observed values, {how}, with 90 % intervals.")]
 
@@ -267,30 +273,37 @@ def _like(X: pd.DataFrame, values: NDArray[Any]) -> pd.DataFrame:
     return pd.DataFrame(values, columns=X.columns)
 
 
-def _unseen(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> tuple[Any, NDArray[np.bool_], str]:
+def _unseen(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> tuple[Any, str]:
     """Leave-one-out predictions where the table is what the model was learned from, else plain predictions."""
     estimator = model.estimator
-    if _is_training(model, y):
+    if _is_training(model, X, y):
         how = "each row from the others"
         if draws_of(estimator):
             how += " (without sampling anew: at the mean of the hyperparameters drawn)"
-        return estimator.leave_one_out(), _suspicious(model, y), how
-    return estimator.predict_dist(X), _suspicious(model, y), "rows of this file"
+        return estimator.leave_one_out(), how
+    return estimator.predict_dist(X), "rows of this file"
 
 
-def _suspicious(model: TableModel, y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows are probable outliers, by the list that was made when the model was learned from these rows."""
-    if not _is_training(model, y):
+def _suspicious(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows stand out, by what was found when the model was learned from these rows; else none."""
+    if not _is_training(model, X, y):
         return np.zeros(len(y), dtype=bool)
     least = LIKELY if is_robust(model.estimator.likelihood_) else UNEXPECTED
     return np.asarray(model.estimator.outlier_probability_) > least
 
 
-def _is_training(model: TableModel, y: NDArray[Any]) -> bool:
+def _suspicion(model: TableModel) -> str:
+    """What rows that stand out are called: only robust noise tells outliers from the tails of other rows."""
+    return "probable outliers" if is_robust(model.estimator.likelihood_) else "outside the central 99.9 %"
+
+
+def _is_training(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> bool:
+    """Whether a table holds the rows that a regression was learned from, all of them and in the same order."""
     rows = getattr(model.estimator, "rows_", None)
-    if rows is None or len(rows.index) != len(y):
+    if rows is None or len(rows.index) != len(y) or np.any(rows.index < 0):
         return False
-    return bool(np.array_equal(rows.y[rows.index], np.asarray(y, dtype=float)))
+    same_y = np.array_equal(rows.y[rows.index], np.asarray(y, dtype=float))
+    return same_y and np.array_equal(rows.X[rows.index], X.to_numpy(dtype=float))
 
 
 def _confusion(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> DataTable:
@@ -320,7 +333,7 @@ def _calibration(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Bl
                 "The bars hold 95 % of what a calibrated model would show.",
             )
         ]
-    prediction, _, how = _unseen(model, X, y)
+    prediction, how = _unseen(model, X, y)
     levels = pit(prediction, y, discrete=model.estimator.likelihood_.discrete)
     svg = as_svg(lambda ax: drawings.pit_histogram(ax, *levels), "calibration", height=3.2)
     return [Picture(svg, f"Calibration, {how}: bars within the band are what a calibrated model shows.")]
@@ -345,24 +358,26 @@ def _relevance(model: TableModel) -> list[Block]:
     return [Picture(svg, caption), *([table] if len(names) > 20 else [])]
 
 
-def _outliers(model: TableModel, table: Table | None) -> list[Block]:
+def _outliers(model: TableModel, learned_from: Table | None) -> list[Block]:
+    """The rows listed at the fit; with their inputs where the table they are from is at hand."""
     found = model.report.get("outliers")
     if found is None:
         return []
     if not found:
         return [Text("No row is probably an outlier under this noise model.", "good")]
-    inputs = [c.name for c in model.preparation.columns][:6]
     columns = ["row", model.preparation.target, "probability"]
     rows = [[one["row"], one["value"], one["probability"]] for one in found]
-    if table is not None:
-        place = {int(number): k for k, number in enumerate(table.rows)}
+    if learned_from is not None:
+        inputs = [c.name for c in model.preparation.columns][:6]
+        place = {int(number): k for k, number in enumerate(learned_from.rows)}
         for row in rows:
             k = place.get(int(row[0]))
-            row.extend("" if k is None else _value(table.frame[name].iloc[k]) for name in inputs)
+            row.extend("" if k is None else _value(learned_from.frame[name].iloc[k]) for name in inputs)
         columns += inputs
+    where = "" if learned_from is not None else ", rows of the table the model was learned from"
     return [
         Text("Rows that the other rows make improbable; row 1 is the first after the header."),
-        DataTable(columns, rows, "Probable outliers", filterable=True),
+        DataTable(columns, rows, f"Probable outliers{where}", filterable=True),
     ]
 
 

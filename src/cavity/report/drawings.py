@@ -27,8 +27,9 @@ def fit_of_one_input(
     y: Array,
     names: Sequence[str],
     suspicious: NDArray[np.bool_] | None = None,
+    suspicion: str = "probable outliers",
 ) -> None:
-    """Mean and 50 % and 90 % intervals of y over one input, with the data; probable outliers stand out."""
+    """Mean and 50 % and 90 % intervals of y over one input, with the data; suspicious rows stand out."""
     suspicious = np.zeros(len(y), dtype=bool) if suspicious is None else suspicious
     for level, alpha in ((0.9, 0.18), (0.5, 0.28)):
         low, high = prediction.interval(level)
@@ -36,26 +37,29 @@ def fit_of_one_input(
     axis.plot(grid, prediction.mean, color=BLUE, linewidth=1.8, label="mean")
     axis.plot(x[~suspicious], y[~suspicious], ".", color=GREY, markersize=5, label="data")
     if suspicious.any():
-        axis.plot(
-            x[suspicious], y[suspicious], "D", color=ORANGE, markersize=5, label="probable outliers", zorder=3
-        )
+        axis.plot(x[suspicious], y[suspicious], "D", color=ORANGE, markersize=5, label=suspicion, zorder=3)
     _label(axis, *names)
     axis.legend(frameon=False, fontsize=8)
 
 
 def predicted_against_observed(
-    axis: Any, y: Array, prediction: Prediction, suspicious: NDArray[np.bool_]
+    axis: Any,
+    y: Array,
+    prediction: Prediction,
+    suspicious: NDArray[np.bool_],
+    how: str = "predicted",
+    suspicion: str = "probable outliers",
 ) -> None:
-    """Leave-one-out or held-out predictions with their central 90 % interval; probable outliers stand out."""
+    """Predictions, which `how` names, with their central 90 % interval; suspicious rows stand out."""
     low, high = prediction.interval(0.9)
     mean = prediction.mean
     axis.vlines(y, low, high, color=BLUE, alpha=0.25, linewidth=1)
     axis.plot(y[~suspicious], mean[~suspicious], "o", color=BLUE, markersize=3.5, label="rows")
     if suspicious.any():
-        axis.plot(y[suspicious], mean[suspicious], "D", color=ORANGE, markersize=5, label="probable outliers")
+        axis.plot(y[suspicious], mean[suspicious], "D", color=ORANGE, markersize=5, label=suspicion)
     ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
     axis.plot(ends, ends, color=GREY, linewidth=1)
-    _label(axis, "observed", "predicted from the other rows")
+    _label(axis, "observed", how)
     axis.legend(frameon=False, fontsize=8)
 
 
