@@ -515,3 +515,13 @@ def test_targets_that_do_not_vary_are_fitted_without_ado(likelihood):
     np.testing.assert_allclose(mean, 3.0, rtol=1e-6)
     assert np.all(sd < 1e-4)
     assert model.posterior_.status.converged
+
+
+def test_a_function_is_found_where_gaussian_and_laplace_noise_see_none():
+    """Five of 25 points are so noisy that a constant with heavy-tailed noise is where most starts end."""
+    data = make_sinc(seed=6)
+    options = {"likelihood": "student-t", "inference": "scale-mixture-em", "n_restarts": 0, "random_state": 6}
+    model = GPRegressor(KERNEL, **options).fit(data.X, data.y)
+    assert [run.kind for run in model.starts_] == ["data", "quiet"]
+    error = model.predict(data.X_test) - data.y_test
+    assert np.sqrt(np.mean(error**2)) < 0.1 * np.std(data.y_test)

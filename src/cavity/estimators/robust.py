@@ -3,7 +3,8 @@
 Optima of the evidence depend on where learning starts. The solution for Gaussian noise is a good place: its kernel
 values, with the noise level of the bulk of its leave-one-out residuals, which outliers do not move. Where outliers have
 bent that solution itself, a model with heavy tails may stay beside it, at the Gaussian limit. Laplace noise, which is
-log-concave and so has one mode only, is a step between. Of the two starts the one is run that leads further within a
+log-concave and so has one mode only, is a step between. Where both see no function at all, only noise, a start with
+values read off the data and next to no noise may find one. Of these starts the one is run that leads further within a
 few steps. The highest evidence need not predict best: where the solution for Gaussian noise is trusted, it can be the
 only start (`from_gaussian`).
 """
@@ -32,6 +33,9 @@ STAGE_SHARE = 0.25
 TRIAL_STEPS = 6
 """Iterations after which two starts are compared."""
 
+QUIET = 0.1
+"""Noise of the quiet start beside the usual one: most targets may be far more precise than their spread suggests."""
+
 LEAST_NOISE = 1e-4
 """Smallest noise to start from, in standard deviations of y."""
 
@@ -44,8 +48,8 @@ def is_robust(likelihood: Likelihood) -> bool:
 def first_stages(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) -> list[tuple[str, Array]]:
     """A start of a robust model from the solution of an easier one; none where that cannot be found.
 
-    Easier is Gaussian noise, and for tails heavier than exponential Laplace noise, itself started there; the more
-    promising of the two. `how` they are learned: see `_stage_options`.
+    Easier is Gaussian noise, and for tails heavier than exponential Laplace noise, itself started there, or next to no
+    noise; the most promising of these. `how` they are learned: see `_stage_options`.
     """
     options = _stage_options(rows, **how)
     starts: list[tuple[str, Array]] = []
@@ -57,6 +61,7 @@ def first_stages(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) 
             also = [("gaussian", carried_over(found, laplace, rows.X, rows.y, rows.weight))]
             found = _solution(laplace, rows, n_restarts=0, also=also, **options)
             starts.append(("laplace", carried_over(found, model, rows.X, rows.y, rows.weight)))
+            starts.append(("quiet", quiet_start(model, rows)))
     except np.linalg.LinAlgError:
         pass
     return starts if len(starts) < 2 else [_promising(starts, model, rows)]
@@ -111,9 +116,26 @@ def _solution(model: GP, rows: TrainingRows, **options: Any) -> GP:
 def carried_over(found: GP, model: GP, X: Array, y: Array, weight: Array | None = None) -> Array:
     """Theta with the values of another model's kernel and mean, and the noise level of the bulk of its residuals."""
     loo = found.leave_one_out(X, y, weight)
+    noise = MAD_TO_SD * float(np.median(np.abs(y - loo.mean)))
+    return _with_noise(found, model, _bulk_scale(model, X, y, weight), noise)
+
+
+def quiet_start(model: GP, rows: TrainingRows) -> Array:
+    """Theta with values of kernel and mean read off the data, and next to no noise."""
+    first = Starts.of(model, rows.X, rows.y, rows.weight).first
+    scale = _bulk_scale(model, rows.X, rows.y, rows.weight)
+    return _with_noise(model.replace(first), model, scale, QUIET * np.sqrt(NOISE_SHARE) * scale.y_sd)
+
+
+def _bulk_scale(model: GP, X: Array, y: Array, weight: Array | None) -> DataScale:
+    """Typical sizes in the data, far targets aside where the noise is to explain those."""
     bulk, reach = (y, 0.0) if model.likelihood.log_concave else without_far(y)
-    scale = replace(DataScale.of(X, bulk, None, weight), reach=reach)
-    noise = max(MAD_TO_SD * float(np.median(np.abs(y - loo.mean))), LEAST_NOISE * scale.y_sd)
+    return replace(DataScale.of(X, bulk, None, weight), reach=reach)
+
+
+def _with_noise(found: GP, model: GP, scale: DataScale, noise: float) -> Array:
+    """Theta of a model with the values of another one's kernel and mean, and noise of this standard deviation."""
+    noise = max(noise, LEAST_NOISE * scale.y_sd)
     guesses = Reader(replace(scale, y_sd=noise / np.sqrt(NOISE_SHARE))).part(model.likelihood)
     kernel_and_mean = found.flat[: -found.likelihood.flat.size]
     flat = np.concatenate([kernel_and_mean, [g.center for g in guesses]])
