@@ -69,3 +69,15 @@ def test_outliers_of_another_table_are_not_dressed_with_its_inputs(robust, monke
     assert "predicted" in axes
     assert "predicted from the other rows" not in axes
     assert "rows of this file" in html
+
+
+def test_gaussian_noise_knows_no_outliers_only_rows_outside_its_intervals(monkeypatch):
+    model = fitted(houses(), likelihood="gaussian")
+    assert model.report["outliers"][0]["row"] == WRONG
+    html, _ = shown(model, houses(), monkeypatch)
+    section = html.split('<section id="outliers">')[1].split("</section>")[0]
+    assert "Rows outside the central 99.9 % of predictions</caption>" in section
+    assert "robable outlier" not in section
+    assert "probability" not in section
+    none = TableModel(model.preparation, model.estimator, {**model.report, "outliers": []})
+    assert "No row is outside the central 99.9 % of predictions." in shown(none, houses(), monkeypatch)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cavity.tables.fitting import draws_of
+from cavity.tables.fitting import CENTRAL, draws_of
 from cavity.tables.words import short_text
 
 if TYPE_CHECKING:
@@ -45,11 +45,7 @@ def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
         found.append((title, relevance_table(model)))
     outliers = model.report.get("outliers")
     if outliers is not None:
-        what = (
-            "Outliers found"
-            if model.report.get("robust", True)
-            else "Rows outside the central 99.9 % of predictions"
-        )
+        what = "Outliers found" if model.report.get("robust", True) else f"Rows outside {CENTRAL}"
         title = f"{what} (row 1 is the first after the header)" if outliers else f"{what}: none"
         found.append((title, outlier_table(model) if outliers else None))
     return found
@@ -232,6 +228,10 @@ def relevance_table(model: TableModel) -> Table:
 
 
 def outlier_table(model: TableModel) -> Table:
-    """Rows that are probably outliers."""
-    rows = [(one["row"], one["value"], f"{one['probability']:.3f}") for one in model.report["outliers"]]
-    return _table(("row", model.preparation.target, "probability"), rows)
+    """Rows that are probably outliers, or beyond what is expected where the noise knows no outliers."""
+    robust = model.report.get("robust", True)
+    rows = [
+        (one["row"], one["value"], *([f"{one['probability']:.3f}"] if robust else []))
+        for one in model.report["outliers"]
+    ]
+    return _table(("row", model.preparation.target, *(["probability"] if robust else [])), rows)

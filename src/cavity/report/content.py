@@ -15,7 +15,7 @@ from cavity.plots.measures.calibration import pit
 from cavity.report import drawings
 from cavity.report.figures import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
-from cavity.tables.fitting import LIKELY, UNEXPECTED, draws_of, hyperparameters
+from cavity.tables.fitting import CENTRAL, LIKELY, UNEXPECTED, draws_of, hyperparameters
 from cavity.tables.words import short_text
 
 if TYPE_CHECKING:
@@ -363,10 +363,13 @@ def _outliers(model: TableModel, learned_from: Table | None) -> list[Block]:
     found = model.report.get("outliers")
     if found is None:
         return []
+    robust = model.report.get("robust", True)
     if not found:
-        return [Text("No row is probably an outlier under this noise model.", "good")]
-    columns = ["row", model.preparation.target, "probability"]
-    rows = [[one["row"], one["value"], one["probability"]] for one in found]
+        none = "probably an outlier under this noise model" if robust else f"outside {CENTRAL}"
+        return [Text(f"No row is {none}.", "good")]
+    # other noise than robust one knows no outliers, only tails, and some rows are always in them
+    columns = ["row", model.preparation.target, *(["probability"] if robust else [])]
+    rows = [[one[key] for key in ("row", "value", "probability")[: len(columns)]] for one in found]
     if learned_from is not None:
         inputs = [c.name for c in model.preparation.columns][:6]
         place = {int(number): k for k, number in enumerate(learned_from.rows)}
@@ -374,10 +377,11 @@ def _outliers(model: TableModel, learned_from: Table | None) -> list[Block]:
             k = place.get(int(row[0]))
             row.extend("" if k is None else _value(learned_from.frame[name].iloc[k]) for name in inputs)
         columns += inputs
+    what = "Probable outliers" if robust else f"Rows outside {CENTRAL}"
     where = "" if learned_from is not None else ", rows of the table the model was learned from"
     return [
         Text("Rows that the other rows make improbable; row 1 is the first after the header."),
-        DataTable(columns, rows, f"Probable outliers{where}", filterable=True),
+        DataTable(columns, rows, f"{what}{where}", filterable=True),
     ]
 
 

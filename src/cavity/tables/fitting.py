@@ -41,6 +41,9 @@ LIKELY, UNEXPECTED = 0.5, 0.999
 """Outlier probability from which a row is listed: under robust noise, and under other noise, where the number is
 that of the tails."""
 
+CENTRAL = f"the central {UNEXPECTED:.1%} of predictions".replace("%", " %")
+"""Where rows are expected under noise that is not robust."""
+
 WARMUP = 0.6
 """Steps in which chains adapt, for each draw that is kept."""
 
