@@ -100,6 +100,10 @@ REFUSED = {
         table([*map(with_comma, X[1:]), "1.234"], separator=";"),
         "column 'x' has numbers with decimal commas and numbers with points",
     ),
+    "thousands beside decimal commas": (
+        "x;sold;y\n4,83;2;940\n5,2;3;1.000\n6,1;4;1.100\n",
+        "column 'x' has decimal commas, so that the points in column 'y' may be decimal points or stand between thou",
+    ),
     "huge numbers": (PLAIN.assign(x=X * 1e300).to_csv(index=False), "column 'x' has values of up to"),
     "a huge target": (PLAIN.assign(y=Y * 1e300).to_csv(index=False), "the target 'y' has values of up to"),
     "a tiny target": (PLAIN.assign(y=Y * 1e-200).to_csv(index=False), "give it in other units"),
@@ -147,6 +151,9 @@ def test_decimal_commas_are_numbers_and_the_same_in_every_block(tmp_path):
     path.write_text("x;y\n1,5;2\n2,5;3\n1.234;4\n")
     with pytest.raises(TableError, match="decimal commas and numbers with points"):
         list(read_blocks(path, rows=2))
+    # numbers below one have no thousands, and neither have dates
+    path.write_text("x;y;z\n1,5;0.125;01.02.2023\n2,5;0.25;28.02.2023\n")
+    assert read_table(path).frame.x.tolist() == ["1.5", "2.5"]
     # text with commas stays what it is
     path.write_text("x;y\na,b;2\nc,d;3\n")
     assert read_table(path).frame.x.tolist() == ["a,b", "c,d"]

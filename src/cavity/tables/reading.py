@@ -38,6 +38,9 @@ UNNAMED = "\0unnamed"
 DECIMAL_COMMA, POINT = r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*", r"\s*[+-]?[\d.]*\d\.\d+(?:,\d+)?\s*"
 """Numbers with a decimal comma, and numbers with a point, which beside these may be one of thousands."""
 
+THOUSANDS = r"\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+\s*"
+"""Numbers whose points may stand between thousands; no date is one."""
+
 
 class TableError(ValueError):
     """A table that cannot be used; the message is one sentence with the remedy."""
@@ -150,7 +153,7 @@ def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterato
             encoding="utf-8-sig",
             on_bad_lines="error",
         )
-        marks: tuple[set[str], set[str]] = (set(), set())
+        marks: Marks = (set(), set(), set())
         with reader:
             while (block := _next_block(reader)) is not None:
                 if len(block):
@@ -170,6 +173,10 @@ def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterato
         raise TableError(f"{file} is not a regular table ({error})") from None
 
 
+Marks = tuple[set[str], set[str], set[str]]
+"""Columns in which there are decimal commas, points, and points that may stand between thousands."""
+
+
 def _next_block(reader: Any) -> pd.DataFrame | None:
     """The next block, or None; cells without a name are an error, where pandas would only warn and drop them."""
     import pandas as pd
@@ -179,9 +186,7 @@ def _next_block(reader: Any) -> pd.DataFrame | None:
         return next(reader, None)
 
 
-def _understood(
-    block: pd.DataFrame, file: Path, separator: str, marks: tuple[set[str], set[str]]
-) -> pd.DataFrame:
+def _understood(block: pd.DataFrame, file: Path, separator: str, marks: Marks) -> pd.DataFrame:
     """A block without a first column that has no name, and with points in the place of decimal commas."""
     notes = []
     if UNNAMED in block:
@@ -189,22 +194,38 @@ def _understood(
         notes.append("The first column has no name and was left out; give it one to use it.")
     if separator == ";":
         for name in block.columns:
-            commas = block[name].str.fullmatch(DECIMAL_COMMA).fillna(False).astype(bool)
-            points = block[name].str.fullmatch(POINT).fillna(False).astype(bool)
-            for mark, found in zip(marks, (commas, points)):
-                mark.update([name] if found.any() else [])
+            found = [_matches(block[name], kind) for kind in (DECIMAL_COMMA, POINT, THOUSANDS)]
+            for mark, cells in zip(marks, found):
+                mark.update([name] if cells.any() else [])
+            commas = found[0]
             if commas.any():
                 block.loc[commas, name] = block.loc[commas, name].str.replace(",", ".", regex=False)
-        both = sorted(marks[0] & marks[1])
-        if both:
-            raise TableError(
-                f"{file}: column {both[0]!r} has numbers with decimal commas and numbers with points; write all of "
-                "them with a decimal point"
-            )
+        _refuse_two_ways(marks, file)
         if marks[0]:
             notes.append("Numbers with decimal commas were read as such.")
     block.attrs["notes"] = tuple(notes)
     return block
+
+
+def _matches(cells: pd.Series, pattern: str) -> pd.Series:
+    return cells.str.fullmatch(pattern).fillna(False).astype(bool)
+
+
+def _refuse_two_ways(marks: Marks, file: Path) -> None:
+    """Refuse points beside decimal commas, in one column or, where they may be of thousands, in another."""
+    commas, points, thousands = marks
+    both = sorted(commas & points)
+    if both:
+        raise TableError(
+            f"{file}: column {both[0]!r} has numbers with decimal commas and numbers with points; write all of "
+            "them with a decimal point"
+        )
+    if commas and thousands:
+        raise TableError(
+            f"{file}: column {min(commas)!r} has decimal commas, so that the points in column {min(thousands)!r} may "
+            "be decimal points or stand between thousands; write all numbers with a decimal point and nothing between "
+            "thousands"
+        )
 
 
 def _header(file: Path, separator: str, zipped: bool) -> tuple[list[str], str]:
