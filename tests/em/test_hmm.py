@@ -423,6 +423,16 @@ def test_number_of_states_by_bic():
     assert_allclose(model.bic(x), min(c.bic for c in model.selection_), rtol=1e-9)
 
 
+def test_sizes_that_collapse_are_left_out_of_the_selection():
+    x = np.concatenate([np.zeros((20, 1)), np.random.default_rng(0).normal(5.0, 1.0, (40, 1))])
+    model = HMM(range(1, 4), reg_covar=0.0, random_state=0).fit(x)  # the zeros would be a state without width
+    assert [c.n for c in model.selection_] == [1]
+    assert model.n_states_ == 1
+    assert [text.split(":")[0] for text in model.failed_sizes_] == ["n_states=2", "n_states=3"]
+    with pytest.raises(DegeneracyError, match="n_states=2: "):
+        HMM([2, 3], reg_covar=0.0, random_state=0).fit(x)
+
+
 def test_states_are_ordered_by_mean():
     x, _ = simulate(600)
     fits = [HMM(3, random_state=seed, n_init=2, tol=1e-10).fit(x) for seed in range(3)]

@@ -398,6 +398,33 @@ def test_selection_over_a_range():
     assert model.n_components_ == min(model.selection_, key=lambda c: c.aic).n
 
 
+def test_sizes_that_collapse_are_left_out_of_the_selection():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    model = GaussianMixture("bic", reg_covar=0.0, random_state=0).fit(x)
+    tried = [c.n for c in model.selection_]
+    failed = [int(text.split(":")[0].removeprefix("n_components=")) for text in model.failed_sizes_]
+    assert failed
+    assert sorted(tried + failed) == list(range(1, 11))
+    assert_allclose(model.selection_[0].bic, SklearnMixture(1, reg_covar=0.0).fit(x).bic(x), rtol=1e-6)
+    assert model.n_components_ == 1
+
+
+def test_a_selection_in_which_all_sizes_collapse_is_an_error():
+    x = np.concatenate([np.zeros((5, 2)), np.random.default_rng(0).normal(size=(50, 2)) + 5])
+    with pytest.raises(DegeneracyError, match=r"n_components=2: .*reg_covar"):
+        GaussianMixture([2, 3], reg_covar=0.0, random_state=0).fit(x)
+
+
+def test_degenerate_candidates_lose_to_others():
+    """Copies of a few points: BIC falls without bound but for the guard."""
+    x = np.repeat(np.random.default_rng(0).normal(size=(4, 1)), 10, axis=0)
+    model = GaussianMixture(range(1, 6), random_state=0, max_iter=2000).fit(x)
+    sound = [c for c in model.selection_ if not c.degenerate]
+    assert min(model.selection_, key=lambda c: c.bic).degenerate
+    assert model.n_components_ == min(sound, key=lambda c: c.bic).n
+    assert model.degenerate_ == []
+
+
 def test_order_does_not_depend_on_the_seed():
     x, _ = blobs(spread=8.0)
     fits = [GaussianMixture(3, random_state=seed, tol=1e-10, n_init=3).fit(x) for seed in range(3)]

@@ -247,7 +247,8 @@ def _candidate(**stored: Any) -> Candidate:
     numbers = (found.log_likelihood, found.bic, found.icl, found.aic)
     require(all(is_float(v) for v in numbers), "a candidate has criteria")
     counts = _is_count(found.n) and _is_index(found.n_parameters)
-    require(counts and isinstance(found.converged, bool), "a candidate has a size")
+    flags = isinstance(found.converged, bool) and isinstance(found.degenerate, bool)
+    require(counts and flags, "a candidate has a size")
     return found
 
 
@@ -272,6 +273,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "lower_bound_": is_float,
     "runs_": lambda v: isinstance(v, list) and all(isinstance(run, EMResult) for run in v),
     "failed_starts_": lambda v: isinstance(v, list) and all(isinstance(text, str) for text in v),
+    "failed_sizes_": lambda v: isinstance(v, list) and all(isinstance(text, str) for text in v),
     "degenerate_": lambda v: isinstance(v, list) and all(_is_index(k) for k in v),
     "selection_": lambda v: isinstance(v, list) and all(isinstance(one, Candidate) for one in v),
 }

@@ -31,7 +31,7 @@ from .initialization import start_kinds
 from .mixture import _generator, check_missing
 from .priors import NormalInverseWishart, check_concentration
 from .recursions import filtered, forward_backward, most_probable_paths
-from .selection import Candidate, candidates, criteria, entropy_of, parameters_counted
+from .selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
 from .standard_errors import StandardErrors, standard_errors
 from .student import StudentT
 
@@ -74,6 +74,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     transmat_ : (K, K)
     means_, covars_, emissionprob_, lambdas_, weights_, dofs_ : emission parameters, where the family has them
     converged_, status_, n_iter_, history_, log_likelihood_, runs_, selection_, degenerate_ : how the fit went
+    failed_sizes_ : numbers of states left out of `selection_` because every start collapsed, and why
 
     Examples
     --------
@@ -199,19 +200,14 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         update = self._letters(family, self.params, "params")
         from_data = self._letters(family, self.init_params, "init_params")
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=len(kinds))
-        table: list[Candidate] = []
-        best: tuple[float, HMMProblem, Restarts[HMMTheta]] | None = None
-        for size in sizes:
+
+        def fit_size(size: int) -> tuple[Candidate, tuple[HMMProblem, Restarts[HMMTheta]]]:
             problem = self._problem(family, x, starts, size, update)
             restarts = self._run(problem, from_data, kinds, seeds)
-            entry = self._candidate(problem, restarts.best)
-            table.append(entry)
-            value = float(getattr(entry, criterion))
-            if best is None or value < best[0]:
-                best = (value, problem, restarts)
-        assert best is not None
-        self.selection_ = table
-        self._store(best[1], best[2], ordered=self._may_order(family, from_data))
+            return self._candidate(problem, restarts.best), (problem, restarts)
+
+        best, self.selection_, self.failed_sizes_ = best_size(sizes, fit_size, criterion, "n_states")
+        self._store(*best, ordered=self._may_order(family, from_data))
         return self
 
     def _letters(self, family: Components, letters: str, argument: str) -> frozenset[str]:
@@ -286,14 +282,14 @@ class HMM(BaseEstimator):  # type: ignore[misc]
             loglik,
             p,
             converged=run.converged,
+            degenerate=bool(_degenerate(problem.family, run.theta.params, _visits(run))),
             **criteria(loglik, p, problem.n_data, entropy),
         )
 
     def _store(self, problem: HMMProblem, restarts: Restarts[HMMTheta], ordered: bool) -> None:
         run, family = restarts.best, problem.family
         theta = run.theta
-        initial, transitions, _ = run.statistics
-        visits = initial + transitions.sum(axis=0)  # a visit is a start or an arrival
+        visits = _visits(run)
         if ordered:
             order = family.order(theta.params)
             theta = HMMTheta(
@@ -312,8 +308,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_ = run.objective - problem.log_prior(run.theta)
         self.runs_ = [replace(r, statistics=None) for r in restarts.runs]
         self.failed_starts_ = restarts.failures
-        dead = {int(k) for k in np.flatnonzero(visits < FEW_VISITS)}
-        self.degenerate_ = sorted(dead | set(family.degenerate(theta.params, visits)))
+        self.degenerate_ = _degenerate(family, theta.params, visits)
         if not run.converged and self.tol >= 0:
             warnings.warn(
                 f"Baum-Welch {run.status}; raise max_iter, set accelerate=True or relax tol",
@@ -565,6 +560,18 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = bool(self.allow_nan)
         tags.input_tags.positive_only = nonnegative(self.emissions)
         return tags
+
+
+def _visits(run: EMResult[HMMTheta]) -> Array:
+    """Expected visits of every state, (K,); a visit is a start or an arrival."""
+    initial, transitions, _ = run.statistics
+    return np.asarray(initial + transitions.sum(axis=0))
+
+
+def _degenerate(family: Components, params: Params, visits: Array) -> list[int]:
+    """States that are (almost) never visited, or whose emissions rest on a guard or prior."""
+    dead = {int(k) for k in np.flatnonzero(visits < FEW_VISITS)}
+    return sorted(dead | set(family.degenerate(params, visits)))
 
 
 def _is_sequence_list(X: Any) -> bool:

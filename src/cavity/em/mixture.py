@@ -26,7 +26,7 @@ from .engine import DegeneracyError, DegeneracyWarning, EMResult, Restarts, run_
 from .gaussian import Gaussian
 from .initialization import start_kinds, start_responsibilities
 from .priors import NormalInverseWishart, check_concentration, dirichlet_log_prior
-from .selection import Candidate, candidates, criteria, entropy_of, parameters_counted
+from .selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
 from .standard_errors import StandardErrors, standard_errors
 from .student import StudentT
 from .transforms import simplex_from_free, simplex_size, simplex_to_free
@@ -179,18 +179,13 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
         family = self._family()
         family.check_data(x)
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=len(kinds))
-        table: list[Candidate] = []
-        best: tuple[float, MixtureProblem, Restarts[MixtureTheta]] | None = None
-        for size in sizes:
+
+        def fit_size(size: int) -> tuple[Candidate, tuple[MixtureProblem, Restarts[MixtureTheta]]]:
             problem, restarts = self._fit_size(family, x, weights, size, kinds, seeds)
-            entry = self._candidate(problem, restarts.best)
-            table.append(entry)
-            value = float(getattr(entry, criterion))
-            if best is None or value < best[0]:
-                best = (value, problem, restarts)
-        assert best is not None
-        self.selection_ = table
-        self._store(best[1], best[2])
+            return self._candidate(problem, restarts.best), (problem, restarts)
+
+        best, self.selection_, self.failed_sizes_ = best_size(sizes, fit_size, criterion, "n_components")
+        self._store(*best)
         return self
 
     def _fit_size(
@@ -225,7 +220,14 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
             _, resp = _rows(problem.family, run.theta, problem.x, problem.threads)
             entropy = entropy_of(resp, problem.sample_weight)
         values = criteria(loglik, p, problem.n_data, entropy)
-        return Candidate(len(run.theta.weights), loglik, p, converged=run.converged, **values)
+        held = bool(self._degenerate(problem, run.theta))
+        return Candidate(
+            len(run.theta.weights), loglik, p, converged=run.converged, degenerate=held, **values
+        )
+
+    @staticmethod
+    def _degenerate(problem: MixtureProblem, theta: MixtureTheta) -> list[int]:
+        return problem.family.degenerate(theta.params, theta.weights * problem.n_data)
 
     def _store(self, problem: MixtureProblem, restarts: Restarts[MixtureTheta]) -> None:
         run, family = restarts.best, problem.family
@@ -249,7 +251,7 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.lower_bound_ = run.objective / problem.n_data
         self.runs_ = [replace(r, statistics=None) for r in restarts.runs]
         self.failed_starts_ = restarts.failures
-        self.degenerate_ = family.degenerate(theta.params, theta.weights * problem.n_data)
+        self.degenerate_ = self._degenerate(problem, theta)
         if not run.converged and self.tol >= 0:
             warnings.warn(
                 f"EM {run.status}; raise max_iter, set accelerate=True or relax tol",
@@ -415,7 +417,9 @@ class Mixture(_MixtureBase):
     converged_, status_, n_iter_, history_ : how EM went
     log_likelihood_ : float, of the training data
     runs_ : list of EMResult, one per start
-    selection_ : list of Candidate, one per number of components tried
+    selection_ : list of Candidate, one per number of components that could be fitted; degenerate ones are
+        chosen only if there are no others
+    failed_sizes_ : list of str, numbers of components left out because every start collapsed, and why
     degenerate_ : list of int, components that rest on a guard rather than on data
 
     Examples

@@ -7,12 +7,16 @@ observations, BIC = p log n - 2 loglik, AIC = 2 p - 2 loglik, ICL = BIC + 2 x en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .engine import DegeneracyError
+
+Fitted = TypeVar("Fitted")
 
 CRITERIA = ("bic", "icl", "aic")
 DEFAULT_MAX = 10
@@ -20,7 +24,8 @@ DEFAULT_MAX = 10
 
 @dataclass(frozen=True)
 class Candidate:
-    """One fitted candidate: its size, criteria and convergence.
+    """One fitted candidate: its size, criteria and convergence, and whether a part of it rests on a guard or
+    prior rather than on data.
 
     Examples
     --------
@@ -39,6 +44,7 @@ class Candidate:
     icl: float
     aic: float
     converged: bool
+    degenerate: bool = False
 
 
 def candidates(value: Any, criterion: str, n_samples: int, name: str) -> tuple[list[int], str]:
@@ -66,6 +72,31 @@ def candidates(value: Any, criterion: str, n_samples: int, name: str) -> tuple[l
             f"{name}={max(sizes)} exceeds the number of observations: n_samples={n_samples}; use fewer"
         )
     return sizes, criterion
+
+
+def best_size(
+    sizes: Sequence[int], fit: Callable[[int], tuple[Candidate, Fitted]], criterion: str, name: str
+) -> tuple[Fitted, list[Candidate], list[str]]:
+    """Fit every size: the best fit by the criterion, all candidates, and why other sizes failed.
+
+    A size that collapses is skipped, and a degenerate candidate loses to any that is not.
+    """
+    table: list[Candidate] = []
+    failures: list[str] = []
+    best: tuple[tuple[bool, float], Fitted] | None = None
+    for size in sizes:
+        try:
+            entry, fitted = fit(size)
+        except DegeneracyError as error:
+            failures.append(f"{name}={size}: {error}")
+            continue
+        table.append(entry)
+        rank = (entry.degenerate, float(getattr(entry, criterion)))
+        if best is None or rank < best[0]:
+            best = (rank, fitted)
+    if best is None:
+        raise DegeneracyError(failures[0])
+    return best[1], table, failures
 
 
 def criteria(loglik: float, n_parameters: int, n_data: float, entropy: float) -> dict[str, float]:
