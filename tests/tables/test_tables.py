@@ -132,6 +132,26 @@ def test_no_file_a_folder_and_no_rows(tmp_path):
         read_table(write(tmp_path / "a.csv", frame()), 0)
 
 
+def test_parquet_keeps_columns_that_were_row_labels_in_pandas(tmp_path):
+    data, path = frame(), tmp_path / "a.parquet"
+    data.set_index("size").to_parquet(path)
+    read = read_table(path).frame
+    assert sorted(read.columns) == sorted(data.columns)
+    assert read["size"].tolist() == data["size"].tolist()
+    data.set_index(["color", "garden"]).to_parquet(path)
+    assert sorted(read_table(path).frame.columns) == sorted(data.columns)
+    data[data["garden"] == "yes"].to_parquet(path)  # row labels without a name are no column
+    assert read_table(path).frame.columns.tolist() == data.columns.tolist()
+
+
+def test_parquet_names_that_were_numbers_are_text(tmp_path):
+    pd.DataFrame(np.arange(12.0).reshape(4, 3) ** 2).to_parquet(tmp_path / "a.parquet")
+    preparation, X, y = prepare(read_table(tmp_path / "a.parquet"), "2")
+    assert preparation.features == ["0", "1"]
+    assert X["1"].tolist() == [1.0, 16.0, 49.0, 100.0]
+    assert y.tolist() == [4.0, 25.0, 64.0, 121.0]
+
+
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     path = write(tmp_path / "a.parquet", frame())
     real = builtins.__import__

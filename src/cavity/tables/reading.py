@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -31,6 +32,9 @@ OTHERS = (";", "\t", "|")
 """What may stand in the place of a comma in a .csv file."""
 
 PARQUET = (".parquet", ".pq")
+
+ROW_LABELS = re.compile(r"__index_level_\d+__")
+"""What pandas calls a column of row labels that have no name."""
 
 UNNAMED = "\0unnamed"
 """Name of a first column that has none, until it is left out."""
@@ -268,9 +272,11 @@ def _parquet_blocks(file: Path, rows: int) -> Iterator[pd.DataFrame]:
         ) from None
     try:
         with parquet.ParquetFile(file) as source:
-            _check_names([str(name) for name in source.schema_arrow.names], file)
+            names = [name for name in source.schema_arrow.names if not ROW_LABELS.fullmatch(name)]
+            _check_names(names, file)
             for batch in source.iter_batches(batch_size=rows):
-                yield batch.to_pandas()
+                # columns as they are in the file: what pandas noted of its index would take some away
+                yield batch.to_pandas(ignore_metadata=True)[names]
     except (pyarrow.ArrowInvalid, pyarrow.ArrowException, OSError) as error:
         raise TableError(
             f"{file} is not a readable Parquet file ({' '.join(str(error).split())[:200]})"
