@@ -97,6 +97,59 @@ def test_semicolons_blanks_and_byte_order_marks(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("x\n1.0\n\n2.0\n3.0\n", ["1.0", None, "2.0", "3.0"]),
+        ("\n \nx\n\n1.0\n  \n2.0\n\n \n\n", [None, "1.0", None, "2.0"]),
+        ("\ufeffx\r\n1.0\r\n\r\n2.0\r\n\r\n", ["1.0", None, "2.0"]),
+        ('"x\n\ny"\n1.0\n\n2.0', ["1.0", None, "2.0"]),
+        ('x\n1.0\nNA\n""\n\n', ["1.0", None, None]),
+        ("x\n1.0\n2.0\n", ["1.0", "2.0"]),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 2, 20])
+def test_blank_lines_of_one_column_are_empty_cells_within_the_data_only(text, values, block, tmp_path):
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))
+    for name in ("a.csv", "a.csv.gz"):
+        read = pd.concat(read_blocks(tmp_path / name, block))
+        assert [None if pd.isna(v) else v for v in read.iloc[:, 0]] == values
+
+
+def test_blank_lines_of_one_column_are_refused_or_filled_in_at_prediction(tmp_path):
+    data = pd.DataFrame({"x": [1.0, 2.0, 3.0, 5.0], "y": [0.0, 1.0, 0.5, 2.0]})
+    (tmp_path / "a.csv").write_text("x\n1.0\n\n2.0\n3.0\n\n")
+    for impute in (None, "median"):
+        preparation, X, y = prepare(table(data), "y", impute=impute)
+        model = TableModel(preparation, GPRegressor(SE(1.0), objective=None).fit(X, y))
+        if impute is None:
+            with pytest.raises(TableError, match=r"values are missing in 1 column: x \(1\)"):
+                list(model.predict_file(tmp_path / "a.csv"))
+        else:
+            assert len(pd.concat(model.predict_file(tmp_path / "a.csv"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "names"),
+    [
+        ('"size", "age", "price"', "1, 2, 3", ["size", "age", "price"]),
+        ('"size, m2";"age";"price"', "1;2;3", ["size, m2", "age", "price"]),
+        ("size, m2;age;price", "1;2;3", ["size, m2", "age", "price"]),
+        ('"a;b;c",d', "1,2", ["a;b;c", "d"]),
+        ("a;b,c", "1,2", ["a;b", "c"]),
+        ("p(a|b),p(c|d)", "1,2", ["p(a|b)", "p(c|d)"]),
+        ('"a, b"|c', "1|2", ["a, b", "c"]),
+        ('"a, b"', "1", ["a, b"]),
+    ],
+)
+def test_separators_are_counted_outside_quotes_and_names_lose_them(header, row, names, tmp_path):
+    (tmp_path / "a.csv").write_text(f"{header}\n{row}\n")
+    read = read_table(tmp_path / "a.csv").frame
+    assert read.columns.tolist() == names
+    assert read.iloc[0].tolist() == ["1", "2", "3"][: len(names)]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.xlsx", b"x", "no kind of table that can be read; its name must end in one of .csv"),

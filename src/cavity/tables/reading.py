@@ -143,7 +143,7 @@ def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterato
     import pandas as pd
 
     try:
-        names, separator = _header(file, separator, zipped)
+        names, separator, layout = _header(file, separator, zipped)
         reader = pd.read_csv(
             file,
             sep=separator,
@@ -156,6 +156,7 @@ def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterato
             skipinitialspace=True,
             encoding="utf-8-sig",
             on_bad_lines="error",
+            **layout,
         )
         marks: Marks = (set(), set(), set())
         with reader:
@@ -232,23 +233,42 @@ def _refuse_two_ways(marks: Marks, file: Path) -> None:
         )
 
 
-def _header(file: Path, separator: str, zipped: bool) -> tuple[list[str], str]:
-    """Column names, each of them once; a comma may turn out to be a semicolon, a tab or a bar."""
+def _header(file: Path, separator: str, zipped: bool) -> tuple[list[str], str, dict[str, Any]]:
+    """Column names, each of them once, the separator, and what pandas must be told of blank lines.
+
+    A comma may turn out to be a semicolon, a tab or a bar.
+    """
     options: dict[str, Any] = {"encoding": "utf-8-sig", "newline": ""}
     with gzip.open(file, "rt", **options) if zipped else file.open(**options) as lines:
-        first = next((line for line in lines if line.strip()), "")
+        before, first = next(((k, line) for k, line in enumerate(lines) if line.strip()), (0, ""))
         if not first:
             raise TableError(f"{file} is empty")
         if "\0" in first:
             raise TableError(f"{file} is not a text file")
-        if separator == "," and "," not in first:
-            separator = next((other for other in OTHERS if other in first), separator)
+        if separator == ",":
+            separator = _separator(first)
         # a name in quotes may go on in the next line
-        names = [name.strip() for name in next(csv.reader(chain([first], lines), delimiter=separator))]
+        rest = (line if line.strip() else "\n" for line in lines)
+        records = csv.reader(chain([first], rest), delimiter=separator, skipinitialspace=True)
+        names = [name.strip() for name in next(records)]
+        layout: dict[str, Any] = {}
+        if len(names) == 1:  # a blank line is an empty cell then, unless nothing follows it
+            rows = max((k for k, record in enumerate(records, start=1) if record), default=0)
+            layout = {"skip_blank_lines": False, "skiprows": before, "nrows": rows}
     if len(names) > 1 and not names[0]:
         names[0] = UNNAMED  # row numbers, as some programs write them
     _check_names(names, file)
-    return names, separator
+    return names, separator, layout
+
+
+def _separator(header: str) -> str:
+    """What stands between the names of a .csv file: a comma, unless there are more of another sign outside quotes.
+
+    Bars are in names, such as p(a|b), and separate them only where there is no comma.
+    """
+    plain = re.sub(r'"[^"]*"?', "", header)
+    signs = [",", *(sign for sign in OTHERS if sign != "|" or "," not in plain)]
+    return max(signs, key=plain.count)
 
 
 def _check_names(names: list[str], file: Path) -> None:
