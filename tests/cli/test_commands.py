@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import cavity
 from cavity import GP, GPRegressor
 from cavity.cli import COMMANDS, app
+from cavity.cli.fit import _out_file
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian
 from cavity.tables import TableModel, prepare, read_table
@@ -220,6 +221,19 @@ def test_categories_by_the_kernel_and_a_subset_of_rows(folder):
     assert "codes for the categorical kernel" in result.stdout
     assert "25 of 60 in the file, a random subset" in result.stdout
     assert "Categorical(3" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("data", "model"),
+    [
+        ("houses.2023.csv", "houses.2023.cavity"),
+        ("houses.2024.csv.gz", "houses.2024.cavity"),
+        ("v1.5_run.parquet", "v1.5_run.cavity"),
+        ("a.TSV.GZ", "a.cavity"),
+    ],
+)
+def test_models_are_called_like_their_tables(data, model, tmp_path):
+    assert _out_file(tmp_path / data, None) == tmp_path / model
 
 
 def test_identifiers_are_warned_of(folder):

@@ -92,7 +92,8 @@ def fit(
 
 def _out_file(data: Path, out: Path | None) -> Path:
     """Where the model goes; refused before any work if that is no place for a file."""
-    file = data.with_name(data.name.split(".")[0] + ".cavity") if out is None else out
+    name = data.stem if data.suffix.lower() == ".gz" else data.name
+    file = data.with_name(Path(name).stem + ".cavity") if out is None else out
     if file.is_dir():
         raise ValueError(f"{file} is a folder; give --out the name of a file, such as model.cavity")
     if not file.parent.is_dir():
