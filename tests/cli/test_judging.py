@@ -313,6 +313,33 @@ def test_reports_that_are_refused(arguments, message):
     refused(run("report", *arguments), message)
 
 
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "file"),
+    [
+        ("fit wells.csv --target level -o wells.csv", "--out", "wells.csv"),
+        ("fit wells.csv --target level -o ./wells.csv", "--out", "wells.csv"),
+        ("fit wells.csv --target level --report link.csv", "--report", "wells.csv"),
+        ("fit wells.csv --target level -o new.cavity --report new.cavity", "--report", "new.cavity"),
+        ("predict wells.cavity wells.csv -o wells.csv", "--out", "wells.csv"),
+        ("report wells.cavity wells.csv -o wells.cavity", "--out", "wells.cavity"),
+        ("report wells.cavity wells.csv -o wells.csv", "--out", "wells.csv"),
+        ("compare wells.csv --target level --report wells.csv", "--report", "wells.csv"),
+        ("assess wells.cavity wells.csv --report wells.cavity", "--report", "wells.cavity"),
+        ("assess wells.cavity wells.csv --report a.svg --plot a.svg", "--plot", "a.svg"),
+    ],
+)
+def test_outputs_never_overwrite_what_a_command_reads_or_writes(folder, arguments, option, file):
+    if not (folder / "link.csv").exists():
+        (folder / "link.csv").symlink_to(folder / "wells.csv")
+    before = {name: (folder / name).read_bytes() for name in ("wells.csv", "wells.cavity")}
+    refused(run(*arguments.split()), f"{option} would overwrite {file}, which this command reads or writes")
+    assert before == {name: (folder / name).read_bytes() for name in before}
+    assert not (folder / "new.cavity").exists()
+
+
 # --- reproduce ----------------------------------------------------------------------------------------------
 
 

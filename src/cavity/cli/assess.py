@@ -50,8 +50,8 @@ def assess(
     Example: cavity assess houses.cavity houses.csv --budget 5min
     """
     with one_sentence(debug):
-        check_output(report, "--report")
-        check_output(plot, "--plot", (".png", ".svg", ".pdf"))
+        check_output(report, "--report", (model, data))
+        check_output(plot, "--plot", (model, data, report), (".png", ".svg", ".pdf"))
         loaded = load_table_model(model)
         table, found = assess_table(loaded, data, budget, method, test_size, max_rows, seed)
         console().print(found)

@@ -65,7 +65,7 @@ def compare(
         from cavity.tables import prepare, read_table
         from cavity.tables.comparing import candidates, compare_models
 
-        check_output(report, "--report")
+        check_output(report, "--report", (data,))
         table = read_table(data, max_rows, seed)
         for note in table.notes:
             say(note)

@@ -65,7 +65,7 @@ def fit(
         from cavity.tables.fitting import Options, fit_table
 
         file = _out_file(data, out)
-        check_output(report, "--report")
+        check_output(report, "--report", (data, file))
         _check_kernel(kernel)
         table = read_table(data, max_rows, seed)
         part = f", a random subset of {table.total}" if table.total > len(table.frame) else ""
@@ -98,6 +98,7 @@ def _out_file(data: Path, out: Path | None) -> Path:
         raise ValueError(f"{file} is a folder; give --out the name of a file, such as model.cavity")
     if not file.parent.is_dir():
         raise ValueError(f"there is no folder {file.parent} for the model file")
+    check_output(file, "--out", (data,))
     return file
 
 

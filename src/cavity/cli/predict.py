@@ -13,7 +13,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from cavity.cli.shared import Debug, load_table_model, one_sentence, say
+from cavity.cli.shared import Debug, check_output, load_table_model, one_sentence, say
 
 
 def add(app: typer.Typer) -> None:
@@ -44,6 +44,7 @@ def predict(
         from cavity.progress import Progress
 
         separator = _separator(out)
+        check_output(out, "--out", (model, data))
         fitted = load_table_model(model)
         rows = 0
         with _opened(out) as file, Progress("predicting", 0) as progress:

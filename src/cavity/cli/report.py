@@ -36,7 +36,7 @@ def report(
         from cavity.report import model_page
         from cavity.tables import read_table
 
-        check_output(out, "--out")
+        check_output(out, "--out", (model, data))
         loaded = load_table_model(model)
         found = None
         if assess is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -126,8 +126,10 @@ def check_memory(rows: int) -> None:
         say(f"An exact fit of {rows} rows needs about {gib} of memory ({free / 2**30:.1f} GiB are free).")
 
 
-def check_output(path: Path | None, option: str, endings: tuple[str, ...] = ()) -> None:
-    """Refuse a place where no file can be written, before any work is done."""
+def check_output(
+    path: Path | None, option: str, others: Sequence[Path | None] = (), endings: Sequence[str] = ()
+) -> None:
+    """Refuse a place where no file can be written, before any work is done; `others` are files to keep."""
     if path is None:
         return
     if path.is_dir():
@@ -137,6 +139,19 @@ def check_output(path: Path | None, option: str, endings: tuple[str, ...] = ()) 
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     if not parent.is_dir():
         raise ValueError(f"{parent} is not a folder, so that {option} cannot write {path}")
+    for other in others:
+        if other is not None and _same_file(path, other):
+            raise ValueError(
+                f"{option} would overwrite {other}, which this command reads or writes itself; give {option} another "
+                "name"
+            )
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether two names are of one file, which may not exist yet."""
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return one.resolve() == other.resolve()
 
 
 def command_line(context: typer.Context) -> str:
