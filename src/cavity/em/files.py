@@ -323,7 +323,10 @@ def _model_of(kind: type) -> Callable[..., Any]:
         model = kind(**settings)
         require(isinstance(family, Components) and family.n_components > 0, "a model has a family")
         asked = model._family()
-        same = all(getattr(asked, name, None) == getattr(family, name, None) for name in ALIKE)
+        same = all(
+            np.array_equal(np.asarray(getattr(asked, name, None)), np.asarray(getattr(family, name, None)))
+            for name in ALIKE  # bounds may be arrays
+        )
         require(type(asked) is type(family) and same, "the family must be the one of the settings")
         require(isinstance(theta, dict) and set(theta) == set(THETA[kind]), "a model has parameters")
         _check_params(family, theta["params_"], by_hand=kind is HMM)
