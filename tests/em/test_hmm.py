@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
+import cavity
 from cavity.em import (
     HMM,
     DegeneracyError,
@@ -721,8 +722,6 @@ def test_a_poisson_rate_of_zero_may_be_set():
 
 
 def test_models_on_the_edge_are_saved(tmp_path):
-    import cavity
-
     model = HMM(2, "bernoulli")
     model.startprob_ = np.array([0.5, 0.5])
     model.transmat_ = np.array([[0.9, 0.1], [0.1, 0.9]])
@@ -730,3 +729,37 @@ def test_models_on_the_edge_are_saved(tmp_path):
     model.save(tmp_path / "model")
     bits = [[0], [0], [1]]
     assert_allclose(cavity.load(tmp_path / "model").score(bits), np.log(0.5 * 0.9 * 0.1), rtol=1e-12)
+
+
+def test_sequences_of_zero_probability_have_no_states():
+    model = HMM(2, "categorical")
+    model.startprob_ = np.array([0.5, 0.5])
+    model.transmat_ = np.array([[0.9, 0.1], [0.1, 0.9]])
+    model.emissionprob_ = [[0.5, 0.5, 0.0]] * 2
+    x = [[0], [1], [0], [2], [1]]
+    assert model.score(x, lengths=[2, 3]) == -np.inf
+    for method in (
+        model.predict,
+        model.decode,
+        model.predict_proba,
+        model.filter_proba,
+        model.predict_next,
+        model.smooth,
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(ValueError, match="sequence 1 has zero probability under the model"):
+                method(x, lengths=[2, 3])
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, range, "series"])
+def test_lengths_in_place_of_y_are_refused_whatever_holds_them(kind):
+    x = np.random.default_rng(0).normal(size=(3, 1))
+    lengths = [1, 2]
+    if kind == "series":
+        lengths = pytest.importorskip("pandas").Series(lengths)
+    else:
+        lengths = range(1, 3) if kind is range else kind(lengths)
+    for method in (HMM(1).fit, HMM(1).fit(x).score):
+        with pytest.raises(ValueError, match="pass sequence lengths by name"):
+            method(x, lengths)

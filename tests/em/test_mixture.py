@@ -12,7 +12,9 @@ from scipy.stats import invwishart, multivariate_normal, multivariate_t
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture as SklearnMixture
 
+import cavity
 from cavity.em import (
+    Categorical,
     DegeneracyError,
     DegeneracyWarning,
     GaussianMixture,
@@ -679,3 +681,33 @@ def test_a_prior_makes_constant_features_possible():
     model = GaussianMixture(1, prior=prior).fit(constant)
     assert_allclose(model.means_[0, 1], 7.0)
     assert_allclose(model.covariances_[0, 1, 1], 1.0 / (30 + 4 + 3), rtol=1e-9)
+
+
+# -- rows far away -------------------------------------------------------------------------------------------
+def test_rows_of_zero_probability_have_a_density_but_no_component():
+    model = Mixture(2, Categorical(n_symbols=3), random_state=0).fit(np.tile([[0], [1]], (20, 1)))
+    assert_allclose(model.score_samples([[2]]), -np.inf)
+    for method in (model.predict, model.predict_proba):
+        with pytest.raises(ValueError, match="row 1 of X has zero probability"):
+            method([[0], [2], [1]])
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+@pytest.mark.parametrize("missing", [False, True])
+def test_tails_of_student_t_are_powers_where_squares_overflow(kind, missing):
+    x, _ = blobs(n=100, d=3)
+    model = StudentTMixture(1, kind, dof=3.0, random_state=0, allow_nan=True).fit(x)
+    direction = np.array([[1.0, -0.5, np.nan if missing else 2.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        near, far, farther = (model.score_samples(direction * 10.0**e)[0] for e in (100, 160, 300))
+    power = (3.0 + (2 if missing else 3)) * np.log(10.0)  # density ~ |x|^-(dof + d)
+    assert_allclose(far, near - 60 * power, rtol=1e-12)
+    assert_allclose(farther, near - 200 * power, rtol=1e-12)
+
+
+def test_bounds_given_as_an_array_are_saved(tmp_path):
+    x, _ = blobs(n=60, d=2)
+    model = StudentTMixture(2, dof_bounds=np.array([1, 100]), random_state=0).fit(x)
+    model.save(tmp_path / "model")
+    assert_allclose(cavity.load(tmp_path / "model").score_samples(x), model.score_samples(x), rtol=1e-12)

@@ -371,9 +371,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         """Log-likelihood and posterior state probabilities (T, K)."""
         _, starts, logs, threads = self._model(X, lengths)
         posterior = forward_backward(self.startprob_, self.transmat_, logs, starts, threads)
-        if not np.all(np.isfinite(posterior.loglik)):
-            s = int(np.flatnonzero(~np.isfinite(posterior.loglik))[0])
-            raise ValueError(f"sequence {s} has zero probability under the model: it has no posterior")
+        _require_possible(posterior.loglik)
         return float(posterior.loglik.sum()), posterior.gamma
 
     def predict_proba(self, X: Any, lengths: ArrayLike | None = None) -> Array:
@@ -383,7 +381,9 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     def filter_proba(self, X: Any, lengths: ArrayLike | None = None) -> Array:
         """Filtered state probabilities P(state at t | observations up to t), (T, K)."""
         _, starts, logs, threads = self._model(X, lengths)
-        return filtered(self.startprob_, self.transmat_, logs, starts, threads)[1]
+        loglik, alpha = filtered(self.startprob_, self.transmat_, logs, starts, threads)
+        _require_possible(loglik)
+        return alpha
 
     def smooth(self, X: Any, lengths: ArrayLike | None = None) -> Array:
         """Observations replaced by the posterior mean of their state's mean, (T, D)."""
@@ -405,6 +405,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"algorithm={algorithm!r} is not known; choose 'viterbi' or 'map'")
         _, starts, logs, threads = self._model(X, lengths)
         best, path = most_probable_paths(self.startprob_, self.transmat_, logs, starts, threads)
+        _require_possible(best)
         return float(best.sum()), path
 
     def predict(self, X: Any, lengths: ArrayLike | None = None) -> NDArray[np.intp]:
@@ -414,7 +415,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     def predict_next(self, X: Any, lengths: ArrayLike | None = None) -> Forecast:
         """Distribution of the observation that follows each sequence."""
         _, starts, logs, threads = self._model(X, lengths)
-        _, alpha = filtered(self.startprob_, self.transmat_, logs, starts, threads)
+        loglik, alpha = filtered(self.startprob_, self.transmat_, logs, starts, threads)
+        _require_possible(loglik)
         return forecast(self.family_, self.params_, alpha[starts[1:] - 1] @ self.transmat_)
 
     def online(self) -> OnlineFilter:
@@ -562,6 +564,16 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def _require_possible(loglik: Array) -> None:
+    """Refuse sequences (log probabilities (S,)) that the model cannot have produced."""
+    impossible = np.flatnonzero(~np.isfinite(loglik))
+    if len(impossible):
+        raise ValueError(
+            f"sequence {int(impossible[0])} has zero probability under the model: it has no posterior; remove "
+            "it, or set no probability to zero that the data need"
+        )
+
+
 def _visits(run: EMResult[HMMTheta]) -> Array:
     """Expected visits of every state, (K,); a visit is a start or an arrival."""
     initial, transitions, _ = run.statistics
@@ -585,7 +597,7 @@ def _is_sequence_list(X: Any) -> bool:
 
 def _refuse_lengths_as_y(y: Any, X: Any) -> None:
     """y is ignored as in scikit-learn, but lengths given in its place must not be lost silently."""
-    if not isinstance(y, (list, tuple, np.ndarray)):
+    if not hasattr(y, "__len__") or isinstance(y, str):
         return
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if len(y) != n_rows:

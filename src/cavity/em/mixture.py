@@ -302,7 +302,14 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Responsibilities (n, K)."""
-        return self._predict_rows(X)[1]
+        logs, resp = self._predict_rows(X)
+        impossible = np.flatnonzero(~np.isfinite(logs))
+        if len(impossible):
+            raise ValueError(
+                f"row {int(impossible[0])} of X has zero probability under every component (its log density is "
+                f"{logs[impossible[0]]}): it has no responsibilities; remove it, or give the components a prior"
+            )
+        return resp
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """Most probable component of every row, (n,)."""

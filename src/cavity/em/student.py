@@ -77,14 +77,34 @@ class StudentT(Gaussian):
         nu = params["dofs"]
         distance, logdet, d = self._t_distances(params, x, threads)
         constant = gammaln(0.5 * (nu + d)) - gammaln(0.5 * nu) - 0.5 * (d * np.log(nu * np.pi) + logdet)
-        return np.asarray(constant - 0.5 * (nu + d) * np.log1p(distance / nu))
+        log_tail = np.log1p(distance / nu)
+        if not np.all(np.isfinite(distance)):
+            far = ~np.isfinite(distance)
+            log_tail = np.where(far, self._log_distances(params, x, far) - np.log(nu), log_tail)
+        return np.asarray(constant - 0.5 * (nu + d) * log_tail)
+
+    def _log_distances(self, params: Params, x: Array, far: NDArray[np.bool_]) -> Array:
+        """Logarithms of squared distances (n, K) that overflow: log delta(x) = 2 log s + log delta(x / s)."""
+        out = np.zeros(far.shape)
+        matrices = self._all_matrices(params)
+        for k, mean in enumerate(params["means"]):
+            deviation = x[far[:, k]] - mean
+            size = np.nanmax(np.abs(deviation), axis=1, initial=0.0)
+            scaled = deviation / size[:, None]
+            logs = np.empty(len(scaled))
+            for rows, seen in missing_patterns(scaled):
+                here = scaled[rows][:, seen]
+                logs[rows] = np.log(pattern_distance(here, seen, np.zeros_like(mean), matrices[k])[0])
+            out[far[:, k], k] = 2.0 * np.log(size) + logs
+        return out
 
     def _t_distances(self, params: Params, x: Array, threads: int) -> tuple[Array, Array, Array]:
         """Squared distances (n, K), log determinants (n | 1, K), numbers of observed features (n | 1, 1)."""
         if not has_nan(x):
             factors, logdet = self.structure.factors(params, self.n_components)
-            distance = self._distances(params, x, factors, np.zeros(self.n_components), threads)
-            distance *= -2.0
+            with np.errstate(over="ignore", invalid="ignore"):  # rows too far away are seen to by `log_prob`
+                distance = self._distances(params, x, factors, np.zeros(self.n_components), threads)
+                distance *= -2.0
             return distance, logdet[None], np.full((1, 1), float(x.shape[1]))
         distance = np.empty((len(x), self.n_components))
         logdets = np.empty_like(distance)
@@ -93,9 +113,10 @@ class StudentT(Gaussian):
         for rows, seen in missing_patterns(x):
             observed[rows] = np.count_nonzero(seen)
             for k, mean in enumerate(params["means"]):
-                distance[rows, k], logdets[rows, k] = pattern_distance(
-                    x[rows][:, seen], seen, mean, matrices[k]
-                )
+                with np.errstate(over="ignore", invalid="ignore"):
+                    distance[rows, k], logdets[rows, k] = pattern_distance(
+                        x[rows][:, seen], seen, mean, matrices[k]
+                    )
         return distance, logdets, observed
 
     def accumulate(self, params: Params, x: Array, resp: Array, threads: int = 1) -> Stats:
