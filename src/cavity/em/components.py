@@ -177,6 +177,14 @@ def responsibilities(logs: Array) -> tuple[Array, Array]:
     return log_total, r
 
 
+def mixed(p: Array, values: Array) -> Array:
+    """sum_k p_sk values_kij, (S, D, D); what has probability zero does not count, even if it is infinite."""
+    if np.all(np.isfinite(values)):
+        return np.asarray(np.einsum("sk,kij->sij", p, values))
+    use = p > 0
+    return np.stack([np.tensordot(row[on], values[on], axes=1) for row, on in zip(p, use)])
+
+
 def add_stats(into: Stats, more: Stats) -> None:
     """Add statistics in place; entries whose name starts with `at_` are reference points, not sums."""
     for name, value in more.items():

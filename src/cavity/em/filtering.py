@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .components import Components, Params, responsibilities
+from .components import Components, Params, mixed, responsibilities
 
 Array = NDArray[np.float64]
 
@@ -21,6 +21,8 @@ class Forecast:
     state_probs : (S, K)
     mean : (S, D)
     covariance : (S, D, D)
+        Where a possible state has Student-t emissions with two degrees of freedom or fewer, variances are
+        infinite and covariances of different features NaN: they do not exist.
 
     Examples
     --------
@@ -54,7 +56,7 @@ def forecast(family: Components, params: Params, state_probs: Array) -> Forecast
     """Mean and covariance of the mixture of emissions with the given state probabilities (S, K)."""
     means = family.mean(params)
     mean = state_probs @ means
-    within = np.einsum("sk,kij->sij", state_probs, family.covariance(params))
+    within = mixed(state_probs, family.covariance(params))
     dev = means[None] - mean[:, None, :]
     between = np.einsum("sk,ski,skj->sij", state_probs, dev, dev)
     return Forecast(state_probs, mean, within + between, family, params)

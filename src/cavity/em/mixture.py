@@ -603,7 +603,8 @@ class GaussianMixture(_MixtureBase):
             raise AttributeError(f"{type(self).__name__} has no covariances_ before fit")
         if "covariances" in self.params_:
             return self.params_["covariances"]
-        return self.family_.covariance(self.params_)
+        assert isinstance(self.family_, Gaussian)
+        return np.array(self.family_._all_matrices(self.params_))
 
 
 class StudentTMixture(GaussianMixture):

@@ -185,11 +185,15 @@ class StudentT(Gaussian):
         return super().n_parameters(params) + extra
 
     def covariance(self, params: Params) -> Array:
-        """nu / (nu - 2) times the scale matrices; infinite where nu <= 2."""
+        """nu / (nu - 2) times the scale matrices.
+
+        Where nu <= 2 variances are infinite, and covariances of different features do not exist: NaN.
+        """
         nu = params["dofs"]
-        factor = np.where(nu > 2, nu / np.where(nu > 2, nu - 2, 1.0), np.inf)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(factor[:, None, None] * self._all_matrices(params))
+        heavy = nu <= 2
+        found = (nu / np.where(heavy, 1.0, nu - 2))[:, None, None] * self._all_matrices(params)
+        found[heavy] = np.where(np.eye(self.n_features, dtype=bool), np.inf, np.nan)
+        return np.asarray(found)
 
     def sample(self, params: Params, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """Gaussian draws divided by sqrt(u)."""
