@@ -17,6 +17,7 @@ from cavity.em import (
     DegeneracyError,
     DegeneracyWarning,
     Gaussian,
+    MixtureEmission,
     NormalInverseWishart,
     Poisson,
     StudentT,
@@ -610,7 +611,7 @@ BAD = [
     ({"emissions": "poisson"}, {}, "Negative values"),
     ({"emissions": "nothing"}, {}, "'nothing'"),
     ({"params": "xyz"}, {}, "'x' is not a parameter"),
-    ({"init_params": "st"}, {}, "means was not set"),
+    ({"init_params": "st"}, {}, "means_ was not set"),
     ({"init_params": "te"}, {}, "startprob_ was not set"),
     ({"init_params": "se"}, {}, "transmat_ was not set"),
     ({"topology": "ring"}, {}, "topology='ring'"),
@@ -660,7 +661,7 @@ def test_probabilities_set_by_hand_are_checked():
         model.fit(X)
     model = HMM(2, init_params="st", random_state=0)
     model.means_, model.covars_ = np.zeros((3, 2)), np.tile(np.eye(2), (3, 1, 1))
-    with pytest.raises(ValueError, match="means has shape"):
+    with pytest.raises(ValueError, match="means_ has shape"):
         model.fit(X)
 
 
@@ -763,3 +764,143 @@ def test_lengths_in_place_of_y_are_refused_whatever_holds_them(kind):
     for method in (HMM(1).fit, HMM(1).fit(x).score):
         with pytest.raises(ValueError, match="pass sequence lengths by name"):
             method(x, lengths)
+
+
+# -- models set by hand ----------------------------------------------------------------------------------
+GIVEN_BACK = {
+    **{kind: {"covariance_type": kind} for kind in ("full", "tied", "diag", "spherical")},
+    **{
+        f"gmm-{kind}": {"emissions": "gmm", "covariance_type": kind}
+        for kind in ("full", "tied", "diag", "spherical")
+    },
+    "diag-object": {"emissions": Gaussian("diag")},
+    "gmm-object": {"emissions": MixtureEmission(2, Gaussian("tied"))},
+    "student-t": {"emissions": StudentT("spherical", dof=4.0)},
+}
+
+
+@pytest.mark.parametrize("settings", GIVEN_BACK.values(), ids=GIVEN_BACK)
+def test_parameters_can_be_given_back(settings):
+    rng = np.random.default_rng(0)
+    x = rng.normal(np.repeat([[0.0, 0.0], [6.0, 3.0]], 60, axis=0))
+    fitted = HMM(2, random_state=0, max_iter=5, tol=-1.0, **settings).fit(x)
+    model = HMM(2, **settings)
+    for name in ("startprob_", "transmat_", "weights_", "means_", "covars_", "dofs_"):
+        if hasattr(fitted, name):
+            setattr(model, name, getattr(fitted, name).tolist())
+    assert_allclose(model.score(x), fitted.score(x), rtol=1e-12)
+    assert_allclose(model.covars_, fitted.covars_, rtol=1e-12)
+
+
+def test_covariances_of_another_structure_are_refused():
+    tilted = [[[1.0, 0.5], [0.5, 1.0]]] * 2
+    for kind, value, message in (
+        ("factor", tilted, "'loadings'"),
+        ("diag", tilted, "off the diagonal"),
+        ("spherical", [np.diag([1.0, 2.0])] * 2, "several variances"),
+        ("tied", [np.eye(2), 2.0 * np.eye(2)], "differ between states"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            HMM(2, covariance_type=kind).covars_ = value
+    with pytest.raises(ValueError, match="Poisson emissions have no covariances"):
+        HMM(2, "poisson").covars_ = tilted
+
+
+def set_by_hand(emissions, **parameters):
+    model = HMM(2, emissions)
+    for name, value in {
+        "startprob_": [0.5, 0.5],
+        "transmat_": [[0.9, 0.1], [0.1, 0.9]],
+        **parameters,
+    }.items():
+        setattr(model, name, value)
+    return model
+
+
+MEANS, COVARS = [[0.0, 1.0], [3.0, 1.0]], [[[1.0, 0.0], [0.0, 1.0]]] * 2
+WRONG_BY_HAND = [
+    ("categorical", {"emissionprob_": [[1, 1], [2, 1]]}, "emissionprob_ must be non-negative, and every row"),
+    ("categorical", {"emissionprob_": [0.5, 0.5]}, "emissionprob_ has shape"),
+    (
+        "categorical",
+        {"startprob_": [0.5, 0.6], "emissionprob_": [[0.5, 0.5]] * 2},
+        "startprob_ must be non-neg",
+    ),
+    ("poisson", {"lambdas_": [[-1.0], [2.0]]}, "lambdas_ must be at least 0, and contains -1"),
+    ("poisson", {"lambdas_": [[np.nan], [2.0]]}, "lambdas_ must be finite, and contains nan"),
+    (
+        "bernoulli",
+        {"params_": {"probabilities": [[0.5], [1.5]]}},
+        "must be between 0 and 1, and contains 1.5",
+    ),
+    ("exponential", {"params_": {"scales": [[0.0], [1.5]]}}, "must be positive, and contains 0"),
+    ("gaussian", {"means_": MEANS}, "covars_ was not set"),
+    ("gaussian", {"covars_": COVARS}, "means_ was not set"),
+    ("gaussian", {"means_": [0.0, 1.0], "covars_": COVARS}, "means_ has shape"),
+    (
+        "gaussian",
+        {"means_": [[0.0, 1.0]] * 3, "covars_": COVARS},
+        r"means_ has shape \(3, 2\), expected \(2, 2\)",
+    ),
+    ("gaussian", {"means_": MEANS, "covars_": [1.0, 2.0]}, r"covars_ has shape \(2,\), expected \(2, 2, 2\)"),
+    ("gaussian", {"means_": MEANS, "covars_": [[[1, 2], [2, 1]]] * 2}, "covars_ must be positive definite"),
+    ("gaussian", {"means_": MEANS, "covars_": [[[1, 0.5], [0, 1]]] * 2}, "covars_ must be symmetric"),
+    (Gaussian("diag"), {"means_": MEANS, "covars_": [[1.0, 1.0], [1.0, 0.0]]}, "covars_ must be positive"),
+    ("gmm", {"means_": MEANS, "covars_": [COVARS], "weights_": [[1.0], [1.0]]}, "weights_ has shape"),
+    ("student-t", {"means_": MEANS, "covars_": COVARS, "dofs_": [4.0, 0.0]}, "dofs_ must be positive"),
+]
+
+
+@pytest.mark.parametrize(("emissions", "parameters", "message"), WRONG_BY_HAND)
+def test_wrong_parameters_set_by_hand_are_named(emissions, parameters, message):
+    model = set_by_hand(emissions, **parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=message):
+            model.score(np.zeros((3, 2 if "means_" in parameters else 1)))
+
+
+def test_wrong_parameters_set_before_a_fit_are_named():
+    model = HMM(2, "poisson", init_params="st", random_state=0)
+    model.lambdas_ = [[-1.0], [2.0]]
+    with pytest.raises(ValueError, match="lambdas_ must be at least 0"):
+        model.fit(np.random.default_rng(0).poisson(3.0, (20, 1)))
+
+
+def test_a_model_set_by_hand_may_be_set_again_with_another_width():
+    model = set_by_hand("poisson", lambdas_=[[1.0], [3.0]])
+    assert np.isfinite(model.score([[0], [1]]))
+    model.lambdas_ = [[1.0, 2.0], [3.0, 4.0]]
+    p = np.exp(-np.array([3.0, 7.0]))  # two zeros in the only row
+    assert_allclose(model.score([[0, 0]]), np.log(0.5 * p.sum()), rtol=1e-12)
+
+
+def test_several_kinds_of_features_may_be_set_by_hand():
+    model = set_by_hand(
+        [("poisson", [1]), ("categorical", [0])],
+        params_={"rates@0": [[1.0], [2.0]], "emissionprob@1": [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]},
+    )
+    p = [0.5 * np.exp(-1.0) * 0.5, 0.5 * 2.0 * np.exp(-2.0) * 0.8]  # symbol 2 and count 1
+    assert_allclose(model.score([[2, 1]]), np.log(sum(p)), rtol=1e-12)
+
+
+# -- heavy tails -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["diag", "full"])
+def test_forecasts_of_heavy_tails_have_infinite_variances_and_no_covariances(kind):
+    x = np.random.default_rng(0).normal(size=(60, 2)) @ [[1.0, 0.5], [0.0, 1.0]]
+    model = HMM(2, StudentT(kind, dof=1.5), random_state=0, max_iter=5, tol=-1.0).fit(x)
+    covariance = model.predict_next(x).covariance[0]
+    assert_allclose(np.diag(covariance), np.inf)
+    assert np.all(np.isnan(covariance[[0, 1], [1, 0]]))
+
+
+def test_states_out_of_reach_do_not_enter_a_forecast():
+    model = HMM(2, StudentT())
+    model.startprob_, model.transmat_ = [1.0, 0.0], np.eye(2)
+    model.means_, model.covars_, model.dofs_ = np.zeros((2, 2)), [np.eye(2)] * 2, [6.0, 1.5]
+    found = model.predict_next([[0.0, 0.0]])
+    assert_allclose(found.covariance[0], 6.0 / 4.0 * np.eye(2))  # dof / (dof - 2)
+    both = HMM(1, MixtureEmission(2, StudentT()))
+    both.startprob_, both.transmat_, both.weights_ = [1.0], [[1.0]], [[1.0, 0.0]]
+    both.means_, both.covars_, both.dofs_ = np.zeros((1, 2, 2)), [[np.eye(2)] * 2], [6.0, 1.5]
+    assert_allclose(both.predict_next([[0.0, 0.0]]).covariance[0], 6.0 / 4.0 * np.eye(2))

@@ -711,3 +711,10 @@ def test_bounds_given_as_an_array_are_saved(tmp_path):
     model = StudentTMixture(2, dof_bounds=np.array([1, 100]), random_state=0).fit(x)
     model.save(tmp_path / "model")
     assert_allclose(cavity.load(tmp_path / "model").score_samples(x), model.score_samples(x), rtol=1e-12)
+
+
+def test_scale_matrices_of_student_t_factors_are_loadings_and_noise():
+    x, _ = blobs(n=100, d=3)
+    model = StudentTMixture(1, "factor", dof=3.0, random_state=0).fit(x)
+    w, noise = model.params_["loadings"][0], model.params_["noise_variances"][0]
+    assert_allclose(model.covariances_[0], w @ w.T + np.diag(noise), rtol=1e-12)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from cavity.em.components import Bernoulli, Categorical, Components, Exponential, Plugin, Poisson
-from cavity.em.covariances import FactorCovariance, make_structure
-from cavity.em.emissions import MixtureEmission, Product
+from cavity.em.covariances import make_structure
+from cavity.em.emissions import MixtureEmission, Product, parameter_shapes
 from cavity.em.engine import EMResult
 from cavity.em.gaussian import Gaussian
 from cavity.em.hmm import HMM
@@ -162,36 +162,12 @@ add(Codec("em.NormalInverseWishart", NormalInverseWishart, constructor_arguments
 # --- parameters ---------------------------------------------------------------------------------------------
 
 
-def _shapes(family: Components) -> dict[str, Shape]:
-    """Shapes of the parameters of a family that was bound."""
-    d, k = family.n_features, family.n_components
-    if isinstance(family, Gaussian):
-        shapes: dict[str, Shape] = {"means": (k, d)}
-        if isinstance(family.structure, FactorCovariance):
-            shapes |= {"loadings": (k, d, family.n_factors), "noise_variances": (k, d)}
-        else:
-            covariances = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}
-            shapes["covariances"] = covariances[family.covariance_type]
-        return shapes | ({"dofs": (k,)} if isinstance(family, StudentT) else {})
-    if isinstance(family, Categorical):
-        return {"emissionprob": (k, int(family.n_symbols or 1))}
-    if isinstance(family, MixtureEmission):
-        return {"weights": (k, family.n_mix), **_shapes(family._inner)}
-    if isinstance(family, Product):
-        return {
-            f"{name}@{i}": shape
-            for i, (part, _) in enumerate(family._bound)
-            for name, shape in _shapes(part).items()
-        }
-    return {family.parameter: (k, d)}  # type: ignore[attr-defined]
-
-
 def _check_params(family: Components, params: Any, by_hand: bool) -> None:
     """Refuse parameters that are not those of the family, or have no density.
 
     Rates and probabilities set by hand may lie on the edge of their range, where no fit ends.
     """
-    shapes = _shapes(family)
+    shapes = parameter_shapes(family)
     require(isinstance(params, dict) and set(params) == set(shapes), "a family must have all its parameters")
     _check_arrays(params, shapes)
     for name, array in params.items():

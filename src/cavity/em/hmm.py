@@ -21,8 +21,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from .backend import recursion_kernels, resolve_threads
-from .components import Categorical, Components, Params
-from .emissions import MixtureEmission, make_components, nonnegative
+from .components import Components, Params
+from .emissions import (
+    MixtureEmission,
+    check_parameters,
+    covariances_given,
+    make_components,
+    nonnegative,
+    sized_family,
+)
 from .engine import DegeneracyWarning, EMResult, Restarts, run_restarts
 from .filtering import Forecast, OnlineFilter, forecast
 from .gaussian import Gaussian
@@ -327,29 +334,24 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     # -- use -------------------------------------------------------------------------------------------------
     def _ready(self) -> None:
         """A fitted model, or one whose parameters were all set by hand."""
-        if "family_" not in self.__dict__ and all(
-            name in self.__dict__ for name in ("startprob_", "transmat_", "params_")
-        ):
+        parts = ("startprob_", "transmat_", "params_")
+        if "converged_" not in self.__dict__ and all(name in self.__dict__ for name in parts):
             self._adopt()
         check_is_fitted(self, "family_")
+        self.startprob_ = np.asarray(self.startprob_, dtype=float)
+        self.transmat_ = np.asarray(self.transmat_, dtype=float)
+        HMMProblem.check_probabilities(self.startprob_, self.transmat_, self.n_states_)
+        check_parameters(self.family_, self.params_)
 
     def _adopt(self) -> None:
         """Make a model set by hand usable without a fit."""
-        k = len(self.startprob_)
-        family = self._family()
-        if isinstance(family, Categorical):
-            probabilities = self.params_["emissionprob"]
-            family = Categorical(probabilities.shape[1], family.concentration)
-            n_features = 1
-        else:
-            first = self.params_["means"] if "means" in self.params_ else next(iter(self.params_.values()))
-            n_features = int(np.shape(first)[1])
+        self.params_ = {name: np.asarray(value, dtype=float) for name, value in self.params_.items()}
+        family, n_features = sized_family(self._family(), self.params_)
+        self.n_states_ = int(np.size(self.startprob_))
         # Two distinct rows are enough to bind a family whose parameters are already known.
         rows = np.vstack([np.zeros(n_features), np.ones(n_features)])
-        self.family_ = family.bind(rows, np.ones(2), k)
+        self.family_ = family.bind(rows, np.ones(2), self.n_states_)
         self.n_features_in_ = n_features
-        self.n_states_ = k
-        HMMProblem.check_probabilities(self.startprob_, self.transmat_, k)
 
     def _model(
         self, X: Any, lengths: Any
@@ -499,11 +501,16 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     @means_.setter
     def means_(self, value: ArrayLike) -> None:
         array = np.asarray(value, dtype=float)
-        self._set_parameter("means", array.reshape(-1, array.shape[-1]))
+        if isinstance(self._family(), MixtureEmission) and array.ndim == 3:
+            array = array.reshape(-1, array.shape[-1])
+        self._set_parameter("means", array)
 
     @property
     def covars_(self) -> Array:
-        """Covariances as matrices, (K, D, D), or (K, M, D, D); scale matrices for Student-t emissions."""
+        """Covariances as matrices, (K, D, D), or (K, M, D, D); scale matrices for Student-t emissions.
+
+        They can be set as such matrices, or in the shape of their type: (D, D) tied, (K, D) diag, (K,) spherical.
+        """
         self._parameter("means", "covars_")
         self._ready()
         family = self.family_._inner if isinstance(self.family_, MixtureEmission) else self.family_
@@ -513,13 +520,12 @@ class HMM(BaseEstimator):  # type: ignore[misc]
 
     @covars_.setter
     def covars_(self, value: ArrayLike) -> None:
-        array = np.asarray(value, dtype=float)
-        kind = self.covariance_type
-        if self.emissions == "gmm" and kind != "tied":
-            array = array.reshape(-1, *array.shape[2:])
-        if kind == "diag" and array.ndim == 3:
-            array = np.diagonal(array, axis1=1, axis2=2)
-        self._set_parameter("covariances", array)
+        family, state_axes = self._family(), 1
+        if isinstance(family, MixtureEmission):
+            family, state_axes = family.components or Gaussian(), 2
+        if not isinstance(family, Gaussian):
+            raise ValueError(f"covars_ cannot be set: {type(family).__name__} emissions have no covariances")
+        self._set_parameter("covariances", covariances_given(value, family, state_axes))
 
     @property
     def emissionprob_(self) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .components import Components, Params, add_stats
+from .emissions import attribute, check_parameters
 from .engine import DegeneracyError
 from .initialization import SMOOTHING, cluster
 from .priors import dirichlet_log_prior
@@ -246,13 +247,11 @@ class HMMProblem:
         self.check_probabilities(startprob, transmat, k)
         params = dict(start.params)
         set_by_user = given["params_"] or {}
-        for name, value in params.items():
+        for name in params:
             if name in from_data:
                 continue
-            new = _required(set_by_user.get(name), name, "e")
-            if new.shape != value.shape:
-                raise ValueError(f"{name} has shape {new.shape}, expected {value.shape}")
-            params[name] = new
+            params[name] = _required(set_by_user.get(name), attribute(name), "e")
+        check_parameters(self.family, params, frozenset(params) - from_data)
         return self.counted(HMMTheta(startprob, np.where(self.mask, transmat, 0.0), params))
 
 
