@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cavity.cli import app
-from cavity.cli.shared import in_options
 from cavity.tables import TableError, read_table
 from cavity.tables.reading import read_blocks
+from cavity.tables.words import in_options
 
 RNG = np.random.default_rng(0)
 N = 12
@@ -193,5 +193,6 @@ def test_a_class_of_one_row_cannot_be_held_out(tmp_path):
 def test_sentences_name_options_of_the_command_line():
     assert in_options("set max_rows=50 for less") == "use --max-rows 50 for less"
     assert in_options("max_rows must be at least 1, got 0") == "--max-rows must be at least 1, got 0"
+    assert in_options("use more n_restarts") == "use more --restarts"
     assert in_options("the mean must be known") == "the mean must be known"
     assert in_options("fit with --impute median (impute='median')") == "fit with --impute median"

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 the input or the model is at fault (one sentence says how)
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -70,44 +69,11 @@ def one_sentence(debug: bool) -> Iterator[None]:
 
 
 def _sentence(error: BaseException) -> str:
+    from cavity.tables.words import in_options
+
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return in_options(str(error) or type(error).__name__)
-
-
-OPTIONS = {
-    "n_restarts": "--restarts",
-    "max_rows": "--max-rows",
-    "max_time": "--max-time",
-    "inference": "--inference",
-    "likelihood": "--likelihood",
-    "mean": "--mean",
-    "interval": "--interval",
-    "task": "--task",
-    "impute": "--impute",
-    "categories": "--categories",
-    "budget": "--budget",
-    "jobs": "--jobs",
-}
-"""Arguments in Python, and what they are called here."""
-
-GIVEN = re.compile(rf"(?:\bset )?(?<!-)\b({'|'.join(OPTIONS)})=['\"]?([\w.-]+)['\"]?")
-DEMANDED = re.compile(rf"^({'|'.join(OPTIONS)})(?= must )")
-
-
-def in_options(text: str) -> str:
-    """A sentence about arguments in Python as one about options of the command line.
-
-    >>> in_options('exact inference needs Gaussian noise; use inference="ep"')
-    'exact inference needs Gaussian noise; use --inference ep'
-    """
-    text = text.replace(" (impute='median')", "")
-    text = GIVEN.sub(lambda found: f"{_use(found.group())}{OPTIONS[found[1]]} {found[2]}", text)
-    return DEMANDED.sub(lambda found: OPTIONS[found[1]], text)
-
-
-def _use(words: str) -> str:
-    return "use " if words.startswith("set ") else ""
 
 
 def check_memory(rows: int) -> None:
