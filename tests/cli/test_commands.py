@@ -237,9 +237,10 @@ def test_models_are_called_like_their_tables(data, model, tmp_path):
 
 
 def test_identifiers_are_warned_of(folder):
+    houses(30).to_csv(folder / "numbered.csv", index=False)
     result = run(
         "fit",
-        folder / "plain.csv",
+        folder / "numbered.csv",
         "--target",
         "price",
         *QUICK,
@@ -613,11 +614,11 @@ def test_sampling_chooses_its_noise_without_sampling(monkeypatch, folder):
     monkeypatch.setattr(fitting, "GPRegressor", Regressor)
     preparation = prepare(read_table(folder / "few.csv"), "price", drop=["id", "color"])
     options = fitting.Options(inference="mcmc", n_restarts=0, draws=4)
-    model, choice = fitting._learn(*preparation, options)
+    learned = fitting._learn(*preparation, options)
     assert asked[0] == ("gaussian", "auto")
-    assert asked[-1][0] == model.likelihood
+    assert asked[-1][0] == learned.model.likelihood
     assert asked[-1][1].startswith("MCMC(draws=4")
-    assert "noise" in choice
+    assert "noise" in learned.choice
 
 
 def test_models_saved_from_python_are_described(folder):

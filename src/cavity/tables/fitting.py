@@ -27,6 +27,7 @@ from cavity.tables.model import TableModel
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import Table, TableError
 from cavity.tables.scores import classification_scores, regression_scores
+from cavity.tables.words import in_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,9 +51,15 @@ WARMUP = 0.6
 ALIKE = 40
 """Letters by which two warnings are taken to say the same."""
 
-PYTHON_REMEDY = re.compile(
-    r"inference=MCMC\(draws=(\d+), extend_to=\d+\), which goes on until all checks pass"
-)
+PYTHON_REMEDIES = {
+    re.compile(
+        r"inference=MCMC\(draws=(\d+), extend_to=\d+\), which goes on until all checks pass"
+    ): r"--draws \1",
+    re.compile(r"see starts_, and fit again with warm_start=True or more n_restarts"): (
+        "fit again with more --restarts"
+    ),
+}
+"""What helps in Python, and what does here, where it is more than the name of an option."""
 
 SHUFFLES, SHUFFLES_OF_DRAWS = 8, 2
 """How often relevance takes values from other rows; less often where predictions average over draws."""
@@ -117,17 +124,16 @@ def fit_table(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         say(f"Learning from {len(train)} rows of {X.shape[1]} columns ...")
-        model, choice = _learn(preparation, X.iloc[train], y[train], options)
-        if choice:
-            report["choice"] = choice
+        learned = _learn(preparation, X.iloc[train], y[train], options)
+        model = learned.model
+        if learned.choice:
+            report["choice"] = learned.choice
         if len(test):
             score = regression_scores if preparation.task == "regression" else classification_scores
             report["scores"] = score(model, X.iloc[test], y[test], y[train])
             say("Learning from all rows ...")
             model = _again(model, X, y)
-    report["warnings"] = _distinct(
-        [_for_users(str(w.message)) for w in caught if not issubclass(w.category, RuntimeWarning)]
-    )  # what arithmetic mutters is nothing that a user could act on
+    report["warnings"] = _distinct([*learned.warnings, *_texts(caught)])
     report["seconds"] = time.monotonic() - started
     report["relevance"] = relevance(model, preparation, X, options.seed)
     if preparation.task == "regression":
@@ -174,40 +180,78 @@ def _split(
 # --- learning -----------------------------------------------------------------------------------------------
 
 
-def _learn(preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: Options) -> tuple[Any, str]:
-    """A fitted estimator, and why its noise model was chosen where that was left open."""
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted estimator, its warnings, and why its noise model was chosen where that was left open."""
+
+    model: Any
+    warnings: tuple[str, ...] = ()
+    choice: str = ""
+
+
+def _learn(preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: Options) -> Fitted:
+    """A model of some rows."""
     if preparation.task == "classification":
         likelihood = "probit" if options.likelihood == "auto" else options.likelihood
         inference = "ep" if options.inference == "auto" else _inference(options)
         chosen = _options(preparation, options, 1) | {"likelihood": likelihood, "inference": inference}
-        return GPClassifier(**chosen).fit(X, y), ""
+        return _fit(GPClassifier(**chosen), X, y)
     if options.inference == "mcmc" and options.likelihood == "auto":
         # which noise suits the data is found without sampling
-        model, choice = _learn(preparation, X, y, replace(options, inference="auto", draws=None))
-        return _learn(preparation, X, y, replace(options, likelihood=model.likelihood))[0], choice
+        found = _learn(preparation, X, y, replace(options, inference="auto", draws=None))
+        drawn = _learn(preparation, X, y, replace(options, likelihood=found.model.likelihood))
+        return replace(drawn, choice=found.choice)
     shared = _options(preparation, options, 3) | {"inference": _inference(options)}
     fewer = _options(preparation, options, 1) | {
         "inference": _inference(options)
     }  # its runs cost ten times as much
     if options.likelihood != "auto":
         runs = shared if options.likelihood in ("gaussian", "noiseless") else fewer
-        return GPRegressor(likelihood=options.likelihood, **runs).fit(X, y), ""
+        return _fit(GPRegressor(likelihood=options.likelihood, **runs), X, y)
+    robust = GPRegressor(likelihood="student-t", **fewer)
     if options.inference not in ("auto", "exact"):
-        robust = GPRegressor(likelihood="student-t", **fewer).fit(X, y)
-        return robust, f"Student-t noise, because Gaussian noise needs no --inference {options.inference}."
-    plain = GPRegressor(likelihood="gaussian", **shared).fit(X, y)
-    loo = plain.leave_one_out()
-    count = far_rows(np.abs(plain.rows_.y[plain.rows_.index] - loo.mean) / np.sqrt(loo.variance))
-    if not count or options.inference == "exact":
-        return plain, "Gaussian noise: no row is far from what the others predict." if not count else ""
-    robust = GPRegressor(likelihood="student-t", **fewer).fit(X, y)
-    gain = robust.log_evidence_ - plain.log_evidence_
+        why = f"Student-t noise, because Gaussian noise needs no --inference {options.inference}."
+        return replace(_fit(robust, X, y), choice=why)
+    plain = _fit(GPRegressor(likelihood="gaussian", **shared), X, y)
+    loo, rows = plain.model.leave_one_out(), plain.model.rows_
+    count = far_rows(np.abs(rows.y[rows.index] - loo.mean) / np.sqrt(loo.variance))
+    if not count:
+        return replace(plain, choice="Gaussian noise: no row is far from what the others predict.")
+    return plain if options.inference == "exact" else _with_robust_trial(plain, robust, X, y, count)
+
+
+def _with_robust_trial(
+    plain: Fitted, robust: GPRegressor, X: pd.DataFrame, y: NDArray[Any], count: int
+) -> Fitted:
+    """Of Gaussian and Student-t noise that of the higher evidence, where so many rows are far off under the first."""
     rows = "1 row is" if count == 1 else f"{count} rows are"
-    better, name = (robust, "Student-t noise") if gain > 0 else (plain, "Gaussian noise")
-    return better, (
-        f"{name}: {rows} more than {SURPRISING:g} sd from what the others predict, and the log evidence of Student-t "
-        f"noise is {'higher' if gain > 0 else 'lower'} by {abs(gain):.1f}."
+    far = f"{rows} more than {SURPRISING:g} sd from what the others predict"
+    try:
+        tried = _fit(robust, X, y)
+    except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        why = f"Gaussian noise: {far}, but Student-t noise could not be fitted ({_for_users(reason)})."
+        return replace(plain, choice=why)
+    gain = tried.model.log_evidence_ - plain.model.log_evidence_
+    better, name = (tried, "Student-t noise") if gain > 0 else (plain, "Gaussian noise")
+    why = (
+        f"{name}: {far}, and the log evidence of Student-t noise is {'higher' if gain > 0 else 'lower'} by "
+        f"{abs(gain):.1f}."
     )
+    return replace(better, choice=why)
+
+
+def _fit(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Fitted:
+    """An estimator that has learned, with the warnings of its own fit."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    return Fitted(model, tuple(_texts(caught)))
+
+
+def _texts(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Warnings as sentences for users; what arithmetic mutters is nothing that a user could act on."""
+    return [_for_users(str(w.message)) for w in caught if not issubclass(w.category, RuntimeWarning)]
 
 
 def _inference(options: Options) -> Any:
@@ -224,7 +268,9 @@ def _distinct(texts: Sequence[str]) -> list[str]:
 
 def _for_users(warning: str) -> str:
     """A warning with remedies of the command line instead of those of Python."""
-    return PYTHON_REMEDY.sub(r"--draws \1", warning)
+    for remedy, here in PYTHON_REMEDIES.items():
+        warning = remedy.sub(here, warning)
+    return in_options(warning)
 
 
 def far_rows(residuals: Array) -> int:
