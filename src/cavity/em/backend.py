@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from . import _interpreted
+from .options import is_whole
 
 T = TypeVar("T")
 
@@ -48,8 +49,9 @@ def resolve_threads(n_jobs: int | None) -> int:
     """Number of threads for n_jobs as in joblib: None is 1, -1 all cores, -2 all but one."""
     if n_jobs is None:
         return 1
-    if n_jobs == 0:
-        raise ValueError("n_jobs=0 has no meaning: use a positive number, or -1 for all cores")
+    if not is_whole(n_jobs) or n_jobs == 0:
+        raise ValueError(f"n_jobs={n_jobs!r} has no meaning: use a positive integer, or -1 for all cores")
+    n_jobs = int(n_jobs)
     cores = os.cpu_count() or 1
     return max(1, cores + 1 + n_jobs) if n_jobs < 0 else n_jobs
 

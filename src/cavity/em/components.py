@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, xlog1py, xlogy
 
 from .engine import DegeneracyError
+from .options import is_number, is_whole
 from .transforms import simplex_from_free, simplex_size, simplex_to_free
 
 Array = NDArray[np.float64]
@@ -243,8 +244,10 @@ class _OneRate(IndependentFeatures):
         self.pseudo_count = pseudo_count
 
     def _resolve(self, x: Array, weights: Array) -> None:
-        if not self.pseudo_count >= 0:
-            raise ValueError(f"pseudo_count={self.pseudo_count!r} must not be negative")
+        if not (is_number(self.pseudo_count) and 0 <= self.pseudo_count < np.inf):
+            raise ValueError(
+                f"pseudo_count={self.pseudo_count!r} must be a finite number and must not be negative"
+            )
         values, seen = self._observed(x)
         self._pooled = self._pooled_mean(weights @ values, weights @ seen)
 
@@ -499,6 +502,8 @@ class Categorical(Components):
                 "combine several columns with Product"
             )
         _check_whole(x, "Categorical")
+        if not (self.n_symbols is None or (is_whole(self.n_symbols) and self.n_symbols >= 1)):
+            raise ValueError(f"n_symbols={self.n_symbols!r} must be a whole number, at least 1, or None")
         if self.n_symbols is not None and np.nanmax(x, initial=-1.0) >= self.n_symbols:
             raise ValueError(
                 f"X contains the symbol {int(np.nanmax(x))}, but n_symbols={self.n_symbols} allows 0 to "
@@ -506,10 +511,10 @@ class Categorical(Components):
             )
 
     def _resolve(self, x: Array, weights: Array) -> None:
-        if self.concentration < 1.0:
+        if not (is_number(self.concentration) and self.concentration >= 1.0):
             raise ValueError(f"concentration={self.concentration!r} must be at least 1 (1 is no prior)")
-        if self.n_symbols is None:
-            self.n_symbols = int(np.nanmax(x, initial=0.0)) + 1
+        highest = int(np.nanmax(x, initial=0.0))
+        self.n_symbols = highest + 1 if self.n_symbols is None else int(self.n_symbols)
 
     def log_prob(self, params: Params, x: Array, threads: int = 1) -> Array:
         """Table look-up; a missing symbol has log probability 0."""

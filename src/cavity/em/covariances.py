@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .engine import DegeneracyError
+from .options import is_whole
 from .transforms import lower_indices, spd_from_free, spd_to_free
 
 Array = NDArray[np.float64]
@@ -289,9 +290,10 @@ def make_structure(name: str, n_features: int, n_factors: int) -> CovarianceStru
     if name == "spherical":
         return SphericalCovariance(n_features)
     if name == "factor":
-        if not 1 <= n_factors <= n_features:
+        if not (is_whole(n_factors) and 1 <= n_factors <= n_features):
             raise ValueError(
-                f"n_factors={n_factors!r} must be between 1 and the number of features, {n_features}"
+                f"n_factors={n_factors!r} must be a whole number between 1 and the number of features, "
+                f"{n_features}"
             )
-        return FactorCovariance(n_factors)
+        return FactorCovariance(int(n_factors))
     raise ValueError(f"covariance_type={name!r} is not known; choose one of {', '.join(STRUCTURES)}")

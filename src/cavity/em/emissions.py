@@ -26,6 +26,7 @@ from .components import (
 from .covariances import FactorCovariance
 from .gaussian import Gaussian
 from .initialization import cluster
+from .options import is_number, is_whole
 from .student import StudentT
 from .transforms import simplex_from_free, simplex_size, simplex_to_free
 
@@ -72,9 +73,9 @@ class MixtureEmission(Components):
             self.components.check_data(x)
 
     def _resolve(self, x: Array, weights: Array) -> None:
-        if self.n_mix < 1:
-            raise ValueError(f"n_mix={self.n_mix!r} must be at least 1")
-        if self.concentration < 1:
+        if not (isinstance(self.n_mix, (int, np.integer)) and self.n_mix >= 1):
+            raise ValueError(f"n_mix={self.n_mix!r} must be a whole number, at least 1")
+        if not (is_number(self.concentration) and self.concentration >= 1):
             raise ValueError(f"concentration={self.concentration!r} must be at least 1 (1 is no prior)")
         family = self.components if self.components is not None else Gaussian()
         self._inner = family.bind(x, weights, self.n_components * self.n_mix)
@@ -219,6 +220,13 @@ class Product(Components):
         self.parts = parts
 
     def _families(self) -> list[tuple[Components, list[int]]]:
+        for part in self.parts:
+            pair = isinstance(part, (list, tuple)) and len(part) == 2
+            if not (pair and np.ndim(part[1]) == 1 and all(is_whole(c) for c in part[1])):
+                raise ValueError(
+                    f"the part {part!r} must be a pair of a family and a list of column numbers, such as "
+                    "('gaussian', [0, 1]); columns of data frames are numbered from 0, too"
+                )
         return [(make_components(family), [int(c) for c in columns]) for family, columns in self.parts]
 
     def letter_names(self) -> dict[str, tuple[str, ...]]:

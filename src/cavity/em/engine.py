@@ -21,6 +21,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .options import is_number, is_whole
+
 Params = TypeVar("Params")
 Vector = NDArray[np.float64]
 
@@ -269,9 +271,9 @@ def require_finite(objective: float, where: str) -> None:
 
 def check_controls(*, max_iter: int, tol: float) -> None:
     """Check the controls of the loop."""
-    if int(max_iter) != max_iter or max_iter < 0:
+    if not (is_whole(max_iter) and max_iter >= 0):
         raise ValueError(f"max_iter={max_iter!r} must be a non-negative integer")
-    if math.isnan(tol):
+    if not is_number(tol):
         raise ValueError(
             f"tol={tol!r} must be a number: the gain in log-likelihood per datum at which to stop"
         )

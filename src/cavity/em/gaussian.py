@@ -22,6 +22,7 @@ from scipy.linalg import cho_solve
 from .backend import gaussian_kernels, row_ranges, run_parts
 from .components import DEAD, Components, Params, Stats, has_nan
 from .covariances import CovarianceStructure, cholesky, make_structure
+from .options import is_number
 from .priors import NormalInverseWishart
 from .transforms import lower_indices
 
@@ -78,8 +79,10 @@ class Gaussian(Components):
     # -- settings from the data ------------------------------------------------------------------------------
     def _resolve(self, x: Array, weights: Array) -> None:
         d = x.shape[1]
-        if not self.reg_covar >= 0:
-            raise ValueError(f"reg_covar={self.reg_covar!r} must not be negative")
+        if not (is_number(self.reg_covar) and 0 <= self.reg_covar < np.inf):
+            raise ValueError(f"reg_covar={self.reg_covar!r} must be a finite number and must not be negative")
+        if not (self.prior is None or isinstance(self.prior, NormalInverseWishart)):
+            raise ValueError(f"prior={self.prior!r} must be a NormalInverseWishart or None")
         self.structure: CovarianceStructure = make_structure(self.covariance_type, d, self.n_factors)
         total = float(weights.sum())
         center, variance = _column_moments(x, weights)

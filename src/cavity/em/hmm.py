@@ -35,7 +35,7 @@ from .filtering import Forecast, OnlineFilter, forecast
 from .gaussian import Gaussian
 from .hmm_problem import HMMProblem, HMMTheta, emission_logs, topology_mask
 from .initialization import start_kinds
-from .mixture import _generator, check_missing
+from .mixture import _generator, check_missing, check_observed
 from .priors import NormalInverseWishart, check_concentration
 from .recursions import filtered, forward_backward, most_probable_paths
 from .selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
@@ -169,7 +169,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
             lengths = [len(x) for x in X]
             if min(lengths) == 0:
                 raise ValueError(f"sequence {lengths.index(0)} is empty: remove it")
-            X = np.concatenate(X)
+            X = _joined(X)
         x: Array = validate_data(
             self,
             X,
@@ -180,6 +180,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]
             ensure_min_samples=2 if reset else 1,
         )
         check_missing(x, self.allow_nan)
+        if reset:
+            check_observed(x)
         return x, sequence_starts(lengths, len(x))
 
     # -- fitting ---------------------------------------------------------------------------------------------
@@ -188,7 +190,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (T, D), or a list of such arrays
+        X : (T, D), or a list of such arrays or data frames
             Observations; several sequences follow each other and are told apart by `lengths`.
         y : ignored
         lengths : (S,) ints or None
@@ -220,6 +222,10 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     def _letters(self, family: Components, letters: str, argument: str) -> frozenset[str]:
         """Names of parameters behind letters; start and transition probabilities are "s" and "t"."""
         known = family.letter_names()
+        if not isinstance(letters, str):
+            raise ValueError(
+                f"{argument}={letters!r} must be a text of letters from s, t, e, {', '.join(known)}"
+            )
         names: set[str] = set()
         for letter in letters:
             if letter in "st":
@@ -593,12 +599,29 @@ def _degenerate(family: Components, params: Params, visits: Array) -> list[int]:
 
 
 def _is_sequence_list(X: Any) -> bool:
-    """A list of two-dimensional arrays (a nested list of numbers is one array)."""
+    """A list of two-dimensional arrays or data frames (a nested list of numbers is one array)."""
     return (
         isinstance(X, (list, tuple))
         and len(X) > 0
-        and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in X)
+        and all((isinstance(x, np.ndarray) and x.ndim == 2) or _is_frame(x) for x in X)
     )
+
+
+def _is_frame(x: Any) -> bool:
+    return hasattr(x, "iloc") and hasattr(x, "columns")
+
+
+def _joined(sequences: Any) -> Any:
+    """All sequences as one array, or as one data frame if all of them are."""
+    if not all(_is_frame(x) for x in sequences):
+        return np.concatenate([np.asarray(x) for x in sequences])
+    import pandas as pd
+
+    names = list(sequences[0].columns)
+    for s, frame in enumerate(sequences):
+        if list(frame.columns) != names:
+            raise ValueError(f"sequence {s} has the columns {list(frame.columns)}, sequence 0 has {names}")
+    return pd.concat(sequences, ignore_index=True)
 
 
 def _refuse_lengths_as_y(y: Any, X: Any) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .options import is_whole
+
 Array = NDArray[np.float64]
 
 MAX_ROWS = 20_000  # clustering a random subset of this size is enough for a start
@@ -19,8 +21,9 @@ SMOOTHING = 0.01  # share of a hard assignment spread over all components, so th
 
 def start_kinds(init: str, n_init: int) -> list[str]:
     """Kind of every start: "auto" begins with k-means++ and alternates with random centers."""
-    if n_init != int(n_init) or n_init < 1:
+    if not (is_whole(n_init) and n_init >= 1):
         raise ValueError(f"n_init={n_init!r} must be a positive integer")
+    n_init = int(n_init)
     if init == "auto":
         return ["k-means++" if i % 2 == 0 else "random" for i in range(n_init)]
     if init in ("k-means++", "random"):

@@ -279,6 +279,8 @@ class _MixtureBase(DensityMixin, BaseEstimator):  # type: ignore[misc]
             ensure_min_samples=2 if reset else 1,
         )
         check_missing(x, self.allow_nan)
+        if reset:
+            check_observed(x)
         return x
 
     @property
@@ -738,6 +740,13 @@ def check_missing(x: Array, allow_nan: bool) -> None:
             f"X contains NaN, first at row {i}, feature {j}: set allow_nan=True to integrate missing entries "
             "out, or remove them"
         )
+
+
+def check_observed(x: Array) -> None:
+    """Refuse training data with a feature that is missing in every row."""
+    empty = np.flatnonzero(np.isnan(x).all(axis=0))
+    if len(empty):
+        raise ValueError(f"feature {int(empty[0])} of X is missing (NaN) in every row: remove it")
 
 
 def _generator(random_state: Any) -> np.random.Generator:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .options import is_number
+
 Array = NDArray[np.float64]
 
 
@@ -50,7 +52,10 @@ class NormalInverseWishart:
 
     def scale_matrix(self, n_features: int) -> Array:
         """The scale as a (D, D) matrix, checked."""
-        scale = np.asarray(self.scale, dtype=float)
+        try:
+            scale = np.asarray(self.scale, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"scale={self.scale!r} must be a number, a vector or a matrix") from error
         if scale.ndim == 0:
             scale = np.full(n_features, float(scale))
         if scale.ndim == 1:
@@ -62,16 +67,19 @@ class NormalInverseWishart:
             )
         if not np.allclose(scale, scale.T) or np.linalg.eigvalsh(scale)[0] <= 0:
             raise ValueError("scale must be symmetric and positive definite")
-        if not self.dof > n_features - 1:
+        if not (is_number(self.dof) and self.dof > n_features - 1):
             raise ValueError(f"dof={self.dof!r} must exceed D - 1 = {n_features - 1} for a proper prior")
-        if self.kappa < 0:
-            raise ValueError(f"kappa={self.kappa!r} must not be negative")
+        if not (is_number(self.kappa) and 0 <= self.kappa < np.inf):
+            raise ValueError(f"kappa={self.kappa!r} must be a finite number and must not be negative")
         return scale
 
 
 def check_concentration(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:
     """Dirichlet concentrations broadcast to `shape`; MAP estimates need them at least 1."""
-    c = np.asarray(value, dtype=float)
+    try:
+        c = np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}={value!r} must be a number or an array of numbers, at least 1") from error
     try:
         c = np.broadcast_to(c, shape)
     except ValueError as error:

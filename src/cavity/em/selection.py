@@ -58,7 +58,10 @@ def candidates(value: Any, criterion: str, n_samples: int, name: str) -> tuple[l
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         sizes = [int(value)]
     elif isinstance(value, Iterable):
-        sizes = [int(v) for v in value]
+        given = list(value)
+        if not all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) for v in given):
+            raise ValueError(f"{name}={given!r} must be whole numbers: a list or a range of sizes to try")
+        sizes = [int(v) for v in given]
     else:
         raise ValueError(
             f"{name}={value!r} must be a positive integer, a range or one of {', '.join(CRITERIA)}"

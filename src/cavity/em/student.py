@@ -17,6 +17,7 @@ from scipy.special import digamma, gammaln
 
 from .components import DEAD, Params, Stats, has_nan
 from .gaussian import Gaussian, missing_patterns, pattern_distance
+from .options import is_number
 from .priors import NormalInverseWishart
 
 Array = NDArray[np.float64]
@@ -62,14 +63,15 @@ class StudentT(Gaussian):
 
     def _resolve(self, x: Array, weights: Array) -> None:
         super()._resolve(x, weights)
-        low, high = self.dof_bounds
-        if not 0 < low < high:
-            raise ValueError(f"dof_bounds={self.dof_bounds!r} must be two increasing positive numbers")
+        bounds = self.dof_bounds
+        pair = np.ndim(bounds) == 1 and len(bounds) == 2 and all(is_number(bound) for bound in bounds)
+        if not (pair and 0 < bounds[0] < bounds[1] < np.inf):
+            raise ValueError(f"dof_bounds={bounds!r} must be two increasing positive numbers")
         if isinstance(self.dof, str):
             if self.dof not in ("estimate", "shared"):
                 raise ValueError(f"dof={self.dof!r} is not known: give a number, 'estimate' or 'shared'")
-        elif not self.dof > 0:
-            raise ValueError(f"dof={self.dof!r} must be positive")
+        elif not (is_number(self.dof) and 0 < self.dof < np.inf):
+            raise ValueError(f"dof={self.dof!r} must be positive: give a number, 'estimate' or 'shared'")
 
     # -- E-step ----------------------------------------------------------------------------------------------
     def log_prob(self, params: Params, x: Array, threads: int = 1) -> Array:
