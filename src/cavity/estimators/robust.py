@@ -3,7 +3,7 @@
 Optima of the evidence depend on where learning starts. The solution for Gaussian noise is a good place: its kernel
 values, with the noise level of the bulk of its leave-one-out residuals, which outliers do not move. Where outliers have
 bent that solution itself, a model with heavy tails may stay beside it, at the Gaussian limit. Laplace noise, which is
-log-concave and so has one mode only, is a step between. Where both see no function at all, only noise, a start with
+log-concave and so has one mode only, is a step between. Where that sees no function at all, only noise, a start with
 values read off the data and next to no noise may find one. Of these starts the one is run that leads further within a
 few steps. The highest evidence need not predict best: where the solution for Gaussian noise is trusted, it can be the
 only start (`from_gaussian`).
@@ -36,6 +36,9 @@ TRIAL_STEPS = 6
 QUIET = 0.1
 """Noise of the quiet start beside the usual one: most targets may be far more precise than their spread suggests."""
 
+NOTHING_SEEN = 0.9
+"""Share of the targets' typical deviation that is left by a model that explains nothing worth mentioning."""
+
 LEAST_NOISE = 1e-4
 """Smallest noise to start from, in standard deviations of y."""
 
@@ -48,8 +51,8 @@ def is_robust(likelihood: Likelihood) -> bool:
 def first_stages(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) -> list[tuple[str, Array]]:
     """A start of a robust model from the solution of an easier one; none where that cannot be found.
 
-    Easier is Gaussian noise, and for tails heavier than exponential Laplace noise, itself started there, or next to no
-    noise; the most promising of these. `how` they are learned: see `_stage_options`.
+    Easier is Gaussian noise, and for heavier than exponential tails Laplace noise, itself started there (where that sees
+    nothing, next to no noise too); the most promising of these. `how` they are learned: see `_stage_options`.
     """
     options = _stage_options(rows, **how)
     starts: list[tuple[str, Array]] = []
@@ -61,7 +64,8 @@ def first_stages(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) 
             also = [("gaussian", carried_over(found, laplace, rows.X, rows.y, rows.weight))]
             found = _solution(laplace, rows, n_restarts=0, also=also, **options)
             starts.append(("laplace", carried_over(found, model, rows.X, rows.y, rows.weight)))
-            starts.append(("quiet", quiet_start(model, rows)))
+            if sees_nothing(found, rows):
+                starts.append(("quiet", quiet_start(model, rows)))
     except np.linalg.LinAlgError:
         pass
     return starts if len(starts) < 2 else [_promising(starts, model, rows)]
@@ -118,6 +122,13 @@ def carried_over(found: GP, model: GP, X: Array, y: Array, weight: Array | None 
     loo = found.leave_one_out(X, y, weight)
     noise = MAD_TO_SD * float(np.median(np.abs(y - loo.mean)))
     return _with_noise(found, model, _bulk_scale(model, X, y, weight), noise)
+
+
+def sees_nothing(found: GP, rows: TrainingRows) -> bool:
+    """Whether the residuals of a model, each row left out in turn, are as large as the deviations of the targets."""
+    residual = rows.y - found.leave_one_out(rows.X, rows.y, rows.weight).mean
+    deviation = rows.y - np.median(rows.y)
+    return bool(np.median(np.abs(residual)) >= NOTHING_SEEN * np.median(np.abs(deviation)))
 
 
 def quiet_start(model: GP, rows: TrainingRows) -> Array:
