@@ -20,6 +20,7 @@ from cavity.cli.fit import _out_file
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian
 from cavity.tables import TableModel, prepare, read_table
+from cavity.tables.limits import Limits
 from cavity.tables.scores import calibration_error, classification_scores, regression_scores
 
 QUICK = ["--likelihood", "gaussian", "--restarts", "0"]
@@ -614,7 +615,7 @@ def test_sampling_chooses_its_noise_without_sampling(monkeypatch, folder):
     monkeypatch.setattr(fitting, "GPRegressor", Regressor)
     preparation = prepare(read_table(folder / "few.csv"), "price", drop=["id", "color"])
     options = fitting.Options(inference="mcmc", n_restarts=0, draws=4)
-    learned = fitting._learn(*preparation, options)
+    learned = fitting._learn(*preparation, options, Limits())
     assert asked[0] == ("gaussian", "auto")
     assert asked[-1][0] == learned.model.likelihood
     assert asked[-1][1].startswith("MCMC(draws=4")

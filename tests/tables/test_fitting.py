@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from cavity import GPRegressor
+from cavity.cli import app
 from cavity.inference.base import ConvergenceWarning
+from cavity.io import dumps, loads
+from cavity.learning import Objective
 from cavity.tables import Table, TableModel, fitting, prepare
+from cavity.tables.comparing import Candidate, compare_models
 from cavity.tables.fitting import Options, fit_table
 
 
@@ -91,3 +98,123 @@ def test_warnings_have_remedies_of_the_command_line():
 def test_a_warning_of_the_estimator_is_stored_with_the_remedy_of_the_command_line():
     model = fit(far_off(), likelihood="gaussian", max_time=0.0)
     assert any("--max-time was reached" in text for text in model.report["warnings"])
+
+
+# --- time and interrupts ------------------------------------------------------------------------------------
+
+
+def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, likelihood: str, evaluation: int = 3) -> None:
+    """A real interrupt in the middle of learning with some noise, which `learn` answers by keeping the best so far."""
+    evaluate, count = Objective.__call__, [0]
+
+    def counted(self, theta):
+        if type(self.model.likelihood).__name__ == likelihood:
+            count[0] += 1
+            if count[0] == evaluation:
+                signal.raise_signal(signal.SIGINT)
+        return evaluate(self, theta)
+
+    monkeypatch.setattr(Objective, "__call__", counted)
+
+
+def test_after_an_interrupt_nothing_more_is_tried_and_it_is_said(monkeypatch):
+    heard: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+    press_ctrl_c(monkeypatch, "Gaussian")
+    model = fit(far_off(), heard, test_size=0.2)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert heard == ["Learning from 20 rows of 1 columns ..."]
+    assert model.report["interrupted"] == (
+        "Interrupted: the best values so far were kept; Student-t noise was not tried; rows held out for the scores "
+        "were not learned from."
+    )
+    assert (model.report["rows"], model.report["rows_in_file"], model.report["held_out_rows"]) == (20, 25, 0)
+    assert len(model.estimator.rows_.index) == 20
+    assert [one["row"] for one in model.report["outliers"]] == [6]
+    assert loads(dumps(model)).report == model.report
+
+
+def test_an_interrupt_before_there_is_anything_to_keep_goes_on_to_the_caller(monkeypatch):
+    press_ctrl_c(monkeypatch, "Gaussian", evaluation=1)
+    with pytest.raises(KeyboardInterrupt):
+        fit(far_off(), likelihood="gaussian")
+
+
+def test_an_interrupt_of_the_last_fit_keeps_the_one_before(monkeypatch):
+    fits = []
+
+    def second(model):
+        fits.append(model.likelihood)
+        if len(fits) == 2:
+            press_ctrl_c(monkeypatch, "Gaussian", evaluation=1)
+
+    regressor(monkeypatch, second)
+    model = fit(far_off(), likelihood="gaussian", test_size=0.2)
+    assert fits == ["gaussian", "gaussian"]
+    assert "were not learned from" in model.report["interrupted"]
+    assert len(model.estimator.rows_.index) == model.report["rows"] == 20
+    assert not model.estimator.warm_start
+
+
+def test_the_command_saves_what_there_is_and_ends_with_the_code_of_an_interrupt(monkeypatch, tmp_path):
+    far_off().to_csv(tmp_path / "a.csv", index=False)
+    press_ctrl_c(monkeypatch, "Gaussian")
+    arguments = [
+        "fit",
+        str(tmp_path / "a.csv"),
+        "--target",
+        "y",
+        "--kernel",
+        "1.0*SE(1.0)",
+        "--restarts",
+        "0",
+    ]
+    result = CliRunner().invoke(
+        app, [*arguments, "--report", str(tmp_path / "a.html")], env={"COLUMNS": "200"}
+    )
+    assert result.exit_code == 130, result.output
+    assert "Student-t noise was not tried" in result.stdout
+    assert "Student-t noise was not tried" in (tmp_path / "a.html").read_text()
+    assert CliRunner().invoke(app, ["info", str(tmp_path / "a.cavity")]).exit_code == 0
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[tuple[str, float]]:
+    """Fits that take so many seconds each; the noise of each and the time it was given."""
+    now, given = [0.0], []
+
+    def wait(_):
+        now[0] += seconds
+
+    monkeypatch.setattr("cavity.tables.limits.time", SimpleNamespace(monotonic=lambda: now[0]))
+    regressor(monkeypatch, lambda model: given.append((model.likelihood, model.max_time)), wait)
+    return given
+
+
+def test_every_fit_has_the_time_that_is_left_of_the_whole(monkeypatch):
+    given = clock(monkeypatch, 30.0)
+    model = fit(far_off(), test_size=0.2, max_time=100.0)
+    assert given == [("gaussian", 100.0), ("student-t", 70.0), (model.estimator.likelihood, 40.0)]
+    assert model.estimator.max_time == 100.0
+
+
+def test_robust_noise_is_not_tried_without_time(monkeypatch):
+    given = clock(monkeypatch, 30.0)
+    model = fit(far_off(), test_size=0.2, max_time=20.0)
+    assert given == [("gaussian", 20.0), ("gaussian", 0.0)]
+    assert model.report["choice"].endswith(
+        "but no time was left to try Student-t noise; give more --max-time."
+    )
+    assert model.report["rows"] == 25
+
+
+def test_an_interrupted_comparison_ends_and_keeps_what_is_done(monkeypatch):
+    frame, heard = far_off(), []
+    tried = [
+        Candidate(noise, rule, "1.0*SE(1.0)") for noise, rule in (("gaussian", "exact"), ("laplace", "ep"))
+    ]
+    press_ctrl_c(monkeypatch, "Laplace")
+    prepared = prepare(Table(frame, np.arange(1, len(frame) + 1), len(frame)), "y")
+    found = compare_models(*prepared, [*tried, tried[0]], folds=2, restarts=0, say=heard.append)
+    assert found.interrupted
+    assert [entry.candidate for entry in found.entries] == tried[:1]
+    assert len(heard) == 2

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cavity.cli.shared import Debug, check_memory, check_output, command_line, one_sentence, say
+from cavity.cli.shared import INTERRUPTED, Debug, check_memory, check_output, command_line, one_sentence, say
 
 
 def add(app: typer.Typer) -> None:
@@ -42,7 +42,9 @@ def fit(
     test_size: Annotated[float, typer.Option(help="Share of rows held out for scores; 0 for none.")] = 0.2,
     restarts: Annotated[int | None, typer.Option(help="Further runs of the optimizer.")] = None,
     max_rows: Annotated[int | None, typer.Option(help="Learn from a random subset of so many rows.")] = None,
-    max_time: Annotated[float | None, typer.Option(help="Seconds after which learning stops.")] = None,
+    max_time: Annotated[
+        float | None, typer.Option(help="Seconds for all of learning, after which it stops.")
+    ] = None,
     draws: Annotated[
         int | None, typer.Option(help="Draws of each chain with --inference mcmc [default: 500].")
     ] = None,
@@ -88,6 +90,8 @@ def fit(
 
             page = model_page(model, table, command=command_line(context))
             say(f"Report: {page.write(report)}")
+        if "interrupted" in model.report:  # which was shown
+            raise typer.Exit(INTERRUPTED)
 
 
 def _out_file(data: Path, out: Path | None) -> Path:

@@ -32,6 +32,8 @@ def show(model: TableModel) -> None:
             out.print(table)
     for warning in model.report.get("warnings", []):
         say(f"Warning: {warning}", style="yellow")
+    if "interrupted" in model.report:
+        say(model.report["interrupted"], style="yellow")
 
 
 def _tables(model: TableModel) -> list[tuple[str, Table | None]]:

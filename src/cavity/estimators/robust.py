@@ -51,7 +51,7 @@ def is_robust(likelihood: Likelihood) -> bool:
 def first_stages(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) -> list[tuple[str, Array]]:
     """A start of a robust model from the solution of an easier one; none where that cannot be found.
 
-    Easier is Gaussian noise, and for heavier than exponential tails Laplace noise, itself started there (where that sees
+    Easier is Gaussian noise, and for heavier than exponential tails Laplace noise, itself started there (where it sees
     nothing, next to no noise too); the most promising of these. `how` they are learned: see `_stage_options`.
     """
     options = _stage_options(rows, **how)

@@ -445,10 +445,10 @@ def assessment_blocks(found: Assessment) -> list[Block]:
 
 
 def _warnings(model: TableModel) -> list[Block]:
-    found = model.report.get("warnings") or []
-    if not found:
-        return [Text("None.", "good")]
-    return [Text(f"{text.rstrip('.')}.{_remedy(text)}", "warning") for text in found]
+    texts = [f"{text.rstrip('.')}.{_remedy(text)}" for text in model.report.get("warnings") or []]
+    if "interrupted" in model.report:
+        texts.append(model.report["interrupted"])
+    return [Text(text, "warning") for text in texts] or [Text("None.", "good")]
 
 
 def _remedy(text: str) -> str:

@@ -29,6 +29,7 @@ from cavity.kernels import parse
 from cavity.likelihoods import as_likelihood
 from cavity.progress import Progress
 from cavity.tables.fitting import draws_of
+from cavity.tables.limits import Limits
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import TableError
 
@@ -213,15 +214,16 @@ def compare_models(
     fold = assign_folds(y, folds, preparation.task, seed)
     found: list[tuple[Entry, Array]] = []
     interrupted = False
-    for number, candidate in enumerate(tried, start=1):
-        say(f"[{number}/{len(tried)}] {candidate.name} ...")
-        try:
-            found.append(_try(candidate, preparation, X, y, fold, folds, restarts, seed))
-        except KeyboardInterrupt:
-            if not any(not entry.failure for entry, _ in found):
-                raise
-            interrupted = True
-            break
+    with Limits() as limits:
+        for number, candidate in enumerate(tried, start=1):
+            say(f"[{number}/{len(tried)}] {candidate.name} ...")
+            try:
+                found.append(_try(candidate, preparation, X, y, fold, folds, restarts, seed, limits))
+            except KeyboardInterrupt:
+                if not any(not entry.failure for entry, _ in found):
+                    raise
+                interrupted = True
+                break
     if all(entry.failure for entry, _ in found):
         first = found[0][0]
         raise TableError(f"no candidate could be fitted; {first.candidate.name}: {first.failure}")
@@ -261,20 +263,23 @@ def _try(
     folds: int,
     restarts: int,
     seed: int,
+    limits: Limits,
 ) -> tuple[Entry, Array]:
-    """The entry without its rank, and log densities by row."""
+    """The entry without its rank, and log densities by row; an interrupt ends it, though learning keeps its best."""
     started = time.monotonic()
     nothing = np.full(len(X), np.nan)
     try:
         with warnings.catch_warnings(), Progress(candidate.name, folds + 1) as progress:
             warnings.simplefilter("ignore")
             model = _estimator(candidate, preparation, restarts, seed).fit(X, y)
+            limits.raise_if_interrupted()
             loo = _leave_one_out(model, X, y)
             held = nothing.copy()
             for k in range(folds):
                 progress.advance()
                 test = fold == k
                 part = _estimator(candidate, preparation, restarts, seed).fit(X.iloc[~test], y[~test])
+                limits.raise_if_interrupted()
                 held[test] = _log_density(part, X.iloc[test], y[test])
     except (ValueError, np.linalg.LinAlgError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

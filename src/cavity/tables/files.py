@@ -83,6 +83,7 @@ REPORT: dict[str, Callable[[Any], bool]] = {
     "rows_in_file": _is_count,
     "held_out_rows": _is_count,
     "choice": _is_text,
+    "interrupted": _is_text,
     "seconds": is_float,
     "robust": lambda value: isinstance(value, bool),
     "warnings": lambda value: isinstance(value, list) and all(map(_is_text, value)),

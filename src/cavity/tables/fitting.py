@@ -23,6 +23,7 @@ from cavity.hyper import Array
 from cavity.inference.mcmc.rule import MCMC
 from cavity.inference.mcmc.samples import SamplePosterior
 from cavity.likelihoods import BinaryLikelihood, as_likelihood
+from cavity.tables.limits import Limits
 from cavity.tables.model import TableModel
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import Table, TableError
@@ -85,6 +86,8 @@ class Options:
         """Refuse what would fail later."""
         if not 0.0 <= self.test_size < 1.0:
             raise TableError(f"--test-size must be at least 0 and below 1, got {self.test_size!r}")
+        if self.max_time is not None and not self.max_time >= 0.0:
+            raise TableError(f"--max-time must be a number of seconds >= 0, got {self.max_time!r}")
         if self.draws is not None and self.inference != "mcmc":
             raise TableError("--draws is for --inference mcmc; other rules do not sample")
         if self.draws is not None and self.draws < 1:
@@ -114,30 +117,43 @@ def fit_table(
     options : Options
     say : callable
         Told, in sentences, what is being done.
+
+    Returns
+    -------
+    TableModel
+        Also after Ctrl-C, if there is anything: the best so far, with what was not done in `report["interrupted"]`.
     """
     options.check()
     _check_noise(options.likelihood, preparation, y, table.rows)
-    started = time.monotonic()
+    started, numbers = time.monotonic(), table.rows
     rng = np.random.default_rng(options.seed)
     train, test = _split(y, options.test_size, preparation.task, rng)
     report: dict[str, Any] = {"rows": len(X), "rows_in_file": table.total, "held_out_rows": len(test)}
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, Limits(options.max_time) as limits:
         warnings.simplefilter("always")
         say(f"Learning from {len(train)} rows of {X.shape[1]} columns ...")
-        learned = _learn(preparation, X.iloc[train], y[train], options)
-        model = learned.model
+        learned = _learn(preparation, X.iloc[train], y[train], options, limits)
         if learned.choice:
             report["choice"] = learned.choice
         if len(test):
             score = regression_scores if preparation.task == "regression" else classification_scores
-            report["scores"] = score(model, X.iloc[test], y[test], y[train])
-            say("Learning from all rows ...")
-            model = _again(model, X, y)
+            report["scores"] = score(learned.model, X.iloc[test], y[test], y[train])
+            if not limits.interrupted:
+                say("Learning from all rows ...")
+            learned, used = _from_all_rows(learned, X, y, train, limits)
+            if len(used) < len(X):
+                report |= {"rows": len(used), "held_out_rows": 0}
+                X, y, numbers = X.iloc[used], y[used], table.rows[used]
+        if limits.interrupted:
+            report["interrupted"] = (
+                "; ".join(["Interrupted: the best values so far were kept", *learned.undone]) + "."
+            )
+    model = learned.model
     report["warnings"] = _distinct([*learned.warnings, *_texts(caught)])
     report["seconds"] = time.monotonic() - started
     report["relevance"] = relevance(model, preparation, X, options.seed)
     if preparation.task == "regression":
-        report["outliers"] = outliers(model, y, table.rows)
+        report["outliers"] = outliers(model, y, numbers)
         report["robust"] = is_robust(model.likelihood_)
     return TableModel(preparation, model, report)
 
@@ -182,24 +198,32 @@ def _split(
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted estimator, its warnings, and why its noise model was chosen where that was left open."""
+    """A fitted estimator, its warnings, and why its noise model was chosen where that was left open.
+
+    `undone` is what was left out after Ctrl-C, in clauses.
+    """
 
     model: Any
     warnings: tuple[str, ...] = ()
     choice: str = ""
+    undone: tuple[str, ...] = ()
 
 
-def _learn(preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: Options) -> Fitted:
+def _learn(
+    preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: Options, limits: Limits
+) -> Fitted:
     """A model of some rows."""
     if preparation.task == "classification":
         likelihood = "probit" if options.likelihood == "auto" else options.likelihood
         inference = "ep" if options.inference == "auto" else _inference(options)
         chosen = _options(preparation, options, 1) | {"likelihood": likelihood, "inference": inference}
-        return _fit(GPClassifier(**chosen), X, y)
+        return _fit(GPClassifier(**chosen), X, y, limits)
     if options.inference == "mcmc" and options.likelihood == "auto":
         # which noise suits the data is found without sampling
-        found = _learn(preparation, X, y, replace(options, inference="auto", draws=None))
-        drawn = _learn(preparation, X, y, replace(options, likelihood=found.model.likelihood))
+        found = _learn(preparation, X, y, replace(options, inference="auto", draws=None), limits)
+        if limits.interrupted:
+            return replace(found, undone=(*found.undone, "nothing was drawn by Markov chains"))
+        drawn = _learn(preparation, X, y, replace(options, likelihood=found.model.likelihood), limits)
         return replace(drawn, choice=found.choice)
     shared = _options(preparation, options, 3) | {"inference": _inference(options)}
     fewer = _options(preparation, options, 1) | {
@@ -207,27 +231,36 @@ def _learn(preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: 
     }  # its runs cost ten times as much
     if options.likelihood != "auto":
         runs = shared if options.likelihood in ("gaussian", "noiseless") else fewer
-        return _fit(GPRegressor(likelihood=options.likelihood, **runs), X, y)
+        return _fit(GPRegressor(likelihood=options.likelihood, **runs), X, y, limits)
     robust = GPRegressor(likelihood="student-t", **fewer)
     if options.inference not in ("auto", "exact"):
         why = f"Student-t noise, because Gaussian noise needs no --inference {options.inference}."
-        return replace(_fit(robust, X, y), choice=why)
-    plain = _fit(GPRegressor(likelihood="gaussian", **shared), X, y)
+        return replace(_fit(robust, X, y, limits), choice=why)
+    plain = _fit(GPRegressor(likelihood="gaussian", **shared), X, y, limits)
     loo, rows = plain.model.leave_one_out(), plain.model.rows_
     count = far_rows(np.abs(rows.y[rows.index] - loo.mean) / np.sqrt(loo.variance))
     if not count:
         return replace(plain, choice="Gaussian noise: no row is far from what the others predict.")
-    return plain if options.inference == "exact" else _with_robust_trial(plain, robust, X, y, count)
+    return plain if options.inference == "exact" else _with_robust_trial(plain, robust, X, y, count, limits)
 
 
 def _with_robust_trial(
-    plain: Fitted, robust: GPRegressor, X: pd.DataFrame, y: NDArray[Any], count: int
+    plain: Fitted, robust: GPRegressor, X: pd.DataFrame, y: NDArray[Any], count: int, limits: Limits
 ) -> Fitted:
     """Of Gaussian and Student-t noise that of the higher evidence, where so many rows are far off under the first."""
     rows = "1 row is" if count == 1 else f"{count} rows are"
     far = f"{rows} more than {SURPRISING:g} sd from what the others predict"
+    if limits.left == 0.0:
+        why = f"Gaussian noise: {far}, but no time was left to try Student-t noise; give more --max-time."
+        return replace(plain, choice=why)
+    untried = replace(plain, undone=("Student-t noise was not tried",))
+    if limits.interrupted:
+        return untried
     try:
-        tried = _fit(robust, X, y)
+        tried = _fit(robust, X, y, limits)
+    except KeyboardInterrupt:  # before there was anything to compare
+        limits.interrupted = True
+        return untried
     except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         why = f"Gaussian noise: {far}, but Student-t noise could not be fitted ({_for_users(reason)})."
@@ -241,11 +274,15 @@ def _with_robust_trial(
     return replace(better, choice=why)
 
 
-def _fit(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Fitted:
-    """An estimator that has learned, with the warnings of its own fit."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(X, y)
+def _fit(model: Any, X: pd.DataFrame, y: NDArray[Any], limits: Limits) -> Fitted:
+    """An estimator that has learned in the time that is left, with the warnings of its own fit."""
+    asked = model.max_time
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.set_params(max_time=limits.left).fit(X, y)
+    finally:
+        model.set_params(max_time=asked)
     return Fitted(model, tuple(_texts(caught)))
 
 
@@ -295,11 +332,25 @@ def _options(preparation: Preparation, options: Options, restarts: int) -> dict[
     return chosen
 
 
-def _again(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Any:
-    """The same estimator learned from all rows, starting from the values it has."""
+def _from_all_rows(
+    learned: Fitted, X: pd.DataFrame, y: NDArray[Any], train: NDArray[np.intp], limits: Limits
+) -> tuple[Fitted, NDArray[np.intp]]:
+    """The same estimator learned from all rows, starting from the values it has, and the rows it has learned from.
+
+    After Ctrl-C it remains as it is, learned from the rows of `train`.
+    """
+    model = learned.model
     before = model.n_restarts
-    model.set_params(warm_start=True, n_restarts=0).fit(X, y)
-    return model.set_params(warm_start=False, n_restarts=before)
+    try:
+        limits.raise_if_interrupted()
+        again = _fit(model.set_params(warm_start=True, n_restarts=0), X, y, limits)
+    except KeyboardInterrupt:
+        limits.interrupted = True
+        undone = "rows held out for the scores were not learned from"
+        return replace(learned, undone=(*learned.undone, undone)), train
+    finally:
+        model.set_params(warm_start=False, n_restarts=before)
+    return replace(learned, warnings=(*learned.warnings, *again.warnings)), np.arange(len(X))
 
 
 # --- what the model says about the data ---------------------------------------------------------------------
