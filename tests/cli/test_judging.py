@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -338,6 +339,35 @@ def test_outputs_never_overwrite_what_a_command_reads_or_writes(folder, argument
     refused(run(*arguments.split()), f"{option} would overwrite {file}, which this command reads or writes")
     assert before == {name: (folder / name).read_bytes() for name in before}
     assert not (folder / "new.cavity").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        ("fit wells.csv --target level -o locked/a.cavity", "--out"),
+        ("fit wells.csv --target level --report locked/new/a.html", "--report"),
+        ("predict wells.cavity wells.csv -o locked/a.csv", "--out"),
+        ("report wells.cavity wells.csv -o locked/a.html", "--out"),
+        ("compare wells.csv --target level --report locked/a.html", "--report"),
+        ("assess wells.cavity wells.csv --plot locked/a.png", "--plot"),
+        ("demo --out locked/demo", "--out"),
+        ("reproduce sinc --quick --out locked/new", "--out"),
+    ],
+)
+def test_folders_that_cannot_be_written_to_are_refused_before_any_work(
+    folder, monkeypatch, arguments, option
+):
+    locked = folder / "locked"
+    locked.mkdir(exist_ok=True)
+    access = os.access
+    # root may write everywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(locked) and access(path, mode))
+    for work in ("cavity.tables.read_table", "cavity.cli.predict.load_table_model", "cavity.studies.run"):
+        monkeypatch.setattr(work, lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr("cavity.demo.run", lambda *_, **__: pytest.fail("work was begun"))
+    refused(
+        run(*arguments.split()), f"the folder {locked} cannot be written to, so that {option} cannot write"
+    )
 
 
 # --- reproduce ----------------------------------------------------------------------------------------------

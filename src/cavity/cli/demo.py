@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cavity.cli.shared import Debug, console, one_sentence, say
+from cavity.cli.shared import Debug, check_folder, console, one_sentence, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,6 +39,7 @@ def demo(
         seconds_of(budget)
         if out.exists() and not out.is_dir():
             raise ValueError(f"{out} is not a folder; give --out another name")
+        check_folder(out, "--out", out)
         say(f"{N_TRAIN} points of a curve, {N_OUTLIERS} of them gross errors, and two noise models.")
         result = run(out, seed, budget, lambda text: say(text, stderr=True))
         console().print(result.assessment)

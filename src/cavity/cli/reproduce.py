@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cavity.cli.shared import AT_FAULT, INTERRUPTED, Debug, console, one_sentence, say
+from cavity.cli.shared import AT_FAULT, INTERRUPTED, Debug, check_folder, console, one_sentence, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,6 +51,7 @@ def reproduce(
             return
         if out.is_file():
             raise ValueError(f"{out} is a file; give --out the name of a folder")
+        check_folder(out, "--out", out)
         report = studies.run(studies.load(name), quick=quick, jobs=jobs, out=out, only=only)
         if len(report.table):
             say(report.study.title, style="bold")

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 the input or the model is at fault (one sentence says how)
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -102,15 +103,24 @@ def check_output(
         raise ValueError(f"{path} is a folder; give {option} the name of a file")
     if endings and path.suffix.lower() not in endings:
         raise ValueError(f"the name of the file for {option} must end in {' or '.join(endings)}, got {path}")
-    parent = next(folder for folder in path.absolute().parents if folder.exists())
-    if not parent.is_dir():
-        raise ValueError(f"{parent} is not a folder, so that {option} cannot write {path}")
+    check_folder(path.absolute().parent, option, path)
     for other in others:
         if other is not None and _same_file(path, other):
             raise ValueError(
                 f"{option} would overwrite {other}, which this command reads or writes itself; give {option} another "
                 "name"
             )
+
+
+def check_folder(folder: Path, option: str, path: Path) -> None:
+    """Refuse a folder, which may not exist yet, in which `path` of an option cannot be made."""
+    there = next(f for f in (folder.absolute(), *folder.absolute().parents) if f.exists())
+    if not there.is_dir():
+        raise ValueError(f"{there} is not a folder, so that {option} cannot write {path}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(
+            f"the folder {there} cannot be written to, so that {option} cannot write {path}; give it another place"
+        )
 
 
 def _same_file(one: Path, other: Path) -> bool:
