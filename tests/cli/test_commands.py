@@ -343,6 +343,31 @@ def test_usage_errors_help_and_examples(folder):
     assert set(COMMANDS) >= {"demo", "fit", "predict", "info"}
 
 
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [
+        ("fit", "mcmc [default: 500]."),
+        ("fit", "Model file [default: <data>.cavity]."),
+        ("predict", "[default: screen]."),
+        ("assess", "may be repeated [default: all]."),
+        ("demo", "[default: 20s]."),
+    ],
+)
+def test_help_states_defaults_that_depend(command, default):
+    shown = run(command, "--help", env={"COLUMNS": "200"}).stdout
+    assert default in re.sub(r"[\s│]+", " ", shown)
+
+
+@pytest.mark.parametrize("command", ["fit a.csv --target y", "compare a.csv --target y", "assess a.cavity a.csv",
+                                     "report a.cavity a.csv", "demo"])  # fmt: skip
+def test_seeds_below_zero_are_named(command):
+    result = run(*command.split(), "--seed", "-1")
+    assert result.exit_code == 2
+    assert "Invalid value for '--seed': it must be at least 0, got -1" in re.sub(
+        r"[\s│]+", " ", result.stderr
+    )
+
+
 def test_debug_shows_the_traceback(folder):
     result = run("fit", folder / "none.csv", "--target", "price", "--debug")
     assert isinstance(result.exception, ValueError)

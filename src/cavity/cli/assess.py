@@ -9,6 +9,7 @@ import typer
 
 from cavity.cli.shared import (
     Debug,
+    at_least_zero,
     check_memory,
     check_output,
     command_line,
@@ -34,11 +35,11 @@ def assess(
     data: Annotated[Path, typer.Argument(help="The table it was learned from.", show_default=False)],
     budget: Annotated[str, typer.Option(help="Time for the gold standard: 30s, 5min, 1h.")] = "1min",
     method: Annotated[
-        list[str] | None, typer.Option(help="Inference rule to judge; may be repeated [default: all].")
+        list[str] | None, typer.Option(help="Inference rule to judge; may be repeated \\[default: all].")
     ] = None,
     test_size: Annotated[float, typer.Option(help="Share of rows held out to compare predictions.")] = 0.2,
     max_rows: Annotated[int | None, typer.Option(help="Use a random subset of so many rows.")] = None,
-    seed: Annotated[int, typer.Option(help="For held-out rows and sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="For held-out rows and sampling.", callback=at_least_zero)] = 0,
     plot: Annotated[Path | None, typer.Option(help="Also draw the comparison into this PNG or SVG.")] = None,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report to this file.")] = None,
     debug: Debug = False,

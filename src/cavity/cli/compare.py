@@ -11,6 +11,7 @@ import typer
 from cavity.cli.shared import (
     INTERRUPTED,
     Debug,
+    at_least_zero,
     check_memory,
     check_output,
     command_line,
@@ -51,7 +52,7 @@ def compare(
     impute: Annotated[str | None, typer.Option(help="Fill in missing values: median.")] = None,
     restarts: Annotated[int, typer.Option(help="Further runs of the optimizer.")] = 1,
     max_rows: Annotated[int | None, typer.Option(help="Use a random subset of so many rows.")] = None,
-    seed: Annotated[int, typer.Option(help="For folds and starts.")] = 0,
+    seed: Annotated[int, typer.Option(help="For folds and starts.", callback=at_least_zero)] = 0,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report to this file.")] = None,
     debug: Debug = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cavity.cli.shared import Debug, check_folder, console, one_sentence, say
+from cavity.cli.shared import Debug, at_least_zero, check_folder, console, one_sentence, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,9 +21,9 @@ def add(app: typer.Typer) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for picture and report.")] = Path("cavity-demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the data.")] = 3,
+    seed: Annotated[int, typer.Option(help="Seed of the data.", callback=at_least_zero)] = 3,
     budget: Annotated[
-        str | None, typer.Option(help="Time for the check against sampling [default: 20s].")
+        str | None, typer.Option(help="Time for the check against sampling \\[default: 20s].")
     ] = None,
     debug: Debug = False,
 ) -> None:

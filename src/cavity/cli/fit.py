@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from cavity.cli.shared import INTERRUPTED, Debug, check_memory, check_output, command_line, one_sentence, say
+from cavity.cli.shared import (
+    INTERRUPTED,
+    Debug,
+    at_least_zero,
+    check_memory,
+    check_output,
+    command_line,
+    one_sentence,
+    say,
+)
 
 
 def add(app: typer.Typer) -> None:
@@ -46,11 +55,13 @@ def fit(
         float | None, typer.Option(help="Seconds for all of learning, after which it stops.")
     ] = None,
     draws: Annotated[
-        int | None, typer.Option(help="Draws of each chain with --inference mcmc [default: 500].")
+        int | None, typer.Option(help="Draws of each chain with --inference mcmc \\[default: 500].")
     ] = None,
-    seed: Annotated[int, typer.Option(help="For held-out rows, starts and sampling.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="For held-out rows, starts and sampling.", callback=at_least_zero)
+    ] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Model file [default: <data>.cavity].")
+        Path | None, typer.Option("--out", "-o", help="Model file \\[default: <data>.cavity].")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report to this file.")] = None,
     debug: Debug = False,

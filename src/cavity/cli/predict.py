@@ -29,7 +29,7 @@ def predict(
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.9,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Table to write, .csv or .tsv (also .gz) [default: screen]."),
+        typer.Option("--out", "-o", help="Table to write, .csv or .tsv (also .gz) \\[default: screen]."),
     ] = None,
     block_rows: Annotated[int, typer.Option(help="Rows held in memory at a time.", min=1)] = 20_000,
     debug: Debug = False,

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from cavity.cli.shared import Debug, check_output, command_line, load_table_model, one_sentence, say
+from cavity.cli.shared import (
+    Debug,
+    at_least_zero,
+    check_output,
+    command_line,
+    load_table_model,
+    one_sentence,
+    say,
+)
 
 
 def add(app: typer.Typer) -> None:
@@ -24,7 +32,7 @@ def report(
         str | None, typer.Option(help="Also check the approximation, with this budget: 1min.")
     ] = None,
     max_rows: Annotated[int | None, typer.Option(help="Show a random subset of so many rows.")] = None,
-    seed: Annotated[int, typer.Option(help="For the subset and the check.")] = 0,
+    seed: Annotated[int, typer.Option(help="For the subset and the check.", callback=at_least_zero)] = 0,
     debug: Debug = False,
 ) -> None:
     """Write a self-contained HTML report: data, model, predictions, calibration, relevance, outliers.

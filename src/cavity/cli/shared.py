@@ -27,6 +27,13 @@ AT_FAULT, UNEXPECTED, INTERRUPTED = 1, 3, 130
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error happened.")]
 
 
+def at_least_zero(value: int) -> int:
+    """Refuse an option below zero, with the value."""
+    if value < 0:
+        raise typer.BadParameter(f"it must be at least 0, got {value}")
+    return value
+
+
 def console(*, stderr: bool = False) -> Console:
     """Where to print; texts from files are never read as markup."""
     from rich.console import Console
