@@ -15,6 +15,7 @@ from cavity import GPRegressor, studies
 from cavity.cli import app
 from cavity.kernels import SE
 from cavity.studies import Cell, Outcome, Published, Study
+from cavity.tables import read_table
 
 ONE = ["--kernel", "1.0*SE(ard)", "--restarts", "0", "--folds", "2"]
 """One kernel, quick."""
@@ -183,6 +184,16 @@ def test_nothing_is_started_that_does_not_fit_into_memory(monkeypatch, arguments
     refused(run(*arguments), "an exact fit of 30 rows needs about")
 
 
+def test_rows_in_failures_are_those_of_the_file():
+    level = np.arange(12.0)
+    level[[4, 9]] += 0.5
+    pd.DataFrame({"depth": np.arange(12) ** 2, "level": level}).to_csv("counts.csv", index=False)
+    words = ["compare", "counts.csv", "--target", "level", "--likelihood", "poisson", *ONE]
+    refused(run(*words), "must hold non-negative integers (counts), got 4.5 in row 5")
+    seed = next(seed for seed in range(100) if 5 not in read_table("counts.csv", 11, seed).rows)
+    refused(run(*words, "--max-rows", "11", "--seed", seed), "got 9.5 in row 10")
+
+
 # --- assess -------------------------------------------------------------------------------------------------
 
 
@@ -229,7 +240,7 @@ def test_assess_of_gaussian_noise_is_exact():
             'budget must be seconds or text such as "30s", "5min", "1h"',
         ),
         (["wet.cavity", "wet.csv", "--budget", "0s"], "budget must be positive"),
-        (["wet.cavity", "wet.csv", "--method", "magic"], "inference must be 'auto' or one of"),
+        (["wet.cavity", "wet.csv", "--method", "magic"], "--method must be 'auto' or one of"),
         (
             ["wet.cavity", "wet.csv", "--test-size", "1"],
             "--test-size must be at least 0 and below 1, got 1.0",

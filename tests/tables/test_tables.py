@@ -49,6 +49,42 @@ def write(path, data: pd.DataFrame):
     return path
 
 
+def test_text_that_is_missing_only_at_prediction_is_refused_as_missing():
+    preparation, _, _ = prepare(table(frame()), "price", impute="median")
+    new = frame(4)
+    new.loc[[1, 2], "color"] = None
+    message = r"values are missing in 1 column: color \(2\); no text was missing there .*complete the rows"
+    with pytest.raises(TableError, match=message):
+        preparation.inputs(new)
+    new = frame(4)
+    new.loc[1, "size"] = np.nan  # numbers have their median
+    assert preparation.inputs(new)["size"][1] == np.median(frame()["size"])
+
+
+def test_remedies_can_be_typed(monkeypatch):
+    data = frame().assign(**{"it's": np.arange(12)})
+    notes = prepare(table(data), "price")[0].notes
+    assert any("""leave it out with --drop 'it'"'"'s'.""" in note for note in notes)
+    days = frame().assign(**{"day of sale": pd.date_range("2020", periods=12).strftime("%Y-%m-%d")})
+    with pytest.raises(TableError, match="--drop 'day of sale'"):
+        prepare(table(days), "price")
+    monkeypatch.setattr("cavity.tables.preparation.MAX_LEVELS", 8)
+    with pytest.raises(TableError, match="--drop 'my id', or group"):
+        prepare(table(frame().assign(**{"my id": [f"no {i}" for i in range(12)]})), "price")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_columns_called_like_a_level_of_another_are_named(first):
+    data = frame()
+    data.insert(0 if first else 3, "color=red", np.arange(12) ** 2)
+    message = (
+        "column 'color=red' and a level of column 'color' would both become .* rename the column 'color=red'"
+    )
+    with pytest.raises(TableError, match=message):
+        prepare(table(data), "price")
+    assert prepare(table(data), "price", categories="kernel")[0].features[0] in ("color=red", "size")
+
+
 # --- reading ------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,7 +94,10 @@ def assess_table(
         )
     seconds_of(budget)
     for method in methods or ():
-        as_inference(method)
+        try:
+            as_inference(method)
+        except ValueError as error:
+            raise ValueError(re.sub(r"^inference\b", "--method", str(error))) from None
     if not 0.0 <= test_size < 1.0:
         raise ValueError(f"--test-size must be at least 0 and below 1, got {test_size!r}")
     table = read_table(data, max_rows, seed)

@@ -83,6 +83,7 @@ def compare(
             folds=folds,
             restarts=restarts,
             seed=seed,
+            rows=table.rows,
             say=lambda text: say(text, stderr=True),
         )
         say(title(found), style="bold")

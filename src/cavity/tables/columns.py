@@ -63,6 +63,11 @@ class Column:
             return [f"{self.name}={self.levels[1]}"]
         return [f"{self.name}={level}" for level in self.levels]
 
+    @property
+    def takes_missing(self) -> bool:
+        """Whether there is a stand-in for missing values; of text it is a level, which must have occurred."""
+        return self.fill is not None and (self.levels is None or self.fill in self.levels)
+
     def encode(self, values: pd.Series, rows: NDArray[np.intp]) -> Array:
         """Columns of X, shape (n, features); `rows` are the numbers of the rows in the file."""
         if self.levels is None:

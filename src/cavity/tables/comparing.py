@@ -28,7 +28,7 @@ from cavity.inference.registry import as_inference
 from cavity.kernels import parse
 from cavity.likelihoods import as_likelihood
 from cavity.progress import Progress
-from cavity.tables.fitting import draws_of
+from cavity.tables.fitting import draws_of, with_row_numbers
 from cavity.tables.limits import Limits
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import TableError
@@ -169,6 +169,7 @@ def compare_models(
     folds: int = 5,
     restarts: int = 1,
     seed: int = 0,
+    rows: NDArray[np.intp] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Fit every candidate and rank them.
@@ -182,6 +183,8 @@ def compare_models(
     restarts : int
         Further runs of the optimizer in each fit.
     seed : int
+    rows : array of int, optional
+        Numbers of the rows in the file, for messages; from 1 by default.
     say : callable
         Told what is being done.
 
@@ -212,13 +215,17 @@ def compare_models(
                 "from: use --folds 0, or leave the row out"
             )
     fold = assign_folds(y, folds, preparation.task, seed)
+    rows = np.arange(1, len(X) + 1) if rows is None else rows
     found: list[tuple[Entry, Array]] = []
     interrupted = False
     with Limits() as limits:
         for number, candidate in enumerate(tried, start=1):
             say(f"[{number}/{len(tried)}] {candidate.name} ...")
             try:
-                found.append(_try(candidate, preparation, X, y, fold, folds, restarts, seed, limits))
+                entry, density = _try(candidate, preparation, X, y, fold, folds, restarts, seed, limits)
+                # what an estimator says about a row is about all rows: it is fitted to them first
+                failure = with_row_numbers(entry.failure, rows)
+                found.append((replace(entry, failure=failure), density))
             except KeyboardInterrupt:
                 if not any(not entry.failure for entry, _ in found):
                     raise

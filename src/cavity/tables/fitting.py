@@ -171,8 +171,12 @@ def _check_noise(name: str, preparation: Preparation, y: NDArray[Any], rows: NDA
     try:
         likelihood.check(np.asarray(y, dtype=float))
     except ValueError as error:
-        text = re.sub(r"\bat row (\d+)", lambda found: f"in row {rows[int(found[1])]}", str(error))
-        raise TableError(text) from None
+        raise TableError(with_row_numbers(str(error), rows)) from None
+
+
+def with_row_numbers(text: str, rows: NDArray[np.intp]) -> str:
+    """A sentence about a row of an array, counted from 0, as one about a row of the file."""
+    return re.sub(r"\bat row (\d+)", lambda found: f"in row {rows[int(found[1])]}", text)
 
 
 def _split(

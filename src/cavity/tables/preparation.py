@@ -7,6 +7,7 @@ by name in any order, categories keep their codes, missing values get the same s
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -138,9 +139,19 @@ class Preparation:
         raise TableError(f"the table lacks {_count(len(missing), 'column')}: {_listed(missing)}{extra}{hint}")
 
     def _require_values(self, frame: pd.DataFrame) -> None:
-        counts = {c.name: int(is_missing(frame[c.name]).sum()) for c in self.columns if c.fill is None}
-        _refuse_missing(counts, "the model was fitted without a stand-in for them: complete the rows, or fit again "
-                        "with --impute median (impute='median')")  # fmt: skip
+        def missing(columns: list[Column]) -> dict[str, int]:
+            return {c.name: int(is_missing(frame[c.name]).sum()) for c in columns}
+
+        _refuse_missing(
+            missing([c for c in self.columns if c.fill is None]),
+            "the model was fitted without a stand-in for them: complete the rows, or fit again with --impute median "
+            "(impute='median')",
+        )
+        _refuse_missing(
+            missing([c for c in self.columns if c.fill is not None and not c.takes_missing]),
+            "no text was missing there when the model was fitted, so that it cannot know what that means: complete the "
+            "rows, or fit again without the column (--drop)",
+        )
 
 
 # --- deciding -----------------------------------------------------------------------------------------------
@@ -203,10 +214,24 @@ def prepare(
         _refuse_missing(
             missing, "use --impute median (impute='median') to fill them in, or complete the rows"
         )
+    _refuse_equal_names(columns)
     if drop:
         notes.append(f"Left out as asked: {_listed(drop)}.")
     made = Preparation(target, task, tuple(columns), tuple(ignored), numeric_labels, tuple(notes))
     return made, made.inputs(frame, table.rows), made.targets(frame, table.rows)
+
+
+def _refuse_equal_names(columns: Sequence[Column]) -> None:
+    """Refuse a column that is called like a 0/1 column of another."""
+    owner: dict[str, str] = {}
+    for column in sorted(columns, key=lambda c: c.levels is None):  # numbers last: they are easier to rename
+        for feature in column.features:
+            if feature in owner:
+                raise TableError(
+                    f"column {column.name!r} and a level of column {owner[feature]!r} would both become the input "
+                    f"{feature!r}; rename the column {column.name!r}"
+                )
+            owner[feature] = column.name
 
 
 def _check_options(
@@ -341,7 +366,7 @@ def _column(
     if looks_like_dates(values):
         raise TableError(
             f"column {name!r} holds dates, such as {str(values[present].iloc[0])!r}; convert them to numbers (for "
-            f"instance days since the first) or leave the column out with --drop {name}"
+            f"instance days since the first) or leave the column out with {_drop(name)}"
         )
     if known.sum() > present.sum() / 2:
         first = int(np.argmax(present & ~known))
@@ -364,7 +389,7 @@ def _numeric(
     notes = []
     if looks_like_identifier(name, checked):
         notes.append(
-            f"Warning: column {name!r} looks like an identifier that counts rows; leave it out with --drop {name}."
+            f"Warning: column {name!r} looks like an identifier that counts rows; leave it out with {_drop(name)}."
         )
     fill = float(np.nanmedian(checked)) if impute == "median" else None
     if count and fill is not None:
@@ -381,7 +406,7 @@ def _categorical(
         example = str(values[present].iloc[0])
         raise TableError(
             f"column {name!r} is text with {len(levels)} different values, such as {example!r}: an identifier or "
-            f"free text cannot be used; leave it out with --drop {name}, or group its values into at most {MAX_LEVELS}"
+            f"free text cannot be used; leave it out with {_drop(name)}, or group its values into at most {MAX_LEVELS}"
         )
     count, fill = int((~present).sum()), None
     if impute == "median":
@@ -415,6 +440,11 @@ def _refuse_missing(counts: dict[str, int], remedy: str) -> None:
     listed = ", ".join(f"{name} ({count})" for name, count in list(found.items())[:SHOWN])
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     raise TableError(f"values are missing in {_count(len(found), 'column')}: {listed}{more}; {remedy}")
+
+
+def _drop(name: str) -> str:
+    """The option that leaves a column out, as one would type it."""
+    return f"--drop {shlex.quote(name)}"
 
 
 def _similar(name: str, names: Sequence[str]) -> list[str]:
