@@ -56,6 +56,7 @@ PYTHON_REMEDIES = {
     re.compile(
         r"inference=MCMC\(draws=(\d+), extend_to=\d+\), which goes on until all checks pass"
     ): r"--draws \1",
+    re.compile(r"; diagnostics\(\) and plot_trace show which of them mix badly"): "",
     re.compile(r"see starts_, and fit again with warm_start=True or more n_restarts"): (
         "fit again with more --restarts"
     ),
