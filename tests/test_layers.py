@@ -13,7 +13,7 @@ PACKAGE = Path(cavity.__file__).parent
 
 # From the foundation upwards: a layer may import from itself and from every one before it.
 LAYERS = {
-    "numerics": ["exponential", "linalg", "passes", "quadrature", "special", "progress"],
+    "numerics": ["exponential", "linalg", "passes", "quadrature", "special", "progress", "interrupts"],
     "parts": [
         "hyper",
         "layout",

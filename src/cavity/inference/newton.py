@@ -300,7 +300,9 @@ class Climb(ABC):
                 except ImproperPosteriorError:  # so steep that rounding hides the prior
                     break
             da, df, squared = self.step(curvature, at.a, self.slope(d))
-            decrement = float(np.sqrt(abs(squared)))  # negative only by rounding, which may be large: then no mode
+            decrement = float(
+                np.sqrt(abs(squared))
+            )  # negative only by rounding, which may be large: then no mode
             stalled = 0 if decrement < 0.5 * smallest else stalled + 1
             smallest = min(smallest, decrement)
             mode = Mode(at.a, at.f, at.value, d, curvature, df, decrement, iteration, clean)
