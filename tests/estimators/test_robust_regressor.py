@@ -292,6 +292,29 @@ def test_runs_are_not_ranked_by_evidence_alone(monkeypatch, values, stages, winn
     assert f"stage {stages[winner]}" in learned.winner.message
 
 
+def test_runs_that_ended_at_one_place_are_all_asked_for_their_stage(monkeypatch):
+    """Where one way led there by continuation and another by plain sweeps, a lower end is not preferred."""
+    model = GP(1.0 * SE(1.0), MixtureOfGaussians(), None, "ep").bind(1)
+    model = model._rebuild({}, (model.kernel, model.mean, model.likelihood.freeze()))
+    ends = [(5.0, 0.0, "ep by continuation"), (5.0 - 1e-9, 1e-4, "ep"), (3.0, 1.0, "ep")]
+    runs = tuple(
+        replace(_run("data", value, 0.0), theta=np.array([0.0, place]), memory={"stage": stage})
+        for value, place, stage in ends
+    )
+    real = GP.condition
+
+    def staged(self, X, y, w=None, memory=None):
+        posterior = real(self, X, y, w)
+        approximation = replace(posterior.approximation, status=Status(stage=memory["stage"]))
+        return Posterior(posterior.model, approximation, y, w)
+
+    monkeypatch.setattr(GP, "condition", staged)
+    rows = TrainingRows.of(X, Y, None)
+    learned, posterior = choice.choose(model, Learned(model.replace(runs[0].theta), 5.0, runs), rows)
+    assert learned.value == 5.0 - 1e-9
+    assert posterior.status.stage == "ep"
+
+
 # --- outliers and leave-one-out -----------------------------------------------------------------------------
 
 

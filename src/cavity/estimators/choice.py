@@ -10,7 +10,6 @@ A rule that samples need not choose: it is given the ends of all runs, as places
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,6 @@ import numpy as np
 from cavity.estimators.rows import TrainingRows
 from cavity.estimators.sampling import samples
 from cavity.gp import GP, Posterior
-from cavity.hyper import Array
 from cavity.learning import Learned, Run
 
 STAGE_MARGIN = 10.0
@@ -36,12 +34,12 @@ def choose(model: GP, learned: Learned, rows: TrainingRows) -> tuple[Learned, Po
         return learned, learned.model.condition(rows.X, rows.y, rows.weight)
     runs = list(learned.runs)
     if samples(model):  # chains are to know all modes that were met
-        ends = {"ends": [runs[i].theta for i in _distinct(runs)]}
+        ends = {"ends": [runs[same[0]].theta for same in _ends(runs)]}
         return learned, model.replace(learned.winner.theta).condition(rows.X, rows.y, rows.weight, ends)
     if model.inference.name != "ep" or model.likelihood.log_concave:
         return learned, _posterior(model, learned.winner, rows)
     kept: tuple[int, Posterior] | None = None
-    for i in _distinct(runs):
+    for i in (i for same in _ends(runs) for i in same):
         if kept is not None and runs[i].value < runs[kept[0]].value - STAGE_MARGIN:
             break
         posterior = _posterior(model, runs[i], rows)
@@ -56,13 +54,20 @@ def choose(model: GP, learned: Learned, rows: TrainingRows) -> tuple[Learned, Po
     return Learned(posterior.model, runs[i].value, tuple(runs), learned.stopped), posterior
 
 
-def _distinct(runs: list[Run]) -> Iterator[int]:
-    """Runs that ended at different places, the highest objective first."""
-    seen: list[Array] = []
+def _ends(runs: list[Run]) -> list[list[int]]:
+    """Runs by the place where they ended, the highest objective first.
+
+    Runs that came to the same place by different ways may have found its approximation at different stages.
+    """
+    found: list[list[int]] = []
     for i in sorted((i for i, r in enumerate(runs) if np.isfinite(r.value)), key=lambda i: -runs[i].value):
-        if not any(np.max(np.abs(runs[i].theta - other), initial=0.0) < SAME_END for other in seen):
-            seen.append(runs[i].theta)
-            yield i
+        for same in found:
+            if np.max(np.abs(runs[i].theta - runs[same[0]].theta), initial=0.0) < SAME_END:
+                same.append(i)
+                break
+        else:
+            found.append([i])
+    return found
 
 
 def _posterior(model: GP, run: Run, rows: TrainingRows) -> Posterior:
