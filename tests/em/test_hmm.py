@@ -904,3 +904,14 @@ def test_states_out_of_reach_do_not_enter_a_forecast():
     both.startprob_, both.transmat_, both.weights_ = [1.0], [[1.0]], [[1.0, 0.0]]
     both.means_, both.covars_, both.dofs_ = np.zeros((1, 2, 2)), [[np.eye(2)] * 2], [6.0, 1.5]
     assert_allclose(both.predict_next([[0.0, 0.0]]).covariance[0], 6.0 / 4.0 * np.eye(2))
+
+
+@pytest.mark.filterwarnings("ignore:the observed information is not positive definite")
+def test_standard_errors_of_data_that_do_not_show_every_symbol():
+    """The table has three symbols, of which these data show two; it was once cut down to those."""
+    model = HMM(1, "categorical")
+    model.startprob_, model.transmat_ = np.ones(1), np.ones((1, 1))
+    model.emissionprob_ = np.array([[0.5, 0.3, 0.2]])
+    seen = np.repeat([0, 1], [50, 30])[:, None]
+    assert model.score(seen) == pytest.approx(50 * np.log(0.5) + 30 * np.log(0.3))
+    assert model.standard_errors(seen).errors["emissionprob"].shape == (1, 3)

@@ -472,7 +472,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         """Standard errors of all parameters from the observed information on the training data."""
         self._ready()
         x, starts = self._sequences(X, lengths, reset=False)
-        problem = self._problem(self._family(), x, starts, self.n_states_, frozenset("ste"))
+        family, _ = sized_family(self._family(), self.params_)  # data need not show every symbol
+        problem = self._problem(family, x, starts, self.n_states_, frozenset("ste"))
         return standard_errors(problem, HMMTheta(self.startprob_, self.transmat_, self.params_))
 
     def save(self, path: str | os.PathLike[str]) -> None:
