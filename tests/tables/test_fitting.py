@@ -117,6 +117,7 @@ def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, likelihood: str, evaluation: i
     monkeypatch.setattr(Objective, "__call__", counted)
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_after_an_interrupt_nothing_more_is_tried_and_it_is_said(monkeypatch):
     heard: list[str] = []
     before = signal.getsignal(signal.SIGINT)
@@ -134,12 +135,14 @@ def test_after_an_interrupt_nothing_more_is_tried_and_it_is_said(monkeypatch):
     assert loads(dumps(model)).report == model.report
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_before_there_is_anything_to_keep_goes_on_to_the_caller(monkeypatch):
     press_ctrl_c(monkeypatch, "Gaussian", evaluation=1)
     with pytest.raises(KeyboardInterrupt):
         fit(far_off(), likelihood="gaussian")
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_of_the_last_fit_keeps_the_one_before(monkeypatch):
     fits = []
 
@@ -156,6 +159,7 @@ def test_an_interrupt_of_the_last_fit_keeps_the_one_before(monkeypatch):
     assert not model.estimator.warm_start
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_the_command_saves_what_there_is_and_ends_with_the_code_of_an_interrupt(monkeypatch, tmp_path):
     far_off().to_csv(tmp_path / "a.csv", index=False)
     press_ctrl_c(monkeypatch, "Gaussian")
@@ -207,6 +211,7 @@ def test_robust_noise_is_not_tried_without_time(monkeypatch):
     assert model.report["rows"] == 25
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupted_comparison_ends_and_keeps_what_is_done(monkeypatch):
     frame, heard = far_off(), []
     tried = [
