@@ -65,7 +65,7 @@ class Ending:
 
 def model_of(problem: StressProblem, **options: Any) -> GP:
     """The problem's model with EP."""
-    inference = EP(time_limit=SEARCH, **options)
+    inference = EP(effort=SEARCH, **options)
     return GP(problem.kernel, problem.likelihood, inference=inference).bind(problem.X.shape[1])
 
 

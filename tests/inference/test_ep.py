@@ -16,6 +16,7 @@ from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.inference.bounds import lower_bound
 from cavity.inference.ep import EP
+from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.newton_step import krylov, newton_sites
 from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.positive import guessed_sites, positive_ep, positive_state
@@ -453,7 +454,7 @@ def test_a_large_gap_to_the_variational_bound_is_mentioned():
 def test_auto_means_ep_for_one_latent_function():
     assert isinstance(as_inference(None, Probit()), EP)
     assert isinstance(as_inference("ep"), EP)
-    assert repr(EP(1e-7)) == "EP(tolerance=1e-07, time_limit=10.0)"
+    assert repr(EP(1e-7)) == "EP(tolerance=1e-07, effort=10.0)"
 
 
 @pytest.mark.parametrize("likelihood", [Softmax(3), HeteroscedasticGaussian()])
@@ -753,10 +754,10 @@ def test_warm_starts_reproduce_the_cold_value_in_fewer_sweeps():
     assert from_near < from_zero
 
 
-def test_an_iteration_out_of_time_stops():
+def test_an_iteration_whose_effort_is_spent_stops():
     X, y = inputs(N), targets("real", N)
     problem = Problem(prior_of(X), StudentT(0.3, 3.0), y)
-    found, best, sweeps = damped(problem, Sites.zero(N), deadline=0.0)
+    found, best, sweeps = damped(problem, Sites.zero(N), effort=Effort(0.0))
     assert found is None
     assert best is None
     assert sweeps == 0

@@ -21,6 +21,7 @@ from cavity.inference.base import InferenceFailedError
 from cavity.inference.ep import EP, continuation, points
 from cavity.inference.ep.acceleration import Acceleration
 from cavity.inference.ep.branch import Landmark, walk
+from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.rule import certify
 from cavity.inference.ep.state import Problem, State
@@ -73,7 +74,7 @@ def branches():
     problem, gp = stress(TWO_BRANCHES)
     posed = problem_of(problem, gp)
     plain, _, _ = damped(posed, Sites.zero(len(problem.y)))
-    sites, _ = continuation.find_fixed_point(posed, time.monotonic() + 20.0)
+    sites, _ = continuation.find_fixed_point(posed, Effort(20.0))
     other = certify(posed, sites, 1e-6)
     return problem, gp, [Landmark.of(posed, s.sites, s.log_evidence) for s in (plain, other)]
 
@@ -131,7 +132,7 @@ def test_continuation_finds_the_fixed_point_of_an_easy_problem():
     X, y = inputs(12), targets("real", 12)
     posed = Problem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
     plain, _, _ = damped(posed, Sites.zero(12), 1e-9)
-    sites, steps = continuation.find_fixed_point(posed, time.monotonic() + 20.0)
+    sites, steps = continuation.find_fixed_point(posed, Effort(20.0))
     assert steps >= 0
     state = certify(posed, sites, 1e-6)
     assert state.log_evidence == pytest.approx(plain.log_evidence, abs=1e-7)
@@ -139,12 +140,28 @@ def test_continuation_finds_the_fixed_point_of_an_easy_problem():
     np.testing.assert_allclose(again.precision, plain.sites.precision, rtol=1e-6)
 
 
+def test_how_far_a_search_goes_depends_on_work_and_not_on_the_clock(monkeypatch):
+    X, y = inputs(12), targets("real", 12)
+    posed = Problem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
+    solved = Effort(20.0)
+    _, whole = continuation.find_fixed_point(posed, solved)
+    short = [Effort(0.5 * (20.0 - solved.left)) for _ in range(2)]
+    found, steps = continuation.find_fixed_point(posed, short[0])
+    assert found is None
+    assert 0 < steps < whole
+    assert short[0].spent
+    slow = points.Point.jacobian
+    monkeypatch.setattr(points.Point, "jacobian", lambda self: time.sleep(0.01) or slow(self))
+    assert continuation.find_fixed_point(posed, short[1]) == (None, steps)
+    assert short[1].left == short[0].left
+
+
 def test_large_problems_are_left_to_other_stages(monkeypatch):
     monkeypatch.setattr(continuation, "LARGEST_PROBLEM", 5)
     monkeypatch.setattr(points, "LARGEST_PROBLEM", 5)
     X, y = inputs(12), targets("real", 12)
     posed = Problem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
-    assert continuation.find_fixed_point(posed, time.monotonic() + 1.0) == (None, 0)
+    assert continuation.find_fixed_point(posed, Effort(1.0)) == (None, 0)
     assert points.newton_from_sites(posed, Sites.zero(12)) is None
 
 
@@ -208,13 +225,13 @@ def test_a_long_step_is_walked_in_parts(monkeypatch):
     posed = Problem(there.prior(X), there.likelihood, y)
     real, at, calls = points.newton, [np.log(0.3)], []
 
-    def short_sighted(point, steps=20, enough=1e-14):
+    def short_sighted(point, *how, **named):
         place = np.log(point.problem.likelihood.scale)
         calls.append(place)
         if abs(place - at[0]) > 0.2:
             return None
         at[0] = place
-        return real(point, steps, enough)
+        return real(point, *how, **named)
 
     monkeypatch.setattr(points, "newton", short_sighted)
     landmark = Landmark.of(here, start.sites, start.log_evidence)
@@ -223,7 +240,7 @@ def test_a_long_step_is_walked_in_parts(monkeypatch):
     assert len(calls) > 6
     cold, _ = there.evidence(X, y)
     assert certify(posed, way.sites, 1e-8).log_evidence == pytest.approx(cold, abs=1e-8)
-    monkeypatch.setattr(points, "newton", lambda point, steps=20, enough=1e-14: None)
+    monkeypatch.setattr(points, "newton", lambda *_, **__: None)
     nowhere = walk(landmark, posed)
     assert nowhere.sites is None
     assert nowhere.part == 0.0
@@ -342,7 +359,7 @@ def test_newton_s_method_from_the_variational_solution_is_tried_next(monkeypatch
 def test_power_ep_is_the_largest_power_found_and_is_labeled(monkeypatch, likelihood, log_p):
     nothing_found(monkeypatch)
     X, y = inputs(9), targets("real", 9)
-    found = GP(1.5 * SE(1.0), likelihood, inference=EP(time_limit=60.0)).condition(X, y)
+    found = GP(1.5 * SE(1.0), likelihood, inference=EP(effort=60.0)).condition(X, y)
     assert found.status.stage == "power ep"
     assert found.status.message == "power 0.9"
     K = (1.5 * SE(1.0))(X)
@@ -365,10 +382,10 @@ def test_the_variational_solution_is_the_last_resort_and_is_labeled(monkeypatch)
     assert found.log_evidence == pytest.approx(bound, abs=1e-9)
 
 
-def test_out_of_time_means_no_power_but_still_an_answer(monkeypatch):
+def test_without_effort_there_is_no_power_but_still_an_answer(monkeypatch):
     nothing_found(monkeypatch)
     X, y = inputs(9), targets("real", 9)
-    found = GP(1.5 * SE(1.0), StudentT(0.3, 3.0), inference=EP(time_limit=0.0)).condition(X, y)
+    found = GP(1.5 * SE(1.0), StudentT(0.3, 3.0), inference=EP(effort=0.0)).condition(X, y)
     assert found.status.stage == "variational"
     assert np.isfinite(found.log_evidence)
 

@@ -27,7 +27,7 @@ class Poor:
     """Half of EP's sites and an evidence that is wrong by a factor: jumps must not depend on it."""
 
     def infer(self, prior, likelihood, y):
-        found = EP(time_limit=0.0).infer(prior, likelihood, y)
+        found = EP(effort=0.0).infer(prior, likelihood, y)
         sites = Sites(0.5 * found.sites.shift, 0.5 * found.sites.precision)
         wrong = found.log_evidence + 2.0 * np.log(float(likelihood.scale))
         return Approximation(found.process, wrong, found.status, sites)
@@ -84,7 +84,7 @@ def unchanged(before, after):
         assert abs(difference.mean()) < 4.5 * difference.std() / np.sqrt(len(difference))
 
 
-@pytest.mark.parametrize("rule", [EP(time_limit=0.0), Poor()])
+@pytest.mark.parametrize("rule", [EP(effort=0.0), Poor()])
 def test_jumps_leave_the_joint_distribution_as_it_was(monkeypatch, rule):
     """Hyperparameters, variances and data from the model; after a jump they are distributed as before."""
     monkeypatch.setattr(module, "SHARE", 1.0)

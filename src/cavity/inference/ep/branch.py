@@ -113,7 +113,7 @@ def walk(landmark: Landmark, problem: Problem) -> Walk:
     """
     from cavity.inference.ep.points import newton, newton_from_sites
 
-    found = newton_from_sites(problem, landmark.sites, ENOUGH)
+    found = newton_from_sites(problem, landmark.sites, enough=ENOUGH)
     if found is not None:
         return Walk(found, 1.0)
     point = _point(landmark.towards(problem, 0.0), landmark.sites)

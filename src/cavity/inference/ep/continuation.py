@@ -13,7 +13,6 @@ path steps across by reflecting that cavity about y (shift about y changes sign,
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
+from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.points import LARGEST_PROBLEM, Point, newton
 from cavity.inference.ep.state import TOLERANCE, Problem
@@ -133,8 +133,9 @@ class Path:
     Directions have length one in the metric |step|^2/n + d lambda^2.
     """
 
-    def __init__(self, family: Family, point: Point, lam: float) -> None:
+    def __init__(self, family: Family, point: Point, lam: float, effort: Effort) -> None:
         self.family, self.point, self.lam, self.n = family, point, lam, len(point.rho)
+        self.effort = effort
         self.h, self.counts = 0.5, Counts()
         self.orientation = 0.0
         self.before: tuple[Array, float] | None = None  # direction at the previous point, distance from it
@@ -147,14 +148,14 @@ class Path:
         self.tangent: Array = row if tangent is None else tangent
 
     @classmethod
-    def begin(cls, family: Family) -> Path | None:
+    def begin(cls, family: Family, effort: Effort) -> Path | None:
         """A path from an easy problem, which plain sweeps solve."""
         lam = family.first
         while lam < family.top:
             problem = family.at(lam)
-            state, _, _ = damped(problem, Sites.zero(problem.prior.n))
+            state, _, _ = damped(problem, Sites.zero(problem.prior.n), effort=effort)
             if state is not None:
-                return cls(family, Point.of_state(state), lam)
+                return cls(family, Point.of_state(state), lam, effort)
             lam *= 1.5
         return None
 
@@ -163,11 +164,11 @@ class Path:
         """Whether there is a point in going on."""
         return self.counts.why == "alive"
 
-    def run(self, attempts: int, deadline: float) -> Point | None:
+    def run(self, attempts: int) -> Point | None:
         """Go on for some steps; the fixed point at lambda = 0 if it was reached."""
         end = None
         for _ in range(attempts):
-            if not self.alive or time.monotonic() > deadline:
+            if not self.alive or self.effort.spent:
                 break
             if not self.cross():
                 end = self.advance()
@@ -186,7 +187,7 @@ class Path:
         if np.max(np.abs(step)) < LARGEST:
             new = self.point.moved(step[:-1], self.family.at(lam))
         if new is not None and last:
-            end = newton(new)
+            end = newton(new, self.effort)
             if end is not None:
                 return end
         elif new is not None:
@@ -292,6 +293,7 @@ class Path:
 
     def _bordered(self, point: Point, lam: float, row: Array) -> Array:
         """Jacobian in (step, lambda), with a row below."""
+        self.effort.newton_step(self.n)
         M = np.empty((2 * self.n + 1, 2 * self.n + 1))
         M[:-1, :-1] = point.jacobian()
         M[:-1, -1] = self.family.derivative(point, lam)
@@ -332,8 +334,8 @@ def families(problem: Problem) -> list[Family]:
     return out
 
 
-def find_fixed_point(problem: Problem, deadline: float) -> tuple[Sites | None, int]:
-    """Sites of a fixed point and the steps taken; None where no path arrives before the deadline (monotonic time).
+def find_fixed_point(problem: Problem, effort: Effort) -> tuple[Sites | None, int]:
+    """Sites of a fixed point and the steps taken; None where no path arrives before the effort is spent.
 
     The paths take turns, each turn longer than the one before: most end on the noise path within its first turn, and of
     the others most sooner by tempering.
@@ -342,13 +344,13 @@ def find_fixed_point(problem: Problem, deadline: float) -> tuple[Sites | None, i
         return None, 0
     turn, steps = FIRST_TURN, 0
     queue: list[Family | Path] = list(families(problem))
-    while queue and time.monotonic() < deadline:
+    while queue and not effort.spent:
         item = queue.pop(0)
-        path = Path.begin(item) if isinstance(item, Family) else item
+        path = Path.begin(item, effort) if isinstance(item, Family) else item
         if path is None:
             continue
         before = path.counts.steps
-        end = path.run(turn, deadline)
+        end = path.run(turn)
         steps += path.counts.steps - before
         if end is not None and end.residual <= TOLERANCE:
             return end.sites, steps

@@ -7,11 +7,10 @@ for log-concave likelihoods.)
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from cavity.inference.ep.acceleration import Acceleration
+from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.state import TOLERANCE, Problem, State
 from cavity.linalg import Array
 from cavity.sites import Sites
@@ -39,21 +38,23 @@ def damped(
     start: Sites,
     tolerance: float = TOLERANCE,
     step: float = 1.0,
-    deadline: float = np.inf,
     acceleration: Acceleration | None = None,
+    effort: Effort | None = None,
 ) -> tuple[State | None, State | None, int]:
     """Parallel EP for sites of any sign; (converged state or None, best usable state, sweeps).
 
     A step is halved while the posterior would be improper. Points whose cavity does not exist wait for the others.
-    `acceleration` may know the sweeps of a problem like this one.
+    `acceleration` may know the sweeps of a problem like this one. It ends early where `effort` is spent.
     """
     state = _any_state(problem, start)
     acceleration = Acceleration() if acceleration is None else acceleration
     acceleration.begin(problem.prior.n)
+    effort = Effort() if effort is None else effort
     best, smallest, since = None, np.inf, 0
     for sweep in range(DAMPED_SWEEPS):
-        if state is None or time.monotonic() > deadline:
+        if state is None or effort.spent:
             return None, best, sweep
+        effort.sweep(problem.prior.n)
         shift, precision = state.cavity
         usable = precision > problem.min_cavity_precision
         everywhere = bool(usable.all())

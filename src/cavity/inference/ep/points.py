@@ -17,6 +17,7 @@ from typing import cast
 
 import numpy as np
 
+from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.parallel import state_or_none
 from cavity.inference.ep.state import TOLERANCE, Problem, State
 from cavity.latent.conditioned import Conditioned
@@ -28,6 +29,8 @@ ERRORS = (np.linalg.LinAlgError, ValueError, FloatingPointError)
 
 LARGEST_PROBLEM = 1000
 """Points up to which a dense 2n x 2n Jacobian is worth its price."""
+
+NEWTON_STEPS = 20
 
 
 class Point:
@@ -142,11 +145,13 @@ class Point:
         return row
 
 
-def newton(point: Point, steps: int = 20, enough: float = 1e-14) -> Point | None:
+def newton(point: Point, effort: Effort | None = None, enough: float = 1e-14) -> Point | None:
     """Newton's method with step halving, down to rounding: a flat cavity is a small difference of large numbers."""
-    for _ in range(steps):
+    for _ in range(NEWTON_STEPS):
         if point.residual < enough:
             break
+        if effort is not None:
+            effort.newton_step(len(point.rho))
         try:
             d = -np.linalg.solve(point.jacobian(), point.equations)
         except np.linalg.LinAlgError:
@@ -165,7 +170,9 @@ def newton(point: Point, steps: int = 20, enough: float = 1e-14) -> Point | None
     return point if point.residual < TOLERANCE else None
 
 
-def newton_from_sites(problem: Problem, sites: Sites, enough: float = 1e-14) -> Sites | None:
+def newton_from_sites(
+    problem: Problem, sites: Sites, effort: Effort | None = None, enough: float = 1e-14
+) -> Sites | None:
     """A fixed point near the given sites, by Newton's method; it stops where the mismatch is small enough."""
     if problem.prior.n > LARGEST_PROBLEM:
         return None
@@ -173,7 +180,7 @@ def newton_from_sites(problem: Problem, sites: Sites, enough: float = 1e-14) -> 
     if state is None:
         return None
     try:
-        found = newton(Point.of_state(state), enough=enough)
+        found = newton(Point.of_state(state), effort, enough=enough)
     except ERRORS:
         return None
     return None if found is None else found.sites

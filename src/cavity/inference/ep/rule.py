@@ -19,7 +19,6 @@ the last one and must converge from there in the same stage; anything else is a 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,6 +32,7 @@ from cavity.inference.base import (
 )
 from cavity.inference.ep.acceleration import Acceleration
 from cavity.inference.ep.branch import Landmark, walk
+from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.parallel import damped, state_or_none
 from cavity.inference.ep.positive import positive_ep
 from cavity.inference.ep.state import TOLERANCE, Problem, State
@@ -54,7 +54,7 @@ LONGEST_STEP = 0.5
 often ten times as long, and fixed points at their ends have nothing to do with those at their beginnings."""
 
 SEARCH_SHARE = 0.75
-"""Part of the time limit for EP proper; the rest is for powers below one."""
+"""Part of the effort for EP proper; the rest is for powers below one."""
 
 DOUBTFUL, ORDERS = 100.0, 4
 """How far a bound on rounding errors may exceed the tolerance for them to be measured, and by how many permutations."""
@@ -145,17 +145,18 @@ class EP:
     ----------
     tolerance : float
         Largest mismatch of tilted and marginal moments, in posterior standard deviations.
-    time_limit : float
-        Seconds for the search for a fixed point where the fast iteration does not converge.
+    effort : float
+        Work for the search for a fixed point where the fast iteration does not converge, in seconds of one core of a
+        usual processor. It is counted in steps, not measured, so that results do not depend on the machine.
     """
 
     name = "ep"
 
-    def __init__(self, tolerance: float = TOLERANCE, time_limit: float = 10.0) -> None:
-        self.tolerance, self.time_limit = tolerance, time_limit
+    def __init__(self, tolerance: float = TOLERANCE, effort: float = 10.0) -> None:
+        self.tolerance, self.effort = tolerance, effort
 
     def __repr__(self) -> str:
-        return f"EP(tolerance={self.tolerance!r}, time_limit={self.time_limit!r})"
+        return f"EP(tolerance={self.tolerance!r}, effort={self.effort!r})"
 
     def supports(self, likelihood: Likelihood) -> bool:
         """Whether the likelihood has one latent function per observation."""
@@ -208,16 +209,16 @@ class EP:
 
     def _solve(self, problem: Problem, lasting: bool = True) -> Solution | None:
         """A fixed point of EP proper, from scratch."""
-        deadline = time.monotonic() + SEARCH_SHARE * self.time_limit
         found = self._fast(problem, Sites.zero(problem.prior.n), lasting)
         if found is not None or problem.likelihood.log_concave:
             return found
-        return self._continue(problem, deadline)
+        return self._continue(problem)
 
-    def _continue(self, problem: Problem, deadline: float) -> Solution | None:
+    def _continue(self, problem: Problem) -> Solution | None:
+        """Stage 2."""
         from cavity.inference.ep.continuation import find_fixed_point
 
-        sites, steps = find_fixed_point(problem, deadline)
+        sites, steps = find_fixed_point(problem, Effort(SEARCH_SHARE * self.effort))
         if sites is None:
             return None
         state = certify(problem, sites, self.tolerance)
@@ -230,15 +231,15 @@ class EP:
 
     def _lower_power(self, problem: Problem, start: Sites) -> Solution | None:
         """Stage 4: up from the variational solution, the limit of small powers; the largest power is kept."""
-        deadline = time.monotonic() + (1.0 - SEARCH_SHARE) * self.time_limit
+        effort = Effort((1.0 - SEARCH_SHARE) * self.effort)
         best, sweeps = None, 0
         for power in POWERS:
-            if time.monotonic() > deadline:
+            if effort.spent:
                 break
             reduced = replace(problem, power=power)
-            state = self._corrected(reduced, start)
+            state = self._corrected(reduced, start, effort)
             if state is None:
-                state, _, used = damped(reduced, start, self.tolerance, power, deadline)
+                state, _, used = damped(reduced, start, self.tolerance, power, effort=effort)
                 sweeps += used
             if state is None:
                 break
@@ -350,10 +351,10 @@ class EP:
         state = None if sites is None else certify(problem, sites, self.tolerance)
         return None if state is None else Solution(state, "ep", 0)
 
-    def _corrected(self, problem: Problem, start: Sites) -> State | None:
+    def _corrected(self, problem: Problem, start: Sites, effort: Effort | None = None) -> State | None:
         from cavity.inference.ep.points import newton_from_sites
 
-        sites = newton_from_sites(problem, start)
+        sites = newton_from_sites(problem, start, effort)
         return None if sites is None else certify(problem, sites, self.tolerance)
 
     def _fixed_point(self, problem: Problem) -> Solution:

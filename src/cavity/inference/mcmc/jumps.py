@@ -43,8 +43,8 @@ STEPS = 30
 MOVES = Kernel("hmc", 5, np.array([0.0, 1.0]), np.full(2, 0.3))
 """Trajectories at each temperature: five rotations of 0.3, of which 95 % are accepted where EP is good."""
 
-RULE = EP(time_limit=0.0)
-"""Sweeps, and what the variational solution leads to: no search that depends on the clock."""
+RULE = EP(effort=0.0)
+"""Sweeps, and what the variational solution leads to: no search, which may take seconds."""
 
 
 @dataclass(frozen=True)
