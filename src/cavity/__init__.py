@@ -17,6 +17,7 @@ _MODULES = {
     "GPClassifier": "cavity.estimators",
     "GPRegressor": "cavity.estimators",
     "Param": "cavity.hyper",
+    "StackedRegressor": "cavity.estimators",
     "assess": "cavity.assessment",
     "control": "cavity.control",
     "datasets": "cavity.datasets",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from cavity.assessment import assess as assess
     from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
+    from cavity.estimators import StackedRegressor as StackedRegressor
     from cavity.gp import GP as GP
     from cavity.hyper import Param as Param
     from cavity.hyper import fixed as fixed

@@ -2,7 +2,7 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from cavity import GPClassifier, GPRegressor
+from cavity import GPClassifier, GPRegressor, StackedRegressor
 
 
 @parametrize_with_checks(
@@ -14,6 +14,12 @@ from cavity import GPClassifier, GPRegressor
         GPRegressor(likelihood="student-t", objective=None),
         GPRegressor(likelihood="mixture", objective=None),
         GPClassifier(n_restarts=0),
+        StackedRegressor(
+            [
+                ("smooth", GPRegressor(n_restarts=0)),
+                ("robust", GPRegressor(likelihood="laplace", objective=None)),
+            ]
+        ),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

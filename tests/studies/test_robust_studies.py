@@ -212,6 +212,20 @@ def test_one_start_is_the_solution_for_gaussian_noise() -> None:
     assert np.all(one.of_y.variance > one.of_f.variance)
 
 
+def test_stacked_is_an_average_of_the_solutions_with_and_without_prior() -> None:
+    d = make_sinc(seed=0)
+    both, plain, prior = (
+        robust_methods.fit(method, d.X, d.y, d.X, seed=0)
+        for method in ("lapEP, stacked", "lapEP, one start", "lapEP+prior, one start")
+    )
+    assert robust_methods.plain("lapEP, stacked") == "lapEP"
+    assert both.extras is not None
+    w = [both.extras["weight: plain"], both.extras["weight: prior"]]
+    assert sum(w) == pytest.approx(1.0)
+    np.testing.assert_allclose(both.mean, w[0] * plain.mean + w[1] * prior.mean, rtol=1e-6, atol=1e-8)
+    assert set(robust_methods.measures(both, d.y, noisy=True)) >= {"RMSE", "NLP", "weight: prior"}
+
+
 def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAVITY_PEERS", raising=False)
     sampled = list(robust_methods.SAMPLED)
@@ -225,7 +239,7 @@ def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     restarts = {c.labels["method"]: c.arguments["restarts"] for c in full}
     assert all(restarts[m] == restarts[robust_methods.plain(m)] for m in restarts)
     targets = {t.labels["method"] for t in studies.load("boston").targets}
-    assert {"tEP", "tEP+prior", "tEP,nu=4+prior", "tVar, one start"} <= targets
+    assert {"tEP", "tEP+prior", "tEP,nu=4+prior", "tVar, one start", "mnEP, stacked"} <= targets
     assert "snMLII+prior" not in targets
     assert len(full) == 30 * len(boston.METHODS) + boston.SAMPLED_FOLDS * len(sampled)
     assert [c.labels["method"] for c in full[-3:]] == sampled
@@ -235,12 +249,13 @@ def test_cells_of_the_full_studies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_five_splits_repeat_the_first_three_and_add_two() -> None:
     study = studies.load("boston-five-splits")
     cells = study.cells(False)
-    assert len(cells) == 50 * (1 + len(boston.ONE_START)) == len({c.slug for c in cells})
+    forms = (*boston.ONE_START, *boston.AVERAGES)
+    assert len(cells) == 50 * (1 + len(forms)) == len({c.slug for c in cells})
     known = {c.slug: c.arguments for c in studies.load("boston").cells(False)}
     shared = [c for c in cells if c.labels["split"] < 3]
     assert all(known[c.slug] == c.arguments for c in shared)
     assert {c.labels["split"] for c in cells if c.slug not in known} == {3, 4}
-    assert {t.labels["method"] for t in study.targets} == set(boston.ONE_START)
+    assert {t.labels["method"] for t in study.targets} == set(forms)
     assert {c.labels["method"] for c in study.cells(True)} == {"snMLII", "lapEP, one start"}
 
 

@@ -2,5 +2,6 @@
 
 from cavity.estimators.classifier import GPClassifier
 from cavity.estimators.regressor import GPRegressor
+from cavity.estimators.stacking import StackedRegressor
 
-__all__ = ["GPClassifier", "GPRegressor"]
+__all__ = ["GPClassifier", "GPRegressor", "StackedRegressor"]

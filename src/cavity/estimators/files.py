@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from cavity.estimators.classifier import GPClassifier
 from cavity.estimators.multiclass import STRATEGIES, Binary, Member, Strategy
 from cavity.estimators.regressor import GPRegressor
 from cavity.estimators.rows import TrainingRows
+from cavity.estimators.stacking import SCORE, StackedRegressor
 from cavity.gp import GP, Posterior
 from cavity.inference.mcmc.samples import SamplePosterior
 from cavity.io.posterior import is_array, is_float, require
@@ -103,28 +105,38 @@ COLUMNS = ("n_features_in_", "feature_names_in_")
 
 def _new(kind: type, parameters: Any, columns: Any, asked: Any) -> Any:
     """An estimator with its parameters and what it knows of the columns."""
-    require(isinstance(parameters, dict) and isinstance(columns, dict), "parameters must be a table")
+    require(isinstance(parameters, dict), "parameters must be a table")
     known = set(kind().get_params(deep=False))
     require(set(parameters) <= known, f"{sorted(map(str, set(parameters) - known))[:3]} are no parameters")
+    require(isinstance(asked, tuple), "the model asked for must be known")
+    model = kind(**parameters)
+    _set_columns(model, columns)
+    model._asked = asked
+    return model
+
+
+def _set_columns(model: Any, columns: Any) -> None:
+    """What an estimator knows of the columns of its inputs."""
+    require(isinstance(columns, dict) and set(columns) <= set(COLUMNS), "columns must be known")
     require(isinstance(columns.get("n_features_in_"), int), "the number of columns must be known")
-    require(set(columns) <= set(COLUMNS) and isinstance(asked, tuple), "columns must be known")
     names = columns.get("feature_names_in_")
     if names is not None:
         right = (
             isinstance(names, np.ndarray) and names.dtype == object and all(isinstance(n, str) for n in names)
         )
         require(right and len(names) == columns["n_features_in_"], "column names must be texts")
-    model = kind(**parameters)
     for name, value in columns.items():
         setattr(model, name, value)
-    model._asked = asked
-    return model
+
+
+def _columns(model: Any) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in COLUMNS if hasattr(model, name)}
 
 
 def _common(model: Any) -> dict[str, Any]:
     return {
         "parameters": model.get_params(deep=False),
-        "columns": {name: getattr(model, name) for name in COLUMNS if hasattr(model, name)},
+        "columns": _columns(model),
         "asked": model._asked,
     }
 
@@ -198,5 +210,32 @@ def _classifier(
     return model
 
 
+def _stacked_fields(model: StackedRegressor) -> dict[str, Any]:
+    return {
+        "columns": _columns(model),
+        "names": list(model.named_estimators_),
+        "members": list(model.estimators_),
+        "weights": model.weights_,
+        "scores": model.comparison_[SCORE].to_numpy(),
+    }
+
+
+def _stacked(columns: Any, names: Any, members: Any, weights: Any, scores: Any) -> StackedRegressor:
+    right = isinstance(members, list) and all(isinstance(m, GPRegressor) for m in members)
+    require(right and len(members) > 0, "members must be regressors")
+    texts = isinstance(names, list) and all(isinstance(n, str) for n in names)
+    require(texts and len(set(names)) == len(members) == len(names), "each member has a name of its own")
+    shares = is_array(weights, 1) and len(weights) == len(members) and bool((weights >= 0).all())
+    require(shares and abs(float(weights.sum()) - 1.0) < 1e-9, "weights must add up to one")
+    require(is_array(scores, 1) and len(scores) == len(members) + 1, "each member has a score")
+    model = StackedRegressor([(name, clone(member)) for name, member in zip(names, members)])
+    _set_columns(model, columns)
+    same = all(m.n_features_in_ == model.n_features_in_ for m in members)
+    require(same, "members must have the same columns")
+    model._adopt(names, members, weights, scores)
+    return model
+
+
 add(Codec("GPRegressor", GPRegressor, _regressor_fields, _regressor))
 add(Codec("GPClassifier", GPClassifier, _classifier_fields, _classifier))
+add(Codec("StackedRegressor", StackedRegressor, _stacked_fields, _stacked))

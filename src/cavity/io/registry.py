@@ -58,6 +58,7 @@ HOMES = {
     "Mixture": "cavity.em.files",
     "Posterior": "cavity.io.posterior",
     "SamplePosterior": "cavity.io.draws",
+    "StackedRegressor": "cavity.estimators.files",
     "StudentTMixture": "cavity.em.files",
     "TableModel": "cavity.tables.files",
 }

@@ -13,7 +13,9 @@ A name that ends in "+prior", such as lapEP+prior, is the same method with a pri
 hyperparameters then maximize evidence times prior. Before that, ",nu=4" stands for Student-t noise whose degrees of
 freedom are four and not learned, the usual choice of robust statistics (Lange, Little and Taylor, 1989). ", one start"
 is evidence maximization from the solution for Gaussian noise alone, where the plain method takes the best of several
-starts: the higher evidence does not always predict better. Plain evidence maximization is always shown beside these.
+starts: the higher evidence does not always predict better. ", stacked" is the average of the two solutions from there,
+with and without the prior on length scales, with weights that predict left-out training rows best. Plain evidence
+maximization is always shown beside these.
 
 `fit` returns what all studies need: the predictive distributions of f and y at the test inputs, the log evidence where
 there is one, and outlier probabilities where the method has them.
@@ -35,7 +37,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from cavity.estimators import GPRegressor
+from cavity.estimators import GPRegressor, StackedRegressor
 from cavity.hyper import Param
 from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE, Kernel, ard
@@ -77,6 +79,9 @@ FOUR = ",nu=4"
 ONE_START = ", one start"
 """What the names of methods end in that start at the solution for Gaussian noise alone."""
 
+STACKED = ", stacked"
+"""What the names of averages of two solutions end in."""
+
 GAUSSIAN_RESTARTS = 3
 """Restarts of the solution for Gaussian noise where that is the one start."""
 
@@ -105,6 +110,8 @@ def fit(method: str, X: Array, y: Array, X_test: Array, *, seed: int, restarts: 
         return _support_vectors(X, y, X_test, seed)
     if method == COMPETITOR:
         return _relevance_pursuit(X, y, X_test, seed)
+    if method.endswith(STACKED):
+        return _average(method.removesuffix(STACKED), X, y, X_test, seed)
     return _process(method, X, y, X_test, seed, restarts)
 
 
@@ -132,7 +139,7 @@ def with_prior(methods: Iterable[str]) -> tuple[str, ...]:
 
 def plain(method: str) -> str:
     """The name of the method without prior, with all noise parameters learned, from several starts."""
-    return method.removesuffix(ONE_START).removesuffix(PRIOR).removesuffix(FOUR)
+    return method.removesuffix(STACKED).removesuffix(ONE_START).removesuffix(PRIOR).removesuffix(FOUR)
 
 
 def length_prior(X: Array) -> LogNormal:
@@ -151,9 +158,10 @@ def default_kernel(X: Array, prior: LogNormal | None = None) -> Kernel:
     return 1.0 * SE(ard(start)) if X.shape[1] > 1 else 1.0 * SE(start)
 
 
-def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts: int) -> Fit:
+def regressor(method: str, X: Array, seed: int, restarts: int = 3) -> GPRegressor:
+    """The estimator of a method, for inputs like these."""
     likelihood, inference = GP_METHODS[plain(method)]
-    model = GPRegressor(
+    return GPRegressor(
         default_kernel(X, length_prior(X) if PRIOR in method else None),
         likelihood=StudentT(df=Param(4.0, fixed=True)) if FOUR in method else likelihood,
         inference=CHAINS.get(method, inference),
@@ -161,9 +169,38 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
         starts="gaussian" if method.endswith(ONE_START) else "several",
         random_state=seed,
     )
+
+
+def _average(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit:
+    """Two solutions from that for Gaussian noise, with and without a prior on length scales, stacked."""
+    pair = [("plain", method + ONE_START), ("prior", method + PRIOR + ONE_START)]
+    model = StackedRegressor([(name, regressor(form, X, seed)) for name, form in pair])
+    note = _fitted(model, X, y)
+    of_f, of_y = model.predict_dist(X_test, noise=False), model.predict_dist(X_test)
+    weights = {f"weight: {name}": float(w) for (name, _), w in zip(pair, model.weights_)}
+    stages = ", ".join(member.posterior_.status.stage for member in model.estimators_)
+    return Fit(
+        of_f.mean,
+        of_f,
+        of_y,
+        outlier_probability=model.outlier_probability_,
+        extras=weights,
+        note=f"{stages}. {note}".strip(),
+    )
+
+
+def _fitted(model: GPRegressor | StackedRegressor, X: Array, y: Array) -> str:
+    """Fit; the warnings in one line."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(X, y)
+    return "; ".join(dict.fromkeys(str(w.message) for w in caught))
+
+
+def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts: int) -> Fit:
+    likelihood, inference = GP_METHODS[plain(method)]
+    model = regressor(method, X, seed, restarts)
+    note = _fitted(model, X, y)
     posterior: Any = model.posterior_
     chains = {}
     if inference == "mcmc":
@@ -180,7 +217,6 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
         f"noise: {name}": float(value)
         for name, value in zip(model.likelihood_.all_names, model.likelihood_.flat)
     }
-    note = "; ".join(dict.fromkeys(str(w.message) for w in caught))
     evidence = float(model.log_evidence_) if inference != "mcmc" else float("nan")
     stage = posterior.status.stage
     return Fit(of_f.mean, of_f, of_y, evidence, outliers, noise | chains, f"{stage}. {note}".strip())
