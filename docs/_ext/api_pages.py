@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 SECTIONS = (
-    ("cavity", "Models", ("GPRegressor", "GPClassifier", "GP", "assess", "load", "Param", "fixed")),
+    ("cavity", "Models", ("GPRegressor", "GPClassifier", "StackedRegressor", "GP", "assess", "load", "Param", "fixed")),
     ("cavity.gp", "What conditioning gives", ("Posterior",)),
     ("cavity.prediction", "Predictions", ("Prediction", "GaussianPrediction")),
     ("cavity.kernels", "Kernels", None),

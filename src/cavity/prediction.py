@@ -74,6 +74,10 @@ class Prediction(ABC):
     def cdf(self, y: ArrayLike) -> Array:
         """Probability of a value <= y, case by case."""
 
+    def survival(self, y: ArrayLike) -> Array:
+        """Probability of a value > y, case by case."""
+        return 1.0 - self.cdf(y)
+
     @abstractmethod
     def quantile(self, q: ArrayLike) -> Array:
         """Smallest value with probability >= q to its left: shape (n,), or (k, n) for k levels."""
@@ -158,6 +162,10 @@ class GaussianPrediction(Prediction):
     def cdf(self, y: ArrayLike) -> Array:
         """Phi((y - mean) / sd)."""
         return np.asarray(ndtr(self._standardized(y)))
+
+    def survival(self, y: ArrayLike) -> Array:
+        """Phi((mean - y) / sd), accurate far in the tail."""
+        return np.asarray(ndtr(-self._standardized(y)))
 
     def log_cdf(self, y: ArrayLike) -> Array:
         """log Phi((y - mean) / sd), accurate far in the tail."""
@@ -281,10 +289,6 @@ class ContinuousPrediction(Prediction):
     The left and the right half are inverted in the tail they belong to, so that extreme quantiles keep
     their digits.
     """
-
-    def survival(self, y: ArrayLike) -> Array:
-        """Probability of a value > y."""
-        return 1.0 - self.cdf(y)
 
     @abstractmethod
     def _location_and_width(self) -> tuple[Array, Array]:
@@ -493,8 +497,7 @@ class MixedPrediction(ContinuousPrediction):
 
     def survival(self, y: ArrayLike) -> Array:
         """Weighted sum of upper tails."""
-        tails = (p.survival(y) if isinstance(p, ContinuousPrediction) else 1 - p.cdf(y) for p in self._parts)
-        return np.asarray(sum(w * t for w, t in zip(self._w, tails)))
+        return np.asarray(sum(w * p.survival(y) for w, p in zip(self._w, self._parts)))
 
     def _location_and_width(self) -> tuple[Array, Array]:
         low, high = self._parts[0].interval(0.5)

@@ -317,3 +317,25 @@ def test_an_interrupt_in_one_member_ends_the_fit(monkeypatch):
     finally:
         signal.signal(signal.SIGINT, before)
     assert len(calls) == 1
+
+
+def test_mixtures_keep_the_kind_of_their_parts():
+    """Counts have whole quantiles; normals of different models keep their digits in both tails."""
+    X, y = data(12)
+    counts = np.random.default_rng(0).poisson(np.exp(np.sin(3 * X[:, 0])))
+    members = [
+        (f"m{k}", GPRegressor(f"1.0 * SE({v})", likelihood="poisson", objective=None))
+        for k, v in enumerate((0.3, 2.0))
+    ]
+    model = StackedRegressor(members).fit(X, counts)
+    w = model.weights_ = np.array([0.4, 0.6])
+    found = model.predict_dist(X)
+    parts = [m.predict_dist(X) for m in model.estimators_]
+    levels = np.arange(40)[:, None] * np.ones(12)
+    mass = np.array([w @ [np.exp(p.log_prob(level)) for p in parts] for level in levels])
+    np.testing.assert_allclose(found.quantile(0.9), np.argmax(np.cumsum(mass, axis=0) >= 0.9, axis=0))
+    np.testing.assert_allclose(found.mean, w @ [p.mean for p in parts])
+    normal = StackedRegressor(pair()).fit(X, y).predict_dist(X)
+    high, low = normal.quantile(1 - 1e-12), normal.quantile(1e-12)
+    np.testing.assert_allclose(normal.survival(high), 1e-12, rtol=1e-4)
+    np.testing.assert_allclose(normal.cdf(low), 1e-12, rtol=1e-8)

@@ -13,7 +13,7 @@ concave; the weights are found by EM for the weights of a mixture whose componen
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 
 import numpy as np
@@ -28,8 +28,9 @@ from cavity.estimators.base import GPEstimator, generator
 from cavity.estimators.left_out import by_given_row, of_used_rows
 from cavity.estimators.regressor import GPRegressor
 from cavity.hyper import Array
+from cavity.inference.mcmc.mixing import average
 from cavity.interrupts import not_swallowed
-from cavity.prediction import MixedPrediction, Prediction
+from cavity.prediction import Prediction
 
 GAP = 1e-7
 """Nats a row by which the weights may fall short of the best ones."""
@@ -191,10 +192,10 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
 
     # --- prediction -----------------------------------------------------------------------------------------
 
-    def _mixture(self, parts: Any) -> MixedPrediction:
-        """The mixture of predictions of the members that have weight."""
+    def _mixture(self, says: Callable[[GPRegressor], Prediction]) -> Prediction:
+        """The mixture of what the members say that have weight."""
         used = np.flatnonzero(self.weights_)
-        return MixedPrediction(self.weights_[used], [parts(self.estimators_[k]) for k in used])
+        return average([says(self.estimators_[k]) for k in used], self.weights_[used])
 
     def predict_dist(self, X: ArrayLike, *, noise: bool | ArrayLike = True) -> Prediction:
         """Predictive distribution of y at each row (of f with `noise=False`): a mixture of those of the models."""

@@ -136,7 +136,7 @@ def test_counts_in_one_call_and_one_by_one():
         np.array([[0.2, 1.5], [0.9, 0.1], [2.0, -1.0]]),
         np.array([[0.1, 0.2], [0.3, 0.1], [0.0, 0.5]]),
     )
-    parts = MixedCounts([Poisson().predictive(m, v) for m, v in zip(mean, var)])
+    parts = MixedCounts(np.full(3, 1 / 3), [Poisson().predictive(m, v) for m, v in zip(mean, var)])
     whole = Slices(Poisson().predictive(mean.ravel(), var.ravel()), 3)
     for y in (0.0, 3.0, np.array([1.0, 2.0])):
         np.testing.assert_allclose(parts.log_prob(y), whole.log_prob(y), rtol=1e-10)

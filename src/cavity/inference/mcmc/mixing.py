@@ -1,4 +1,4 @@
-"""Averages of predictive distributions over draws: mixtures with equal weights, in the family of their parts.
+"""Averages of predictive distributions, over draws or models: mixtures in the family of their parts.
 
 Normal parts become a mixture of normals, mixtures of normals a longer one, categories average their probabilities;
 other continuous parts and counts keep their parts and average density and distribution function.
@@ -28,19 +28,22 @@ Array = NDArray[np.float64]
 
 
 class MixedCounts(Prediction):
-    """Equal mixture of predictions of counts.
+    """A mixture of predictions of counts.
 
     Parameters
     ----------
+    weights : array (K,)
+        They add up to one.
     parts : sequence of Prediction
         Over the same n cases.
     """
 
-    def __init__(self, parts: Sequence[Prediction]) -> None:
+    def __init__(self, weights: ArrayLike, parts: Sequence[Prediction]) -> None:
+        self._w: Array = np.asarray(weights, dtype=float)
         self._parts = tuple(parts)
 
     def _average(self, values: Any) -> Array:
-        return np.asarray(sum(values) / len(self._parts))
+        return np.asarray(sum(w * value for w, value in zip(self._w, values)))
 
     @property
     def mean(self) -> Array:
@@ -55,8 +58,8 @@ class MixedCounts(Prediction):
 
     def log_prob(self, y: ArrayLike) -> Array:
         """Log of the average probability."""
-        terms = np.stack([p.log_prob(y) for p in self._parts])
-        return np.asarray(logsumexp(terms, axis=0) - np.log(len(self._parts)))
+        terms = np.stack([np.log(w) + p.log_prob(y) for w, p in zip(self._w, self._parts)])
+        return np.asarray(logsumexp(terms, axis=0))
 
     def cdf(self, y: ArrayLike) -> Array:
         """Average of the distribution functions."""
@@ -85,7 +88,7 @@ class MixedCounts(Prediction):
     def sample(self, n: int = 1, rng: Seed = None) -> Array:
         """Choose a part for each draw and case, then draw from it."""
         generator = np.random.default_rng(rng)
-        which = generator.integers(len(self._parts), size=(n, len(self)))
+        which = generator.choice(len(self._w), size=(n, len(self)), p=self._w / self._w.sum())
         out = np.empty(which.shape)
         for k in np.unique(which):
             chosen = which == k
@@ -136,7 +139,7 @@ class Slices(Prediction):
 
     def quantile(self, q: ArrayLike) -> Array:
         """By that of a mixture of counts."""
-        return MixedCounts([self]).quantile(q)
+        return MixedCounts([1.0], [self]).quantile(q)
 
     def sample(self, n: int = 1, rng: Seed = None) -> Array:
         """Choose one of the S for each draw and case, then draw from it."""
@@ -146,34 +149,32 @@ class Slices(Prediction):
         return np.take_along_axis(draws, which, axis=1)[:, 0]
 
 
-def average(parts: Sequence[Prediction]) -> Prediction:
-    """The equal mixture of predictions over the same cases."""
-    log_share = -np.log(len(parts))
+def average(parts: Sequence[Prediction], weights: ArrayLike | None = None) -> Prediction:
+    """The mixture of predictions over the same cases. Weights are positive and add up to one, by default equal."""
+    w: Array = np.full(len(parts), 1.0 / len(parts)) if weights is None else np.asarray(weights, dtype=float)
     if all(type(p) is GaussianPrediction for p in parts):
         return MixturePrediction(
-            np.full(len(parts), log_share),
-            np.stack([p.mean for p in parts]),
-            np.stack([p.variance for p in parts]),
+            np.log(w), np.stack([p.mean for p in parts]), np.stack([p.variance for p in parts])
         )
     if all(isinstance(p, CategoricalPrediction) for p in parts):
-        return _categories([p for p in parts if isinstance(p, CategoricalPrediction)])
+        return _categories(w, [p for p in parts if isinstance(p, CategoricalPrediction)])
     if all(type(p) is MixturePrediction for p in parts):
-        return _normals([p for p in parts if isinstance(p, MixturePrediction)])
+        return _normals(w, [p for p in parts if isinstance(p, MixturePrediction)])
     if all(isinstance(p, ContinuousPrediction | GaussianPrediction) for p in parts):
-        return MixedPrediction(np.full(len(parts), 1.0 / len(parts)), parts)
-    return MixedCounts(parts)
+        return MixedPrediction(w, parts)
+    return MixedCounts(w, parts)
 
 
-def _categories(parts: Sequence[CategoricalPrediction]) -> CategoricalPrediction:
-    log_p = np.asarray(logsumexp(np.stack([p._log_p for p in parts]), axis=0) - np.log(len(parts)))
+def _categories(w: Array, parts: Sequence[CategoricalPrediction]) -> CategoricalPrediction:
+    log_p = np.asarray(logsumexp(np.stack([np.log(v) + p._log_p for v, p in zip(w, parts)]), axis=0))
     return CategoricalPrediction(np.exp(log_p), parts[0].values, log_p)
 
 
-def _normals(parts: Sequence[MixturePrediction]) -> MixturePrediction:
-    mean = np.mean([p.mean for p in parts], axis=0)
-    variance = np.mean([p.variance + (p.mean - mean) ** 2 for p in parts], axis=0)
+def _normals(w: Array, parts: Sequence[MixturePrediction]) -> MixturePrediction:
+    mean = w @ np.stack([p.mean for p in parts])
+    variance = w @ np.stack([p.variance + (p.mean - mean) ** 2 for p in parts])
     return MixturePrediction(
-        np.concatenate([p._log_w for p in parts]) - np.log(len(parts)),
+        np.concatenate([np.log(v) + p._log_w for v, p in zip(w, parts)]),
         np.concatenate([p._m for p in parts]),
         np.concatenate([p._sd**2 for p in parts]),
         variance,

@@ -70,8 +70,7 @@ def quantile_residuals(prediction: Prediction, y: ArrayLike, discrete: bool = Fa
             return np.asarray((targets - prediction.mean) / prediction.sd)
     low, high = pit(prediction, targets, discrete)
     below = 0.5 * (low + high)
-    survival = getattr(prediction, "survival", None)
-    above = 1.0 - below if discrete or survival is None else np.asarray(survival(targets))
+    above = 1.0 - below if discrete else np.asarray(prediction.survival(targets))
     return np.asarray(np.where(below <= 0.5, ndtri(below), -ndtri(above)))
 
 
