@@ -292,6 +292,16 @@ def test_what_cannot_be_stacked_is_named(estimators, words):
         StackedRegressor(estimators).fit(*data(8))
 
 
+def test_pictures_and_assessments_are_of_members():
+    X, y = data(8)
+    model = StackedRegressor(pair()).fit(X, y)
+    with pytest.raises(ValueError, match=r"estimators_\[0\]\.plot"):
+        cavity.plots.plot(model)
+    with pytest.raises(ValueError, match=r"estimators_\[0\]"):
+        cavity.assess(model, X, y)
+    assert model.sample_y(X, 0).shape == (8, 0)
+
+
 def test_several_targets_are_refused():
     X, y = data(8)
     with pytest.raises(ValueError, match="1d array"):

@@ -112,6 +112,10 @@ def _prepared(
     """The model at its hyperparameters, bound to the data, and targets as its likelihood writes them."""
     classes = getattr(model, "classes_", None)
     if not isinstance(model, GP):
+        if hasattr(model, "estimators_"):
+            raise ValueError(
+                f"a {type(model).__name__} is made of several models; assess one of them, as in model.estimators_[0]"
+            )
         if not hasattr(model, "model_"):
             raise ValueError(
                 f"assess needs a GP or a fitted estimator, got {type(model).__name__}: call fit first"

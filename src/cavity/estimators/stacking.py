@@ -235,12 +235,9 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         check_is_fitted(self)
         rng = generator(random_state)
         which = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
-        out: Array | None = None
+        out = np.empty((np.shape(X)[0], n_samples))
         for k in np.unique(which):
-            drawn = self.estimators_[k].sample_y(X, int(np.sum(which == k)), rng, noise=noise)
-            out = np.empty((len(drawn), n_samples)) if out is None else out
-            out[:, which == k] = drawn
-        assert out is not None  # GPRegressor refuses to draw nothing
+            out[:, which == k] = self.estimators_[k].sample_y(X, int(np.sum(which == k)), rng, noise=noise)
         return out
 
     def leave_one_out(self) -> Prediction:

@@ -35,6 +35,11 @@ class View:
         self.is_estimator = hasattr(model, "get_params") and hasattr(model, "predict")
         if self.is_estimator:
             found = getattr(model, "posterior_", None)
+            if hasattr(model, "estimators_"):
+                raise ValueError(
+                    f"this {type(model).__name__} is made of several models; plot one of them, as in "
+                    "model.estimators_[0].plot()"
+                )
             if found is None:
                 raise ValueError(f"this {type(model).__name__} is not fitted yet; call fit before plotting")
         elif hasattr(model, "predict_y"):
