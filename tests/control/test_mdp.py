@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -62,6 +64,63 @@ def test_values_of_a_policy_against_long_simulation_by_matrix_powers():
     np.testing.assert_allclose(v, total, rtol=1e-12)
     assert bellman_residual(mdp, v, policy) < 1e-12
     np.testing.assert_allclose((policy * q_values(mdp, v)).sum(axis=1), v)  # (7.8)
+
+
+def best_of_all_policies(mdp):
+    """Values of the best deterministic policies, by trying every one under which episodes end."""
+    best = np.full(mdp.states, -np.inf)
+    for actions in itertools.product(range(mdp.actions), repeat=mdp.states):
+        try:
+            best = np.maximum(best, evaluate(mdp, np.array(actions)))
+        except ValueError:  # one that goes round in circles
+            continue
+    return best
+
+
+def detours(seed):
+    """Five states without a discount: free moves between them, and ways out of two of them with different rewards."""
+    rng = np.random.default_rng(seed)
+    T, R = np.zeros((5, 3, 5)), np.zeros((5, 3))
+    for s, a in itertools.product(range(5), range(3)):
+        T[s, a, rng.integers(5)] += 0.5
+        T[s, a, rng.integers(5)] += 0.5
+    T[3, 1] = T[4, 2] = 0.0
+    R[3, 1], R[4, 2] = 0.7, 1.0
+    return MDP(T, R, gamma=1.0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_a_discount_policies_end_and_earn_their_values(seed):
+    """Moves in circles cost nothing here: each of them looks as good as the way out that it puts off for ever."""
+    mdp = detours(seed)
+    best = best_of_all_policies(mdp)
+    for solution in (value_iteration(mdp), policy_iteration(mdp)):
+        np.testing.assert_allclose(solution.values, best, atol=1e-8)
+        np.testing.assert_allclose(evaluate(mdp, solution.policy), best, atol=1e-8)
+
+
+@pytest.mark.parametrize("mdp", [random_walk(5), grid_world(GRID, slip=0.2, step_reward=0.0, gamma=1.0)])
+def test_policies_of_value_iteration_earn_what_it_promises(mdp):
+    solution = value_iteration(mdp)
+    np.testing.assert_allclose(evaluate(mdp, solution.policy), solution.values, atol=1e-8)
+
+
+def test_all_ways_equally_good_is_no_reason_to_stay():
+    """Two states, each with a free move to the other and an exit worth one."""
+    mdp = MDP([[[0, 1], [0, 0]], [[1, 0], [0, 0]]], [[0, 1], [0, 1]], gamma=1.0)
+    np.testing.assert_array_equal(policy_iteration(mdp).policy, [1, 1])
+
+
+@pytest.mark.parametrize("unit", [1e-14, 1e-9, 1e9])
+def test_solutions_do_not_depend_on_the_unit_of_rewards(unit):
+    mdp = random_mdp(ending=0.1)
+    scaled = MDP(mdp.transitions, unit * mdp.rewards, mdp.gamma, end_rewards=unit * mdp.end_rewards)
+    known = best_of_all_policies(mdp)
+    np.testing.assert_allclose(linear_program(scaled), unit * known, rtol=1e-8)
+    for solution in (policy_iteration(scaled), value_iteration(scaled)):
+        assert solution.converged
+        np.testing.assert_allclose(solution.values, unit * known, rtol=1e-8)
+        np.testing.assert_allclose(evaluate(mdp, solution.policy), known, rtol=1e-10)
 
 
 def test_random_walk_has_the_published_values():
@@ -335,6 +394,7 @@ def test_dyna_learns_model_and_values():
         (([[[1.0]]], [[1.0]], 1.1), "gamma must be between 0 and 1, got 1.1"),
         (([[[1.0]]], [[1.0]], 0.9, [1.0]), "end_rewards must be"),
         (([[[1.0]]], [[1.0]], 0.9, None, [0.5]), "start must be 1 probabilities"),
+        (([[[1.0]]], [[1.0]], 0.9, None, [np.nan]), "start must be 1 probabilities"),
     ],
 )
 def test_wrong_tables_are_refused(arguments, message):

@@ -15,7 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.control.mdp.tables import MDP, Array, Indices
 
 TIE = 1e-10
-"""Improvement of a value, relative to the largest one, below which two actions count as equally good."""
+"""Difference of two actions, relative to the values of a state, below which they count as equally good."""
+
+ROUNDING = 1e-14
+"""The same relative to the values of all states: what linear equations leave undecided."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +135,33 @@ def greedy(q: ArrayLike) -> Indices:
     >>> greedy([[1.0, 2.0], [3.0, 3.0]])
     array([1, 0])
     """
-    q = np.asarray(q, dtype=float)
-    best = q.max(axis=-1, keepdims=True)
-    return np.asarray(np.argmax(q >= best - TIE * np.maximum(1.0, np.abs(best)), axis=-1))
+    return np.asarray(np.argmax(_as_good(np.asarray(q, dtype=float)), axis=-1))
+
+
+def _as_good(q: Array) -> NDArray[np.bool_]:
+    """Which actions are the best of their state up to rounding, in whatever units rewards are; of the shape of q."""
+    size = np.abs(q)
+    slack = TIE * size.max(axis=-1, keepdims=True) + ROUNDING * size.max()
+    return np.asarray(q >= q.max(axis=-1, keepdims=True) - slack)
+
+
+def _greedy_to_an_end(mdp: MDP, q: Array) -> Indices:
+    """Greedy actions; for gamma = 1 such among equals that episodes end, where any do.
+
+    Without a discount, going round in circles looks as good as what it puts off for ever. So states are settled from
+    the end of episodes backwards: each takes an action, among its best, that may end the episode or lead to a state
+    that is settled already.
+    """
+    chosen = greedy(q)
+    if mdp.gamma < 1.0:
+        return chosen
+    best, settled = _as_good(q), np.zeros(mdp.states, dtype=bool)
+    leads = best & (mdp.end > 0)
+    while (new := leads.any(axis=1) & ~settled).any():
+        chosen[new] = np.argmax(leads[new], axis=1)
+        settled |= new
+        leads = best & (mdp.transitions[:, :, settled] > 0).any(axis=2)
+    return chosen
 
 
 def soft_greedy(q: ArrayLike, epsilon: float) -> Array:
@@ -168,17 +195,17 @@ def policy_iteration(mdp: MDP, policy: ArrayLike | None = None, max_iterations: 
     """
     first = mdp.uniform_policy() if policy is None else mdp.policy(policy)
     present, values = greedy(first), evaluate(mdp, first)
+    evaluated = bool((first.max(axis=1) == 1.0).all())  # a random policy has other values than `present`
     rows = np.arange(mdp.states)
     for iteration in range(1, max_iterations + 1):
         q = q_values(mdp, values)
-        better = greedy(q)
+        better = _greedy_to_an_end(mdp, q)
         # a policy is kept where it is as good as the best one, so that ties cannot go round in circles
-        kept = q[rows, present] >= q.max(axis=1) - TIE * np.maximum(1.0, np.abs(values))
+        kept = _as_good(q)[rows, present] & evaluated
         following = np.where(kept, present, better)
-        # the first policy may be a random one, whose values are not those of `present`
-        if (following == present).all() and iteration > 1:
+        if evaluated and (following == present).all():
             return Solution(present, values, q, iteration, 0.0)
-        present = following
+        present, evaluated = following, True
         values = evaluate(mdp, present)
     return Solution(present, values, q_values(mdp, values), max_iterations, np.inf, converged=False)
 
@@ -186,10 +213,10 @@ def policy_iteration(mdp: MDP, policy: ArrayLike | None = None, max_iterations: 
 def value_iteration(
     mdp: MDP, values: ArrayLike | None = None, tolerance: float = 1e-10, max_iterations: int = 100_000
 ) -> Solution:
-    """v <- max_a Q(s, a) until the values are within `tolerance` of the optimal ones.
+    """v <- max_a Q(s, a) until the values are within `tolerance` times the largest reward of the optimal ones.
 
     The bound is |v - v*| <= gamma / (1 - gamma) |change| for gamma < 1; for gamma = 1 iteration stops when the change
-    is below `tolerance`, without a bound.
+    is that small, without a bound.
 
     Examples
     --------
@@ -204,13 +231,14 @@ def value_iteration(
     if v.shape != (mdp.states,):
         raise ValueError(f"values must have shape ({mdp.states},), got {v.shape}")
     factor = mdp.gamma / (1.0 - mdp.gamma) if mdp.gamma < 1.0 else 1.0
+    enough = tolerance * (float(np.abs(mdp.expected_rewards).max()) or 1.0)
     change, iterations = np.inf, 0
-    while iterations < max_iterations and not factor * change <= tolerance:
+    while iterations < max_iterations and not factor * change <= enough:
         new = q_values(mdp, v).max(axis=1)
         change, v, iterations = float(np.abs(new - v).max()), new, iterations + 1
     q = q_values(mdp, v)
-    converged = factor * change <= tolerance
-    return Solution(greedy(q), v, q, iterations, factor * change if mdp.gamma < 1.0 else np.inf, converged)
+    error = factor * change if mdp.gamma < 1.0 else np.inf
+    return Solution(_greedy_to_an_end(mdp, q), v, q, iterations, error, factor * change <= enough)
 
 
 def linear_program(mdp: MDP) -> Array:
@@ -227,9 +255,11 @@ def linear_program(mdp: MDP) -> Array:
 
     S, A = mdp.states, mdp.actions
     constraints = mdp.gamma * mdp.transitions.reshape(S * A, S) - np.repeat(np.eye(S), A, axis=0)
+    rewards = mdp.expected_rewards
+    unit = float(np.abs(rewards).max()) or 1.0  # tolerances of the program are for numbers near one
     done = linprog(
-        np.ones(S), A_ub=constraints, b_ub=-mdp.expected_rewards.ravel(), bounds=(None, None), method="highs"
+        np.ones(S), A_ub=constraints, b_ub=-rewards.ravel() / unit, bounds=(None, None), method="highs"
     )
     if done.status != 0:
         raise ValueError(f"the linear program has no solution ({done.message}): do all episodes end?")
-    return np.asarray(done.x)
+    return unit * np.asarray(done.x, dtype=float)

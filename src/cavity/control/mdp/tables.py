@@ -77,7 +77,7 @@ class MDP:
         if not 0.0 <= self.gamma <= 1.0:
             raise ValueError(f"gamma must be between 0 and 1, got {self.gamma!r}")
         start = np.full(len(T), 1.0 / len(T)) if self.start is None else np.array(self.start, dtype=float)
-        if start.shape != (len(T),) or (start < 0).any() or abs(start.sum() - 1.0) > ROUNDING:
+        if start.shape != (len(T),) or not (start >= 0).all() or abs(start.sum() - 1.0) > ROUNDING:
             raise ValueError(f"start must be {len(T)} probabilities that sum to one, got {self.start!r}")
         full = R if R.ndim == 3 else np.repeat(R[:, :, None], len(T), axis=2)
         for name, value in (
