@@ -136,6 +136,17 @@ def test_descent_on_a_curved_valley_and_its_budget():
     assert np.all(short.value <= rosenbrock(start)[0])
 
 
+def test_descent_comes_back_from_where_the_function_has_no_value():
+    def function(x):
+        inside = np.abs(x[:, 0]) < 0.5
+        return np.where(inside, (x[:, 0] - 0.4) ** 2, np.nan), np.where(inside, 2 * (x[:, 0] - 0.4), np.nan)[
+            :, None
+        ]
+
+    found = descend(function, np.array([[-0.45]]), np.array([-10.0]), np.array([10.0]), evaluations=40)
+    np.testing.assert_allclose(found.x, 0.4, atol=1e-6)
+
+
 # --- decisions ----------------------------------------------------------------------------------------------
 
 
@@ -158,10 +169,14 @@ def test_one_step_against_brute_force(noisy_pole):
             assert abs(decision.action[0] - grid[values.argmin()]) < 4e-3
 
 
-def test_linear_system_against_its_optimum():
-    """Receding horizon on a linear system with a quadratic loss is a linear feedback; compare action by action."""
+@pytest.mark.parametrize("unit", [1e-9, 1e-6, 1.0, 1e6])
+def test_linear_system_against_its_optimum(unit):
+    """Receding horizon on a linear system with a quadratic loss is a linear feedback; compare action by action.
+
+    In whatever unit lengths are measured: losses are then of its square.
+    """
     system, N = Cart(), 4
-    loss = QuadraticLoss.around([0.0, 0.0], [1.0, 0.3])
+    loss = QuadraticLoss.around([0.0, 0.0], unit**2 * np.array([1.0, 0.3]))
     A, B = system.jacobian(np.zeros(2), np.zeros(1))
     powers = [np.linalg.matrix_power(A, k) for k in range(N + 1)]
     effect = np.zeros((N, 2, N))

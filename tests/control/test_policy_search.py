@@ -346,6 +346,40 @@ def test_a_search_improves_on_its_starts(pendulum_model):
     assert alone_value < risk.value(policies[0])
 
 
+@pytest.mark.parametrize("unit", [2.0**-40, 2.0**40])
+def test_a_search_does_not_depend_on_the_unit_of_the_loss(unit):
+    """A loss in other units has the same best policy; powers of two change no digit."""
+    system = Slider()
+    starts = system.start + 0.1 * np.random.default_rng(0).standard_normal((4, 2))
+    policy = LinearPolicy.start(system, rng=0)
+
+    def searched(weights):
+        loss = QuadraticLoss.around(system.goal, weights)
+        return search(ParticleRisk(ExactModel(system), loss, starts, 15), [policy], 30)
+
+    weights = np.array([1.0, 0.25])
+    (found, value), (other, scaled) = searched(weights), searched(unit * weights)
+    assert value < 0.7 * ParticleRisk(
+        ExactModel(system), QuadraticLoss.around(system.goal, weights), starts, 15
+    ).value(policy)
+    assert scaled == unit * value
+    np.testing.assert_array_equal(other.theta, found.theta)
+
+
+def test_a_search_comes_back_from_a_loss_that_is_not_finite():
+    """In units in which ordinary losses are large, too."""
+    system = Slider()
+    policy = LinearPolicy.start(system, rng=0)
+
+    def risk(policy):
+        r2 = float(np.sum((policy.theta - 0.2) ** 2))
+        return (1e9 * (1 + r2), 2e9 * (policy.theta - 0.2)) if r2 < 0.21 else (np.nan, policy.theta)
+
+    start = policy.with_parameters(np.array([0.2, 0.2, 0.65]))  # the first step is of length one
+    value = search(risk, [start], 30)[1]
+    assert value == pytest.approx(1e9)
+
+
 def test_refusals(pendulum_model):
     system = Slider()
     loss = slider_loss(system)

@@ -20,8 +20,14 @@ from cavity.control.result import Array
 ENOUGH = 1e-4
 """Share of the predicted decrease that must be reached (Armijo)."""
 
+ROUNDING = 1e-15
+"""Relative increase that is no reason to shorten a step: near a minimum, values are not known any better."""
+
 FIRST_MOVE = 0.25
 """The largest first step, in units of the distance between the bounds: nothing is known yet of the curvature."""
+
+AT_ZERO = 1e-3
+"""Share of the largest value that counts beside a value when gradients are compared with it: it may be zero."""
 
 DAMPED = 0.2
 """Least curvature along a step, relative to the present approximation (Powell's damping keeps H positive definite)."""
@@ -67,7 +73,7 @@ def descend(
         At most so many.
     tolerance : float
         Stop when the projected gradient of each start, times the distance between the bounds, is below this share of
-        its value (plus one thousandth).
+        its value (plus one thousandth of the largest value of all starts so far).
     hessian : array (B, d, d), optional
         From an earlier descent.
     """
@@ -79,12 +85,14 @@ def descend(
     fresh = np.full(B, hessian is None)
     H = np.zeros((B, d, d)) if hessian is None else hessian.copy()
     if hessian is None:
-        H += (np.abs(g).max(axis=1) / FIRST_MOVE + 1e-12)[:, None, None] * np.eye(d)
-    t, used = np.ones(B), 1
+        steepest = np.abs(g).max(axis=1)
+        H += np.where(steepest > 0, steepest / FIRST_MOVE, 1.0)[:, None, None] * np.eye(d)
+    t, used, largest = np.ones(B), 1, 0.0
     while used < evaluations:
         held = ((x <= low) & (g > 0)) | ((x >= high) & (g < 0))
         open_slope = np.where(held, 0.0, g)
-        if np.all(np.abs(open_slope).max(axis=1) <= tolerance * (np.abs(f) + 1e-3)):
+        largest = np.abs(f[np.isfinite(f)]).max(initial=largest)
+        if np.all(np.abs(open_slope).max(axis=1) <= tolerance * (np.abs(f) + AT_ZERO * largest)):
             break
         move: Array = t[:, None] * width * _direction(H, open_slope, held)
         trial: Array = np.clip(x + move, low, high)
@@ -92,12 +100,13 @@ def descend(
         f_new, g_new = function(trial)
         used, g_new = used + 1, g_new * width
         change = np.sum(g * s, axis=1)
-        good = f_new <= f + ENOUGH * change
+        good = f_new <= f + ENOUGH * change + ROUNDING * np.abs(f)
         H = np.where(good[:, None, None], _updated(H, s, g_new - g, fresh), H)
         fresh &= ~good
         # the minimum of the parabola through f, its slope and f_new, within [t / 10, t / 2]
         bend = np.maximum(f_new - f - change, 1e-300)
-        t = np.where(good, 1.0, t * np.clip(-0.5 * change / bend, 0.1, 0.5))
+        shorter = np.where(np.isfinite(f_new), np.clip(-0.5 * change / bend, 0.1, 0.5), 0.1)
+        t = np.where(good, 1.0, t * shorter)
         x, g = np.where(good[:, None], trial, x), np.where(good[:, None], g_new, g)
         f = np.where(good, f_new, f)
     return Descent(x, f, H, used)

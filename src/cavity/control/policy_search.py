@@ -40,6 +40,9 @@ STARTS = 5
 LEAST_NOISE = 0.01
 """Of the model, as for `Dynamics.fit`. Simulated transitions have no noise at all, and learning would be slow."""
 
+TOO_FAR = 1e6
+"""Stands for a loss that is not finite, in units of the first one of a descent."""
+
 RELEARNED = 1.5
 """Hyperparameters are learned again when there are this many times as many transitions as the last time."""
 
@@ -71,15 +74,20 @@ def search(
 def _descend(risk: Risk, policy: Policy, iterations: int, progress: Progress) -> tuple[Policy, float]:
     """The best policy met by L-BFGS, and its expected loss."""
     best: list[Any] = [policy.theta, np.inf]
+    unit: float | None = None
 
     def function(theta: Array) -> tuple[float, Array]:
+        nonlocal unit
         with np.errstate(all="ignore"):
             value, gradient = risk(policy.with_parameters(theta))
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            return 1e6, np.zeros(len(theta))  # a step too far: the line search comes back
+            return TOO_FAR, np.zeros(len(theta))  # the line search comes back
+        if unit is None:
+            # tolerances are for values near one; a power of two, so that nothing is rounded
+            unit = float(2.0 ** np.round(np.log2(abs(value)))) if value else 1.0
         if value < best[1]:
             best[:] = [theta.copy(), value]
-        return value, gradient
+        return value / unit, gradient / unit
 
     minimize(
         function,
