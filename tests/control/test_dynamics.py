@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from cavity.control import CartPole, Dynamics, MountainCar, Pendulum, Rollout, T
 from cavity.control.function_draws import FunctionDraws
 from cavity.control.problems import Problem, Trajectory
 from cavity.control.trigonometric import squash_map
+from cavity.learning import Objective
 
 
 def quick(system, n=40, noise=0.05, seed=0, length=1.5, **options):
@@ -155,6 +158,24 @@ def test_wrong_states_are_refused(car):
         car.rollout([0, 0], lambda s: s[..., :1])
     with pytest.raises(ValueError, match="one for each of 2 states"):
         Dynamics(car.models[:1], car.transitions)
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.filterwarnings("ignore:learning was stopped early")
+def test_an_interrupt_ends_learning_of_all_states(monkeypatch):
+    """Learning of one state keeps what it has after Ctrl-C; those after it must not be learned all the same."""
+    evaluate, seen = Objective.__call__, []
+
+    def counted(self, theta):
+        seen.append(self)
+        if len(seen) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(self, theta)
+
+    monkeypatch.setattr(Objective, "__call__", counted)
+    with pytest.raises(KeyboardInterrupt):
+        Dynamics.fit(Transitions.draw(MountainCar(), 20, rng=0), random_state=0)
+    assert len(seen) == 3
 
 
 def test_a_state_that_never_changes():

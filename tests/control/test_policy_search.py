@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from cavity.control.policies import LinearPolicy, RBFPolicy
 from cavity.control.policy_risk import ParticleRisk
 from cavity.control.policy_search import learn, search
 from cavity.control.problems import Problem, System
+from cavity.learning import Objective
 
 STEP = 1e-6
 
@@ -316,6 +319,31 @@ def test_interruption_keeps_the_last_policy():
 
     with pytest.raises(KeyboardInterrupt):
         learn(Stubborn(), slider_loss(system), episodes=1, **settings)
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.filterwarnings("ignore:learning was stopped early")
+def test_an_interrupt_while_a_model_is_learned_ends_the_search(monkeypatch):
+    fit, evaluate, models, evaluations = Dynamics.fit.__func__, Objective.__call__, [], []
+
+    def fitted(cls, *args, **kwargs):
+        models.append(None)
+        evaluations.clear()
+        return fit(cls, *args, **kwargs)
+
+    def evaluated(self, theta):
+        evaluations.append(theta)
+        if len(models) == 2 and len(evaluations) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(self, theta)
+
+    monkeypatch.setattr(Dynamics, "fit", classmethod(fitted))
+    monkeypatch.setattr(Objective, "__call__", evaluated)
+    system = Slider()
+    settings = {"steps": 8, "centers": 3, "iterations": 2, "particles": 4, "candidates": 3}
+    found = learn(system, slider_loss(system), episodes=5, **settings)
+    assert len(models) == 2
+    assert len(found.episodes) == 2
 
 
 def test_learns_in_an_environment():

@@ -32,6 +32,7 @@ from cavity.control.state_regressors import LARGEST_SIGNAL, LEAST_NOISE, of_stat
 from cavity.control.transitions import Transitions
 from cavity.control.trigonometric import TrigonometricCache, angle_map
 from cavity.gp import Posterior
+from cavity.interrupts import not_swallowed
 from cavity.kernels import Kernel
 from cavity.progress import Progress
 
@@ -148,6 +149,8 @@ class Dynamics:
     ) -> Dynamics:
         """Learn the dynamics by evidence maximization, one Gaussian process for each state variable.
 
+        Ctrl-C ends it without a model; to bound its time, and keep what was learned, use `max_time`.
+
         Parameters
         ----------
         transitions : Transitions
@@ -213,7 +216,9 @@ class Dynamics:
                     n_jobs=n_jobs,
                     max_time=max_time,
                 )
-                models.append(model.fit(X, Y[:, k]))
+                # learning that is stopped keeps what it has; the states after this one would have nothing
+                with not_swallowed():
+                    models.append(model.fit(X, Y[:, k]))
                 progress.advance()
         return cls(models, transitions, chosen, difference, noise, problem)
 
