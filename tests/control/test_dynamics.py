@@ -178,6 +178,42 @@ def test_an_interrupt_ends_learning_of_all_states(monkeypatch):
     assert len(seen) == 3
 
 
+def pushed(n, action=None, seed=0):
+    """A linear system with two states and a force, which is drawn anew in each transition or always the same."""
+    rng = np.random.default_rng(seed)
+    s = rng.standard_normal((n, 2))
+    a = rng.uniform(-1, 1, (n, 1)) if action is None else np.full((n, 1), action)
+    after = s @ np.array([[1, -0.1], [0.1, 0.9]]) + a * [0.0, 0.5] + 0.01 * rng.standard_normal((n, 2))
+    return Transitions(s, a, after)
+
+
+@pytest.mark.parametrize("force", [0.0, 2.0])
+def test_forces_that_were_never_tried_are_uncertain(force):
+    with pytest.warns(UserWarning, match=rf"a0 \(always {force:g}\): the mean function is constant"):
+        model = Dynamics.fit(pushed(40, force), n_restarts=0, random_state=0)
+    known, unknown = np.sqrt(model.predict(np.zeros((2, 2)), [[force], [force + 8.0]])[1][:, 1])
+    assert known < 0.1
+    assert unknown > 1.0  # the truth is 4 away, and the changes that were seen have an sd of about 0.2
+    assert unknown > 20 * known
+
+
+def test_a_few_transitions_do_not_make_certain():
+    """A plane through as many transitions as it has weights leaves nothing over, and says nothing about noise."""
+    seen = pushed(4, seed=1)
+    with pytest.warns(UserWarning, match="4 transitions cannot tell the 4 weights"):
+        model = Dynamics.fit(seen, n_restarts=0, random_state=0)
+    test = pushed(200, seed=2)
+    variance = model.predict(test.states, test.actions)[1]
+    assert np.all(np.sqrt(variance.mean(axis=0)) > 0.01 * seen.differences.std(axis=0))
+
+
+def test_inputs_that_follow_from_others_are_named():
+    seen = pushed(40)
+    slaved = Transitions(seen.states, 3.0 * seen.states[:, :1] + 1.0, seen.next_states)
+    with pytest.warns(UserWarning, match="inputs s0, s1, a0 follow from the others"):
+        Dynamics.fit(slaved, n_restarts=0, random_state=0)
+
+
 def test_a_state_that_never_changes():
     rng = np.random.default_rng(0)
     s, a = rng.standard_normal((20, 2)), rng.standard_normal((20, 1))

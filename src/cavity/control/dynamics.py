@@ -28,7 +28,7 @@ from cavity.control.mean_only import MeanCache
 from cavity.control.moments import GaussianMoments, MomentCache
 from cavity.control.result import OutputMoments, checked_gaussian
 from cavity.control.rollouts import Rollout, at_point, controller, joint, root
-from cavity.control.state_regressors import LARGEST_SIGNAL, LEAST_NOISE, of_state, regressor
+from cavity.control.state_regressors import LARGEST_SIGNAL, LEAST_NOISE, learnable_mean, of_state, regressor
 from cavity.control.transitions import Transitions
 from cavity.control.trigonometric import TrigonometricCache, angle_map
 from cavity.gp import Posterior
@@ -164,7 +164,9 @@ class Dynamics:
         kernel : Kernel or str, or one for each state, optional
             By default a squared exponential with a length scale for each input.
         mean : Mean or {"zero", "constant", "linear"}
-            Prior mean function. A linear one is worth many transitions here: systems are smooth over dt.
+            Prior mean function. A linear one is worth many transitions here: systems are smooth over dt. Where
+            transitions cannot tell its slopes (an action that never changes), a constant takes its place, with a
+            warning: predictions for other actions are then uncertain, as they should be.
         likelihood : Likelihood or str, or one for each state
             Noise model; for transitions with outliers "student-t", "laplace" or "mixture".
         noise : bool
@@ -199,6 +201,7 @@ class Dynamics:
         difference[list(chosen)] = True
         X = _inputs(transitions.states, transitions.actions, chosen)
         Y = np.where(difference, transitions.differences, transitions.next_states)
+        mean = learnable_mean(mean, X, _input_names(transitions, chosen, problem))
         rng = np.random.default_rng(random_state)
         models = []
         with Progress("learning dynamics", D) as progress:
@@ -512,3 +515,12 @@ def _inputs(s: Array, a: Array, angles: Sequence[int]) -> Array:
     rest = [k for k in range(s.shape[-1]) if k not in angles]
     trig = [part for k in angles for part in (np.sin(s[..., k : k + 1]), np.cos(s[..., k : k + 1]))]
     return np.concatenate([s[..., rest], a, *trig], axis=-1)
+
+
+def _input_names(transitions: Transitions, angles: Sequence[int], problem: Problem | None) -> list[str]:
+    """Names of the columns of `_inputs`."""
+    D, F = transitions.states.shape[1], transitions.actions.shape[1]
+    states = [f"s{k}" for k in range(D)] if problem is None else problem.state_names
+    actions = [f"a{k}" for k in range(F)] if problem is None else problem.action_names
+    rest = [states[k] for k in range(D) if k not in angles]
+    return [*rest, *actions, *(f"{wave} {states[k]}" for k in angles for wave in ("sin", "cos"))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +30,33 @@ def of_state(given: Any, k: int, D: int, name: str) -> Any:
     if len(given) != D:
         raise ValueError(f"{name} must be one, or one for each of {D} states, got {len(given)}")
     return given[k]
+
+
+def learnable_mean(mean: Any, X: Array, names: Sequence[str]) -> Any:
+    """The mean function, but a constant in place of a linear one whose slopes the inputs X (n, P) cannot tell.
+
+    Slopes are estimated, so that predictions take them for known. Where nothing was seen of them, they would be sure of
+    a guess; the process around a constant is not.
+    """
+    if not (isinstance(mean, str) and mean == "linear"):
+        return mean
+    n, P = X.shape
+    spread = X.std(axis=0)
+    still = spread <= 1e-12 * np.abs(X).max(axis=0, initial=0.0)
+    if n <= P + 1:
+        why = f"{n} transitions cannot tell the {P + 1} weights of a linear mean"
+    elif still.any():
+        listed = ", ".join(f"{names[int(k)]} (always {X[0, k]:g})" for k in np.flatnonzero(still))
+        why = f"the transitions say nothing of the effect of inputs that never change: {listed}"
+    elif np.linalg.matrix_rank((X - X.mean(axis=0)) / spread, tol=1e-8 * np.sqrt(n)) < P:
+        why = f"some of the inputs {', '.join(names)} follow from the others, and their effects cannot be told apart"
+    else:
+        return mean
+    warnings.warn(
+        f"{why}: the mean function is constant, not linear. Use more varied transitions, or mean='constant'",
+        stacklevel=3,
+    )
+    return "constant"
 
 
 def regressor(
