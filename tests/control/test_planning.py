@@ -220,6 +220,22 @@ def test_correction_removes_a_constant_offset():
     assert ends[0.5] < 1e-3
 
 
+def test_full_turns_of_a_measured_angle_are_no_offset(noisy_pole):
+    """An encoder that shows angles within one turn must not teach the planner an offset of 2 pi."""
+    system, model = noisy_pole
+    loss, settings = (
+        SaturatingLoss(tip_distance(system), 0.5),
+        Settings(horizon=2, candidates=10, correction=0.5),
+    )
+    shifts = []
+    for turn in (0.0, 2 * np.pi):
+        planner = Planner(model, loss, settings)
+        planner.decide([0.0, 0.0, 3.1, 2.0])
+        planner.decide([0.0, 0.1, 3.4 - turn, 2.0])
+        shifts.append(planner.shift)
+    np.testing.assert_allclose(shifts[1], shifts[0], atol=1e-12)
+
+
 def test_same_seed_same_plans_and_wrapped_angles(noisy_pole):
     system, model = noisy_pole
     loss = SaturatingLoss(tip_distance(system), 0.5)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
-from cavity.control import MountainCar, Pendulum, Problem, Transitions
+from cavity.control import Dynamics, MountainCar, Pendulum, Problem, Transitions
 
 
 @pytest.fixture
@@ -120,6 +122,81 @@ def test_collected_from_gymnasiums_pendulum():
     raw = Transitions.collect(gymnasium.make("Pendulum-v1"), 50, seed=0)
     assert raw.states.shape == (50, 3)
     np.testing.assert_allclose(np.hypot(raw.states[:, 0], raw.states[:, 1]), 1.0, atol=1e-6)
+
+
+def wheel(gymnasium):
+    """A wheel with an encoder that shows its angle within one turn."""
+
+    class Wheel(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(
+            np.array([-np.pi, -9.0]), np.array([np.pi, 9.0]), dtype=np.float64
+        )
+        action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), dtype=np.float64)
+
+        def reset(self, *, seed=None, options=None):
+            self.state = np.array([3.0, 2.0])
+            return self.state.copy(), {}
+
+        def step(self, action):
+            w = self.state[1] + 0.1 * action[0]
+            self.state = np.array([(self.state[0] + 0.1 * w + np.pi) % (2 * np.pi) - np.pi, w])
+            return self.state.copy(), 0.0, False, False, {}
+
+    return Wheel()
+
+
+def test_angles_that_an_environment_wraps_go_on():
+    gymnasium = pytest.importorskip("gymnasium")
+    from cavity.control.problems.environments import problem_of
+
+    env = wheel(gymnasium)
+    seen = Transitions.collect(env, 60, seed=0, problem=problem_of(env, angles=[0]))
+    speed = seen.states[:, 1] + 0.1 * seen.actions[:, 0]
+    np.testing.assert_allclose(
+        seen.differences, np.column_stack([0.1 * speed, 0.1 * seen.actions]), atol=1e-12
+    )
+
+
+def test_wrapped_angles_in_a_log_are_told_and_unwrapped():
+    gymnasium = pytest.importorskip("gymnasium")
+    logged = Transitions.collect(wheel(gymnasium), 60, seed=0)
+    with pytest.warns(
+        UserWarning, match=r"jumps by more than half a turn in 3 .*transitions.unwrapped\(\[0\]\)"
+    ):
+        Dynamics.fit(logged, angles=[0], n_restarts=0, random_state=0)
+    fixed = logged.unwrapped([0])
+    np.testing.assert_array_equal(fixed.states, logged.states)
+    speed = logged.states[:, 1] + 0.1 * logged.actions[:, 0]
+    np.testing.assert_allclose(fixed.differences[:, 0], 0.1 * speed, atol=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = Dynamics.fit(fixed, angles=[0], n_restarts=0, random_state=0)
+    np.testing.assert_allclose(model.step([3.1, 2.0], [0.0]), [3.3, 2.0], atol=1e-3)
+    with pytest.raises(ValueError, match="angles must be columns of the 2 states"):
+        logged.unwrapped([2])
+
+
+def test_actions_are_recorded_as_they_were_applied():
+    """Gymnasium's pendulum limits its torque to 2."""
+    gymnasium = pytest.importorskip("gymnasium")
+    pendulum = Pendulum(frames=1)
+    env = gymnasium.make("Pendulum-v1")
+    seen = Transitions.collect(env, 40, lambda s: 5.0 * np.sign(s[1:]), seed=0, problem=pendulum)
+    assert np.abs(seen.actions).max() == 2.0
+    np.testing.assert_allclose(seen.next_states, pendulum.step(seen.states, seen.actions), atol=1e-5)
+
+
+def test_transitions_that_the_end_of_an_episode_cut_short_are_left_out():
+    gymnasium = pytest.importorskip("gymnasium")
+    pendulum = Pendulum(frames=2)
+    env = gymnasium.make("Pendulum-v1", max_episode_steps=5)
+    seen = Transitions.collect(env, 20, seed=0, problem=pendulum, hold=2)
+    assert len(seen) == 20
+    np.testing.assert_allclose(seen.next_states, pendulum.step(seen.states, seen.actions), atol=1e-5)
+    with pytest.raises(ValueError, match="100 episodes of the environment ended within hold=6 steps"):
+        Transitions.collect(env, 20, seed=0, problem=pendulum, hold=6)
+    with pytest.raises(ValueError, match="hold must be an integer of at least 1, got 0"):
+        Transitions.collect(env, 20, seed=0, hold=0)
 
 
 def test_random_actions_need_bounds():

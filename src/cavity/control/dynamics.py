@@ -16,6 +16,7 @@ The step from C to C q takes x for Gaussian: exact without angles.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -195,6 +196,7 @@ class Dynamics:
             raise ValueError(
                 f"least_noise must be positive and at most {LARGEST_SIGNAL:g}, got {least_noise!r}"
             )
+        _warn_of_wrapped(transitions, chosen)
         difference = np.full(D, target == "difference")
         if problem is not None:
             difference[list(problem.angles)] = True
@@ -515,6 +517,21 @@ def _inputs(s: Array, a: Array, angles: Sequence[int]) -> Array:
     rest = [k for k in range(s.shape[-1]) if k not in angles]
     trig = [part for k in angles for part in (np.sin(s[..., k : k + 1]), np.cos(s[..., k : k + 1]))]
     return np.concatenate([s[..., rest], a, *trig], axis=-1)
+
+
+def _warn_of_wrapped(transitions: Transitions, angles: Sequence[int]) -> None:
+    """Warn of angles that jump by more than half a turn and never leave one turn: they were measured modulo 2 pi."""
+    for k in angles:
+        jumps = np.abs(transitions.differences[:, k]) > np.pi
+        both = np.concatenate([transitions.states[:, k], transitions.next_states[:, k]])
+        if jumps.any() and np.ptp(both) <= 2.0 * np.pi:
+            row = int(np.argmax(jumps))
+            warnings.warn(
+                f"column {k} of the states is an angle, and jumps by more than half a turn in {int(jumps.sum())} "
+                f"transitions (first: from {transitions.states[row, k]:.3g} to {transitions.next_states[row, k]:.3g} "
+                f"in row {row}): it seems to be wrapped. Use transitions.unwrapped([{k}])",
+                stacklevel=3,
+            )
 
 
 def _input_names(transitions: Transitions, angles: Sequence[int], problem: Problem | None) -> list[str]:

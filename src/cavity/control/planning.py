@@ -195,9 +195,8 @@ class Planner:
         """Take over a share of what the last prediction missed."""
         if self._expected is not None:
             missed = s - self._expected
-            if self.wrap and self.problem is not None:
-                k = list(self.problem.angles)
-                missed[k] -= 2.0 * np.pi * np.round(missed[k] / (2.0 * np.pi))
+            k = list(getattr(self.model, "angles", ()) if self.problem is None else self.problem.angles)
+            missed[k] -= 2.0 * np.pi * np.round(missed[k] / (2.0 * np.pi))  # full turns are no error
             self.shift = self.shift + self.settings.correction * missed
 
     def _checked(self, state: ArrayLike) -> Array:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+IN_VAIN = 100
+"""Episodes in a row without a complete transition, after which collecting is given up."""
+
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
@@ -33,7 +36,8 @@ class Transitions:
     actions : array (n, F)
         A vector of length n is taken for one column.
     next_states : array (n, D)
-        Angles must not be wrapped between a state and its next one: a step from 3.1 to 3.2 is not one to -3.08.
+        Angles must not be wrapped between a state and its next one: a step from 3.1 to 3.2 is not one to -3.08. See
+        `unwrapped`.
 
     Examples
     --------
@@ -77,6 +81,22 @@ class Transitions:
     def differences(self) -> Array:
         """next_states - states, shape (n, D)."""
         return self.next_states - self.states
+
+    def unwrapped(self, angles: Sequence[int]) -> Transitions:
+        """The same with next angles within half a turn of the present ones, for columns that were measured modulo 2 pi.
+
+        Examples
+        --------
+        >>> from cavity.control import Transitions
+        >>> Transitions([[3.1]], [[0.0]], [[-3.08]]).unwrapped([0]).next_states.round(2)
+        array([[3.2]])
+        """
+        columns = [int(k) for k in angles]
+        if not all(0 <= k < self.states.shape[1] for k in columns):
+            raise ValueError(f"angles must be columns of the {self.states.shape[1]} states, got {angles!r}")
+        after = self.next_states.copy()
+        after[:, columns] = _nearest_turn(after[:, columns], self.states[:, columns])
+        return Transitions(self.states, self.actions, after)
 
     # --- where they come from -------------------------------------------------------------------------------
 
@@ -126,39 +146,48 @@ class Transitions:
         size : int
             Number of transitions.
         policy : callable, optional
-            Maps a state (D,) to an action (F,); by default actions are drawn uniformly within their bounds.
+            Maps a state (D,) to an action (F,), which is limited to the action space, as by an actuator; by default
+            actions are drawn uniformly within their bounds.
         seed : int, optional
             Of the environment's first reset and of the random actions.
         problem : Problem, optional
-            Says how states follow from observations and which are angles; by default observations are states.
+            Says how states follow from observations and which are angles; by default observations are states. Angles
+            that come from sines and cosines, or whose observations span one turn, go on beyond it.
         action_bounds : array (F, 2), optional
             For random actions where the action space is unbounded.
         hold : int
-            Steps of the environment for which an action is held; they make one transition.
+            Steps of the environment for which an action is held; they make one transition. One that is cut short by
+            the end of an episode is left out.
         """
+        for name, value in (("size", size), ("hold", hold)):
+            if int(value) != value or value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
         bounds = _random_bounds(env, problem, action_bounds) if policy is None else None
         rng = np.random.default_rng(seed)
         state_of: Callable[[Any], Array] = np.asarray if problem is None else problem.state_of
-        angles = list(problem.angles) if problem is not None else []
+        angles = _wrapped_angles(env, problem)
         rows: list[tuple[Array, Array, Array]] = []
-        over, first, state = True, True, np.empty(0)
+        over, first, state, in_vain = True, True, np.empty(0), 0
         with Progress("collecting", size) as progress:
             while len(rows) < size:
                 if over:
+                    if in_vain == IN_VAIN:
+                        raise ValueError(
+                            f"{IN_VAIN} episodes of the environment ended within hold={hold} steps: give fewer"
+                        )
+                    in_vain += 1
                     seen, _ = env.reset(seed=seed if first else None)
                     state, first = np.array(state_of(seen), dtype=float), False
-                action = rng.uniform(*bounds) if bounds is not None else _action(policy, state)
-                for _ in range(hold):
-                    seen, _, terminated, truncated, _ = env.step(action.astype(env.action_space.dtype))
-                    after = np.array(state_of(seen), dtype=float)
-                    over = bool(terminated or truncated)
-                    if over:
-                        break
-                # an angle that was found from its sine and cosine is that next to the one before
-                turns = np.round((after[angles] - state[angles]) / (2.0 * np.pi))
-                after[angles] -= 2.0 * np.pi * turns * _was_wrapped(problem)
+                action = (
+                    rng.uniform(*bounds) if bounds is not None else _action(policy, state, env.action_space)
+                )
+                seen, made, over = _held(env, action, int(hold))
+                if made < hold:
+                    continue
+                after = np.array(state_of(seen), dtype=float)
+                after[angles] = _nearest_turn(after[angles], state[angles])
                 rows.append((state, action, after))
-                state = after
+                state, in_vain = after, 0
                 progress.advance()
         return cls(*(np.array(column) for column in zip(*rows)))
 
@@ -250,13 +279,39 @@ def _random_bounds(env: Any, problem: Problem | None, given: ArrayLike | None) -
     return np.asarray(low, dtype=float), np.asarray(high, dtype=float)
 
 
-def _action(policy: Policy | None, state: Array) -> Array:
+def _held(env: Any, action: Array, hold: int) -> tuple[Any, int, bool]:
+    """What is seen after an action was held, the steps that were made, and whether the episode is over."""
+    made, over, seen = 0, False, None
+    while made < hold and not over:
+        seen, _, terminated, truncated, _ = env.step(action.astype(env.action_space.dtype))
+        made, over = made + 1, bool(terminated or truncated)
+    return seen, made, over
+
+
+def _action(policy: Policy | None, state: Array, space: Any) -> Array:
+    """The action of a policy, limited to the action space."""
     assert policy is not None
-    return np.atleast_1d(np.asarray(policy(state), dtype=float))
+    wanted = np.atleast_1d(np.asarray(policy(state), dtype=float))
+    low, high = getattr(space, "low", None), getattr(space, "high", None)
+    return wanted if low is None or high is None else np.clip(wanted, low, high)
 
 
-def _was_wrapped(problem: Problem | None) -> bool:
-    """Whether states are not the observations themselves, so that angles come from sines and cosines."""
+def _wrapped_angles(env: Any, problem: Problem | None) -> list[int]:
+    """Columns of angles that an environment shows modulo 2 pi: from sines and cosines, or within one turn."""
     from cavity.control.problems.problem import Problem as Base
 
-    return problem is not None and type(problem).state_of is not Base.state_of
+    if problem is None or not problem.angles:
+        return []
+    if type(problem).state_of is not Base.state_of:
+        return list(problem.angles)
+    space = env.observation_space
+    low, high = getattr(space, "low", None), getattr(space, "high", None)
+    if low is None or high is None:
+        return []
+    rounding = 1e-5  # of single precision
+    return [k for k in problem.angles if high[k] - low[k] <= 2.0 * np.pi + rounding]
+
+
+def _nearest_turn(angle: Array, to: Array) -> Array:
+    """Angles plus as many full turns as bring them nearest to others."""
+    return np.asarray(angle - 2.0 * np.pi * np.round((angle - to) / (2.0 * np.pi)))
