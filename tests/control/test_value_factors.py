@@ -87,6 +87,25 @@ def test_angles_are_periodic_and_narrow_bumps_keep_their_digits():
     np.testing.assert_allclose(at_center, 1.0, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", FACTORS)
+def test_bumps_of_infinite_width_are_one_everywhere(name):
+    """What is left is the probability of being within the ends."""
+    factor, _, low, high = FACTORS[name]
+    sd = np.sqrt(V)[:, None]
+    inside = norm.cdf((high - M[:, None]) / sd) - norm.cdf((low - M[:, None]) / sd)
+    expected = np.broadcast_to(inside, (len(M), len(C)))
+    np.testing.assert_allclose(factor.expected(M, V, C, np.inf), expected, rtol=1e-12, atol=1e-15)
+    value, d_m, d_v = factor.derivatives(M, V, C, np.inf)
+    np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-15)
+    h = 1e-6
+    by_m = (factor.expected(M + h, V, C, np.inf) - factor.expected(M - h, V, C, np.inf)) / (2 * h)
+    by_v = (factor.expected(M, V + h, C, np.inf) - factor.expected(M, V - h, C, np.inf)) / (2 * h)
+    np.testing.assert_allclose(d_m, by_m, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(d_v, by_v, rtol=1e-5, atol=1e-8)
+    paired = factor.paired(M, V, C, 0.4, np.array([7.0]), np.inf)[:, :, 0]
+    np.testing.assert_allclose(paired, factor.expected(M, V, C, 0.4), rtol=1e-10, atol=1e-14)
+
+
 def test_ends_must_be_ordered():
     with pytest.raises(ValueError, match="low must be below high"):
         Line(1.0, 1.0)

@@ -227,6 +227,7 @@ def test_rewards(car_model):
     np.testing.assert_allclose(bump.expected(mean, variance), loss.expected(mean, variance), rtol=1e-10)
     np.testing.assert_allclose(bump(s), loss(s), atol=1e-14)
     any_velocity = BumpReward([0.6, 0.0], [0.4, np.inf])
+    assert any_velocity([0.6, 1e9]) == 1.0  # in whatever unit
     np.testing.assert_allclose(any_velocity(s), np.exp(-0.5 * ((s[:, 0] - 0.6) / 0.4) ** 2), rtol=1e-9)
 
 

@@ -37,7 +37,7 @@ class Factor(ABC):
 
     @abstractmethod
     def expected(self, m: Array, v: Array, c: Array, width: float) -> Array:
-        """E b(x) for x ~ N(m, v)."""
+        """E b(x) for x ~ N(m, v); a bump of infinite width is one everywhere."""
 
     @abstractmethod
     def derivatives(self, m: Array, v: Array, c: Array, width: float) -> tuple[Array, Array, Array]:
@@ -63,8 +63,8 @@ class Line(Factor):
 
     def expected(self, m: Array, v: Array, c: Array, width: float) -> Array:
         """E b(x), shape (B, n)."""
-        t = (v + width**2)[:, None]
-        bump: Array = np.exp(-0.5 * (c - m[:, None]) ** 2 / t) * (width / np.sqrt(t))
+        share, precision = _shares(v, width)
+        bump: Array = np.exp(-0.5 * precision * (c - m[:, None]) ** 2) * np.sqrt(share)
         near = self._near_ends(m, v, c, width)
         if len(near):
             bump[near] *= self._inside(m[near], v[near], c, width)
@@ -72,10 +72,10 @@ class Line(Factor):
 
     def derivatives(self, m: Array, v: Array, c: Array, width: float) -> tuple[Array, Array, Array]:
         """E b(x) and its derivatives in m and v, each (B, n)."""
-        t = (v + width**2)[:, None]
-        z = (c - m[:, None]) / t
-        bump = np.exp(-0.5 * z**2 * t) * (width / np.sqrt(t))
-        d_m, d_v = z * bump, 0.5 * (z**2 - 1.0 / t) * bump
+        share, precision = _shares(v, width)
+        z = precision * (c - m[:, None])
+        bump = np.exp(-0.5 * z * (c - m[:, None])) * np.sqrt(share)
+        d_m, d_v = z * bump, 0.5 * (z**2 - precision) * bump
         near = self._near_ends(m, v, c, width)
         if len(near):
             p = self._inside(m[near], v[near], c, width)
@@ -89,16 +89,15 @@ class Line(Factor):
         """Rows in which anything of the product of bump and Gaussian may lie outside."""
         if not self.bounded:
             return np.zeros(0, dtype=np.intp)
-        t = v + width**2
-        sd = np.sqrt(v * width**2 / t)
-        lowest = np.minimum(m, (m * width**2 + c.min() * v) / t) - FAR * sd
-        highest = np.maximum(m, (m * width**2 + c.max() * v) / t) + FAR * sd
+        centers, sd = self._product(m, v, np.array([c.min(), c.max()]), width)
+        lowest = np.minimum(m, centers[:, 0]) - FAR * sd[:, 0]
+        highest = np.maximum(m, centers[:, 1]) + FAR * sd[:, 0]
         return np.flatnonzero((lowest < self.low) | (highest > self.high))
 
     def _product(self, m: Array, v: Array, c: Array, width: float) -> tuple[Array, Array]:
         """Mean (B, n) and sd (B, 1) of the Gaussian that the product of bump and N(m, v) is proportional to."""
-        t = (v + width**2)[:, None]
-        return (m[:, None] * width**2 + c * v[:, None]) / t, np.sqrt(v[:, None] * width**2 / t)
+        share, precision = _shares(v, width)
+        return m[:, None] * share + c * (v[:, None] * precision), np.sqrt(v[:, None] * share)
 
     def _inside(self, m: Array, v: Array, c: Array, width: float) -> Array:
         """Probability of the interval under the product, shape (B, n)."""
@@ -111,18 +110,18 @@ class Line(Factor):
 
     def _inside_slopes(self, m: Array, v: Array, c: Array, width: float) -> tuple[Array, Array]:
         """Derivatives of `_inside` in m and v; zero where there is no variance."""
-        s2, t = width**2, (v + width**2)[:, None]
+        share, precision = _shares(v, width)
         center, sd = self._product(m, v, c, width)
         certain = sd == 0
         sd = np.where(certain, 1.0, sd)
-        moved = (c - m[:, None]) * s2 / t**2  # of the center with v
-        spread = s2**2 / (2.0 * sd * t**2)  # of the sd with v
+        moved = (c - m[:, None]) * precision * share  # of the center with v
+        spread = share**2 / (2.0 * sd)  # of the sd with v
         p_m, p_v = np.zeros(center.shape), np.zeros(center.shape)
         for sign, end in ((1.0, self.high), (-1.0, self.low)):
             if np.isfinite(end):
                 z = (end - center) / sd
                 density = np.where(certain, 0.0, sign * np.exp(-0.5 * z**2) / (SQRT_2PI * sd))
-                p_m -= density * s2 / t
+                p_m -= density * share
                 p_v -= density * (moved + z * spread)
         return p_m, p_v
 
@@ -134,11 +133,19 @@ class Line(Factor):
 
     def paired(self, m: Array, v: Array, c: Array, width: float, e: Array, other: float) -> Array:
         """E b(x; c, width) b(x; e, other), shape (B, n, k): the product of two bumps is a bump."""
-        total = width**2 + other**2
-        height = np.exp(-0.5 * (c[:, None] - e) ** 2 / total)
-        center = (c[:, None] * other**2 + e * width**2) / total
-        product = self.expected(m, v, center.ravel(), width * other / np.sqrt(total))
-        return product.reshape(len(m), *height.shape) * height
+        first, second = width**-2.0, other**-2.0
+        total = first + second
+        height = np.exp(-0.5 * (c[:, None] - e) ** 2 * (first * second / total))
+        center = (c[:, None] * first + e * second) / total
+        product = self.expected(m, v, center.ravel(), total**-0.5)
+        return np.asarray(product.reshape(len(m), *height.shape) * height)
+
+
+def _shares(v: Array, width: float) -> tuple[Array, Array]:
+    """l^2 / t and 1 / t, each (B, 1), t = l^2 + v; also for the infinite width of a bump that is one everywhere."""
+    precision = width**-2.0
+    share = 1.0 / (1.0 + precision * v[:, None])
+    return share, precision * share
 
 
 class Angle(Factor):

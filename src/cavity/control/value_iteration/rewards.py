@@ -61,8 +61,6 @@ class BumpReward:
         self.factors: list[Factor] = [Line() for _ in self.goal] if factors is None else list(factors)
         if len(self.factors) != len(self.goal):
             raise ValueError(f"factors must be one for each of {len(self.goal)} columns")
-        wide = 1e6  # a bump this wide is constant over any region, and still tells inside from outside
-        self.finite_widths = np.where(np.isinf(self.widths), wide, self.widths)
 
     def expected(self, mean: Array, variance: Array) -> Array:
         """E r(s'), shape (B,)."""
@@ -75,7 +73,7 @@ class BumpReward:
     def _power(self, mean: Array, variance: Array, power: float) -> Array:
         out = np.ones(len(mean))
         for d, f in enumerate(self.factors):
-            width = float(self.finite_widths[d] / np.sqrt(power))
+            width = float(self.widths[d] / np.sqrt(power))
             out *= f.expected(mean[:, d], variance[:, d], self.goal[d : d + 1], width)[:, 0]
         return out
 
@@ -83,7 +81,7 @@ class BumpReward:
         """E r(s') (B,) and its derivatives in mean and variance, each (B, D)."""
         three = [
             [part[:, 0] for part in f.derivatives(mean[:, d], variance[:, d], self.goal[d : d + 1], float(w))]
-            for d, (f, w) in enumerate(zip(self.factors, self.finite_widths))
+            for d, (f, w) in enumerate(zip(self.factors, self.widths))
         ]
         value = np.prod([part[0] for part in three], axis=0)
         slopes = np.empty((2, *mean.shape))

@@ -97,7 +97,7 @@ def expected_product(value: ValueGP, reward: BumpReward, mean: Array, variance: 
 
 def _with_goal(value: ValueGP, reward: BumpReward, mean: Array, variance: Array, d: int, c: Array) -> Array:
     """In column d, the expected products of bumps of the value function with that of the reward, (B, n)."""
-    goal, width = reward.goal[d : d + 1], float(reward.finite_widths[d])
+    goal, width = reward.goal[d : d + 1], float(reward.widths[d])
     f = value.support.factors[d]
     return f.paired(mean[:, d], variance[:, d], c, float(value.lengths[d]), goal, width)[:, :, 0]
 
@@ -106,10 +106,9 @@ def expected_square(value: ValueGP, mean: Array, variance: Array) -> tuple[Array
     """E V(s')^2 for the posterior mean, and the expected posterior variance of V(s'), each (B,)."""
     support, s2 = value.support, value.signal**2
     inside = np.ones(len(mean))
-    wide = 1e6  # a bump this wide is one everywhere, but for the ends
     for d, f in enumerate(support.factors):
         if getattr(f, "bounded", False):
-            inside *= f.expected(mean[:, d], variance[:, d], np.zeros(1), wide)[:, 0]
+            inside *= f.expected(mean[:, d], variance[:, d], np.zeros(1), np.inf)[:, 0]
     square, known = np.empty(len(mean)), np.empty(len(mean))
     axes = support.axes if support.axes is not None else [c for c, _ in support.columns]
     block = max(1, 2_000_000 // max(len(a) ** 2 for a in axes))
