@@ -517,6 +517,36 @@ def test_drawn_rollouts_of_certain_dynamics_are_deterministic():
         np.testing.assert_allclose(drawn.sds[t + 1], 0.0, atol=1e-3)
 
 
+def test_policies_for_single_states_are_refused(car):
+    """Indexed as for one state, a policy would give every roll-out the action of the first."""
+    seen = Transitions(np.linspace(-1, 1, 20), np.linspace(-2, 2, 20) ** 2, np.linspace(-1, 1, 20))
+    line = Dynamics.fit(seen, n_restarts=0, random_state=0)
+
+    def for_one(s):
+        return np.array([-2.0 * s[0]])
+
+    start = ([0.5], [0.1])
+    for roll in (line.rollout, line.sample_rollouts):
+        with pytest.raises(
+            ValueError, match=r"policy must map states of shape .* row by row, but gave \(1, 1\)"
+        ):
+            roll(start, for_one, 2)
+        roll(start, lambda s: -2.0 * s[..., 0], 2)  # one action: a column or a vector
+    rows = line.sample_rollouts(start, lambda s: -2.0 * s, 2, size=5, rng=0)
+    vector = line.sample_rollouts(start, lambda s: -2.0 * s[..., 0], 2, size=5, rng=0)
+    np.testing.assert_array_equal(rows.particles, vector.particles)
+
+
+def test_counts_of_rollouts_are_checked(car):
+    for wrong in (-3, 2.7):
+        with pytest.raises(ValueError, match=f"horizon must be a number of steps.*got {wrong}"):
+            car.rollout([0.0, 0.0], lambda s: s[..., :1], wrong)
+    with pytest.raises(ValueError, match=r"size must be an integer of at least 2.*got 1"):
+        car.sample_rollouts([0.0, 0.0], [[0.0]], size=1)
+    with pytest.raises(ValueError, match="transitions are empty"):
+        Dynamics.fit(car.transitions[:0])
+
+
 def test_policies_in_drawn_rollouts(car):
     policy = LinearPolicy([-1.0, -0.5])
     drawn = car.sample_rollouts(([-0.5, 0.0], [0.01, 0.01]), policy, 2, size=50, rng=0)

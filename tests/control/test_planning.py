@@ -236,6 +236,14 @@ def test_full_turns_of_a_measured_angle_are_no_offset(noisy_pole):
     np.testing.assert_allclose(shifts[1], shifts[0], atol=1e-12)
 
 
+def test_a_generator_as_seed_also_repeats(noisy_pole):
+    system, model = noisy_pole
+    loss = SaturatingLoss(tip_distance(system), 0.5)
+    planner = Planner(model, loss, Settings(horizon=4, candidates=20), rng=np.random.default_rng(3))
+    first, again = (control(system, planner, 3).trajectory.actions for _ in range(2))
+    np.testing.assert_array_equal(again, first)
+
+
 def test_same_seed_same_plans_and_wrapped_angles(noisy_pole):
     system, model = noisy_pole
     loss = SaturatingLoss(tip_distance(system), 0.5)

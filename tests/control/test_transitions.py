@@ -94,6 +94,14 @@ def test_only_equal_columns_are_joined(seen):
         Transitions.concatenate([])
 
 
+def test_one_row_is_a_transition():
+    """With as many actions as states, rows taken for columns would not even be an error."""
+    square = Transitions(np.arange(6.0).reshape(3, 2), np.arange(6.0, 12.0).reshape(3, 2), np.ones((3, 2)))
+    for row in (1, -2, np.int64(1)):
+        np.testing.assert_array_equal(square[row].states, [[2.0, 3.0]])
+        np.testing.assert_array_equal(square[row].actions, [[8.0, 9.0]])
+
+
 # --- Gymnasium ----------------------------------------------------------------------------------------------
 
 

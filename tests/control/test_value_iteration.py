@@ -343,6 +343,9 @@ def test_the_variance_of_the_return_is_that_of_simulated_returns():
 def test_bad_input(car_model):
     car, _ = car_model
     grid, reward = car_grid(car), reward_of(car)
+    for iterate in (policy_iteration, q_iteration):
+        with pytest.raises(ValueError, match="iterations must be an integer of at least 1, got 0"):
+            iterate(car, grid, reward, [[-4, 4]], iterations=0)
     with pytest.raises(ValueError, match="gamma must be"):
         policy_iteration(car, grid, reward, [[-4, 4]], gamma=1.0)
     with pytest.raises(ValueError, match="action_bounds must be"):

@@ -180,6 +180,8 @@ class Dynamics:
         """
         if target not in TARGETS:
             raise ValueError(f"target must be 'difference' or 'next', got {target!r}")
+        if not len(transitions):
+            raise ValueError("transitions are empty: at least one is needed to learn from")
         D = transitions.states.shape[1]
         if problem is not None and (problem.state_size, problem.action_size) != (
             D,
@@ -399,10 +401,10 @@ class Dynamics:
         means, covs, crosses, actions = [mean], [cov], [], []
         for t in range(steps):
             if mean_only:
-                a = np.asarray(at_point(control, action_at(t), mean), dtype=float).reshape(self.action_size)
+                a = at_point(control, action_at(t), mean, self.action_size)
                 mean, cov, cross = self.step(mean, a), np.zeros((D, D)), np.zeros((D, D))
             else:
-                m, S = joint(mean, cov, control, action_at(t))
+                m, S = joint(mean, cov, control, action_at(t), self.action_size)
                 a = m[D:]
                 result, _ = self.forward(m, S, check=False)
                 mean, cov, cross = result.mean, result.covariance, result.cross[:D]
@@ -440,12 +442,16 @@ class Dynamics:
         state, control, horizon
             As for `rollout`; policies are called with states (size, D).
         size : int
-            Number of roll-outs.
+            Number of roll-outs, at least 2.
         consistent : bool
             Whether a roll-out keeps its function, or draws it anew at each step.
         """
         from cavity.control.function_draws import FunctionDraws
 
+        if int(size) != size or size < 2:
+            raise ValueError(
+                f"size must be an integer of at least 2: covariances are over roll-outs; got {size!r}"
+            )
         rng = np.random.default_rng(rng)
         mean, cov = self._distribution(state)
         steps, action_at = controller(control, horizon, self.action_size)
@@ -455,7 +461,7 @@ class Dynamics:
         states, actions = [s], []
         with Progress("roll-outs", steps) as progress:
             for t in range(steps):
-                a = np.broadcast_to(at_point(control, action_at(t), s), (size, self.action_size))
+                a = at_point(control, action_at(t), s, self.action_size)
                 x = _inputs(s, a, self.angles)
                 f = np.column_stack([draw.at(x, rng) for draw in draws])
                 s = self.difference * s + f + noise_sd * rng.standard_normal(s.shape)

@@ -145,7 +145,9 @@ class Planner:
         self.settings = Settings() if settings is None else settings
         self.problem: Problem | None = problem if problem is not None else getattr(model, "problem", None)
         self.low, self.high = _bounds(model.action_size, self.problem, action_bounds)
-        self.wrap, self._seed = wrap, rng
+        self.wrap = wrap
+        # a generator gives one seed, so that `reset` starts the same numbers again
+        self._seed = int(rng.integers(2**63)) if isinstance(rng, np.random.Generator) else rng
         self._risk: MomentRisk | None = None
         if self.settings.moment_matching:
             if not isinstance(model, Dynamics):

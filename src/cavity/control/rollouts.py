@@ -60,28 +60,41 @@ def controller(control: Any, horizon: int | None, F: int) -> tuple[int, Callable
     if callable(control) or hasattr(control, "forward"):
         if horizon is None:
             raise ValueError("horizon must be given with a policy: the number of steps")
-        return int(horizon), lambda t: None
+        return _steps(horizon), lambda t: None
     actions: Array = np.asarray(control, dtype=float)
     if actions.ndim != 2 or actions.shape[1] != F or not np.isfinite(actions).all():
         raise ValueError(f"actions must be finite and of shape (steps, {F}), got {actions.shape}")
     if horizon is not None and horizon > len(actions):
         raise ValueError(f"horizon must be at most the number of actions, {len(actions)}, got {horizon}")
-    return len(actions) if horizon is None else int(horizon), lambda t: actions[t]
+    return len(actions) if horizon is None else _steps(horizon), lambda t: actions[t]
 
 
-def at_point(control: Any, given: Array | None, s: Array) -> Array:
-    """The action at states (..., D): that given, or the policy's."""
+def _steps(horizon: int) -> int:
+    if int(horizon) != horizon or horizon < 0:
+        raise ValueError(f"horizon must be a number of steps, an integer of at least 0, got {horizon!r}")
+    return int(horizon)
+
+
+def at_point(control: Any, given: Array | None, s: Array, F: int) -> Array:
+    """The F actions at states (..., D): those given, or the policy's, shape (..., F)."""
+    lead = s.shape[:-1]
     if given is not None:
-        return given
+        return np.broadcast_to(given, (*lead, F))
     if callable(control):
-        return np.asarray(control(s), dtype=float)
+        actions: Array = np.asarray(control(s), dtype=float)
+        if actions.shape != (*lead, F) and not (F == 1 and actions.shape == lead):
+            raise ValueError(
+                f"the policy must map states of shape {s.shape} to actions of shape {(*lead, F)}, row by row, but "
+                f"gave {actions.shape}; index states as in s[..., 0]"
+            )
+        return actions.reshape(*lead, F)
     flat = s.reshape(-1, s.shape[-1])
     zero = np.zeros((s.shape[-1],) * 2)
     values = np.array([control.forward(row, zero)[0].mean for row in flat])
-    return values.reshape(s.shape[:-1] + (-1,))
+    return values.reshape(*lead, F)
 
 
-def joint(mean: Array, cov: Array, control: Any, given: Array | None) -> tuple[Array, Array]:
+def joint(mean: Array, cov: Array, control: Any, given: Array | None, F: int) -> tuple[Array, Array]:
     """Mean and covariance of (s, a) for s ~ N(mean, cov)."""
     if given is not None:
         cross, u, V = np.zeros((len(mean), len(given))), given, np.zeros((len(given),) * 2)
@@ -92,7 +105,7 @@ def joint(mean: Array, cov: Array, control: Any, given: Array | None) -> tuple[A
         D = len(mean)
         spread = np.sqrt(D) * root(cov).T
         offsets = np.concatenate([spread, -spread])
-        values = np.asarray(control(mean + offsets), dtype=float).reshape(2 * D, -1)
+        values = at_point(control, None, mean + offsets, F)
         u = values.mean(axis=0)
         V, cross = (values - u).T @ (values - u) / (2 * D), offsets.T @ (values - u) / (2 * D)
     m = np.concatenate([mean, u])

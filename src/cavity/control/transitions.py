@@ -71,8 +71,9 @@ class Transitions:
         return f"Transitions({n} rows, {D} states, {self.actions.shape[1]} actions)"
 
     def __getitem__(self, rows: Any) -> Transitions:
-        """The transitions of some rows: a slice, indices or a mask."""
-        return Transitions(self.states[rows], self.actions[rows], self.next_states[rows])
+        """The transitions of some rows: an index, a slice, indices or a mask."""
+        chosen = np.atleast_1d(np.arange(len(self))[rows])
+        return Transitions(self.states[chosen], self.actions[chosen], self.next_states[chosen])
 
     def __add__(self, other: Transitions) -> Transitions:
         return Transitions.concatenate([self, other])

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from cavity.control.value_iteration.factors import Array
 from cavity.control.value_iteration.improvement import candidate_actions
-from cavity.control.value_iteration.next_states import checked_bounds
+from cavity.control.value_iteration.next_states import checked_bounds, checked_iterations
 from cavity.progress import Progress
 
 REACH = 3
@@ -213,8 +213,7 @@ def grid_policy_iteration(
     """
     if not 0 <= gamma < 1:
         raise ValueError(f"gamma must be at least 0 and below 1, got {gamma!r}")
-    if iterations < 1:
-        raise ValueError(f"iterations must be at least 1, got {iterations}")
+    checked_iterations(iterations)
     low, high = checked_bounds(action_bounds, len(np.asarray(action_bounds)))
     tried = candidate_actions(low, high, candidates)
     points, bound = grid.points, largest_reward / (1.0 - gamma)

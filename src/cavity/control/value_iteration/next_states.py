@@ -101,3 +101,9 @@ def checked_bounds(bounds: ArrayLike, action_size: int) -> tuple[Array, Array]:
             f"action_bounds must be a finite row (low, high) for each of {action_size} actions, got {bounds!r}"
         )
     return ends[:, 0], ends[:, 1]
+
+
+def checked_iterations(iterations: int) -> None:
+    """Refuse a number of iterations after which there would be no policy."""
+    if int(iterations) != iterations or iterations < 1:
+        raise ValueError(f"iterations must be an integer of at least 1, got {iterations!r}")

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from cavity.control.value_iteration.backup import Backup, Monitor, Round, spectral_radius
 from cavity.control.value_iteration.factors import Array
 from cavity.control.value_iteration.improvement import candidate_actions
-from cavity.control.value_iteration.next_states import as_model, checked_bounds
+from cavity.control.value_iteration.next_states import as_model, checked_bounds, checked_iterations
 from cavity.control.value_iteration.rewards import Reward
 from cavity.control.value_iteration.value_gp import Support, ValueGP
 from cavity.progress import Progress
@@ -184,6 +184,7 @@ def policy_iteration(
     >>> found.actions.shape, found.bound
     ((361, 1), 10.000000000000002)
     """
+    checked_iterations(iterations)
     model = as_model(model)
     low, high = checked_bounds(action_bounds, model.action_size)
     backup = Backup(model, reward, gamma)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.control.value_iteration.backup import Backup, Monitor, Round
 from cavity.control.value_iteration.factors import Array
 from cavity.control.value_iteration.improvement import ascend, candidate_actions
-from cavity.control.value_iteration.next_states import as_model, checked_bounds
+from cavity.control.value_iteration.next_states import as_model, checked_bounds, checked_iterations
 from cavity.control.value_iteration.rewards import Reward
 from cavity.control.value_iteration.value_gp import Support, ValueGP
 from cavity.progress import Progress
@@ -175,6 +175,7 @@ def q_iteration(
     >>> found(car.start).shape
     (1,)
     """
+    checked_iterations(iterations)
     model = as_model(model)
     low, high = checked_bounds(action_bounds, model.action_size)
     D, F = model.state_size, model.action_size
