@@ -16,6 +16,7 @@ The step from C to C q takes x for Gaussian: exact without angles.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -242,6 +243,12 @@ class Dynamics:
             for k, m in enumerate(self.models)
         ]
         return Dynamics(models, transitions, self.angles, self.difference, self.noise, self.problem)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write them to a file that `cavity.load` reads: models, transitions and problem, without running anything."""
+        from cavity.io import save
+
+        save(self, path)
 
     @property
     def posteriors(self) -> list[Posterior]:

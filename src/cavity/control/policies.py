@@ -10,6 +10,7 @@ Parameters are one flat vector theta, and `pull` gives derivatives in them besid
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,6 +72,12 @@ class Policy(ABC):
         self.features: TrigonometricMap = angle_map(self.state_size, self.angles)
         self.squash = squash_map(self.F, range(self.F), half)
         self.theta = np.array(theta, dtype=float)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to a file that `cavity.load` reads."""
+        from cavity.io import save
+
+        save(self, path)
 
     @abstractmethod
     def with_parameters(self, theta: ArrayLike) -> Policy:
@@ -154,6 +161,15 @@ class LinearPolicy(Policy):
         theta = 0.1 * np.random.default_rng(rng).standard_normal(size)
         ends = np.column_stack([problem.action_low, problem.action_high])
         return cls(problem.state_size, ends, problem.angles, theta)
+
+    def __init__(
+        self, state_size: int, action_bounds: ArrayLike, angles: Sequence[int], theta: ArrayLike
+    ) -> None:
+        super().__init__(state_size, action_bounds, angles, theta)
+        if self.theta.shape != (self.F * (self.P + 1),):
+            raise ValueError(
+                f"theta must have F (P + 1) numbers, P = {self.P}, F = {self.F}, got shape {self.theta.shape}"
+            )
 
     @property
     def offset(self) -> Array:

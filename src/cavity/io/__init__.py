@@ -33,7 +33,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : GPRegressor, GPClassifier, GP, Posterior or TableModel
+    model : GPRegressor, GPClassifier, GP, Posterior, TableModel; or of `cavity.em` or `cavity.control`
     path : path
         By convention it ends in `.cavity`.
 

@@ -50,13 +50,16 @@ RULE = "inference."
 """How names of inference rules begin."""
 
 HOMES = {
+    "Dynamics": "cavity.control.files",
     "GP": "cavity.io.posterior",
     "GPClassifier": "cavity.estimators.files",
     "GPRegressor": "cavity.estimators.files",
     "GaussianMixture": "cavity.em.files",
     "HMM": "cavity.em.files",
+    "LinearPolicy": "cavity.control.files",
     "Mixture": "cavity.em.files",
     "Posterior": "cavity.io.posterior",
+    "RBFPolicy": "cavity.control.files",
     "SamplePosterior": "cavity.io.draws",
     "StackedRegressor": "cavity.estimators.files",
     "StudentTMixture": "cavity.em.files",
