@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cavity.control import Dynamics, MountainCar, Pendulum, Problem, Transitions
@@ -100,6 +101,52 @@ def test_one_row_is_a_transition():
     for row in (1, -2, np.int64(1)):
         np.testing.assert_array_equal(square[row].states, [[2.0, 3.0]])
         np.testing.assert_array_equal(square[row].actions, [[8.0, 9.0]])
+
+
+# --- logs ---------------------------------------------------------------------------------------------------
+
+
+def test_transitions_of_a_log_are_its_pairs_of_rows():
+    """Against a loop over all rows, with episodes whose labels come back and values that are missing."""
+    rng = np.random.default_rng(0)
+    T, episodes = 40, np.repeat([3, 1, 3, 1, 2], 8)
+    s, a = rng.standard_normal((T, 2)), rng.standard_normal((T, 1))
+    s[[5, 20], [0, 1]], a[13] = np.nan, np.nan
+    frame = pd.DataFrame(np.hstack([s, a]), columns=["x", "v", "u"])
+    for memory in (0, 2):
+        pairs = []
+        for t in range(T - 1):
+            rows = range(t - memory, t + 2)
+            if rows[0] < 0 or t // 8 != (t + 1) // 8 or t // 8 != rows[0] // 8:
+                continue
+            before, after = ([s[r], *(a[r - k] for k in range(1, memory + 1))] for r in (t, t + 1))
+            pairs.append((np.concatenate(before), a[t], np.concatenate(after)))
+        pairs = [pair for pair in pairs if all(np.isfinite(part).all() for part in pair)]
+        log = Transitions.of_log(frame[["x", "v"]], frame[["u"]], episodes=episodes, memory=memory)
+        for found, truth in zip((log.states, log.actions, log.next_states), zip(*pairs)):
+            np.testing.assert_array_equal(found, np.array(truth))
+
+
+def test_a_delay_is_learned_with_earlier_actions_as_states():
+    """x moves by half of the action of two steps ago."""
+    rng = np.random.default_rng(0)
+    a = rng.uniform(-1, 1, 60)
+    x = np.concatenate([np.zeros(3), np.cumsum(0.5 * a[:-3])])
+    model = Dynamics.fit(Transitions.of_log(x, a, memory=2), n_restarts=0, random_state=0)
+    np.testing.assert_allclose(model.step([0.3, 0.1, -0.8], [1.0]), [0.3 - 0.4, 1.0, 0.1], atol=1e-6)
+
+
+def test_logs_that_make_no_sense_are_refused():
+    for states, actions, options, message in [
+        (np.zeros(5), np.zeros(4), {}, "one row for each of 5 states, got 4"),
+        (np.zeros(5), np.zeros(5), {"episodes": [1, 2]}, r"label for each of 5 rows, got shape \(2,\)"),
+        (np.zeros(5), np.zeros(5), {"memory": -1}, "memory must be an integer of at least 0, got -1"),
+        (np.zeros(3), np.zeros(3), {"episodes": [1, 2, 3]}, "of 3 rows in 3 episodes, 3 have all states"),
+        ([], [], {}, "no two rows"),
+        (["a"], [1.0], {}, "states must be numbers"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Transitions.of_log(states, actions, **options)
 
 
 # --- Gymnasium ----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """`Transitions`: what was seen of a system, (state, action, next state), one row each.
 
 They come from a simulated system (`draw`), from any Gymnasium environment with boxes for spaces (`collect`), from a
-trajectory, or as logged arrays; Gymnasium is needed only for its own environments.
+trajectory, from a log (`of_log`), or as arrays; Gymnasium is needed only for its own environments.
 """
 
 from __future__ import annotations
@@ -127,6 +127,54 @@ class Transitions:
         )
 
     @classmethod
+    def of_log(
+        cls, states: ArrayLike, actions: ArrayLike, *, episodes: ArrayLike | None = None, memory: int = 0
+    ) -> Transitions:
+        """The transitions of a log with a row for each point in time, all the same time apart.
+
+        Parameters
+        ----------
+        states : array or DataFrame (T, D)
+            In the order of time. Transitions from or to a row with missing values are left out.
+        actions : array or DataFrame (T, F)
+            The action of a row is held until the next row.
+        episodes : array (T,), optional
+            A label for each row: rows that follow each other with different labels make no transition.
+        memory : int
+            Earlier actions that count as states, behind those given: the last action, the one before it, and so on,
+            F columns each. For systems that answer to actions with a delay of up to so many steps.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cavity.control import Transitions
+        >>> log = Transitions.of_log([[0.0], [1.0], [3.0], [9.0]], [1.0, 2.0, 6.0, 0.0], episodes=[7, 7, 7, 8])
+        >>> log.states.ravel(), log.actions.ravel(), log.next_states.ravel()
+        (array([0., 1.]), array([1., 2.]), array([1., 3.]))
+        """
+        s, a = _columns(states, "states"), _columns(actions, "actions")
+        if len(a) != len(s):
+            raise ValueError(f"actions must have one row for each of {len(s)} states, got {len(a)}")
+        labels = np.zeros(len(s)) if episodes is None else np.asarray(episodes)
+        if labels.shape != (len(s),):
+            raise ValueError(f"episodes must be a label for each of {len(s)} rows, got shape {labels.shape}")
+        if int(memory) != memory or memory < 0:
+            raise ValueError(f"memory must be an integer of at least 0, got {memory!r}")
+        run = np.concatenate([[0], np.cumsum(labels[1:] != labels[:-1])])[: len(s)]
+        for k in range(1, int(memory) + 1):
+            earlier = np.full(a.shape, np.nan)
+            earlier[k:] = np.where((run[k:] == run[:-k])[:, None], a[:-k], np.nan)
+            s = np.hstack([s, earlier])
+        known = np.asarray(np.isfinite(s).all(axis=1))
+        kept = (run[1:] == run[:-1]) & known[1:] & known[:-1] & np.isfinite(a[:-1]).all(axis=1)
+        if not kept.any():
+            raise ValueError(
+                f"no two rows of the log that follow each other make a transition: of {len(s)} rows in "
+                f"{len(np.unique(run))} episodes, {int(known.sum())} have all states"
+            )
+        return cls(s[:-1][kept], a[:-1][kept], s[1:][kept])
+
+    @classmethod
     def collect(
         cls,
         env: Any,
@@ -238,8 +286,8 @@ class Transitions:
         return cls(*(frame[names].to_numpy(dtype=float) for names in parts))
 
 
-def _matrix(given: ArrayLike, name: str) -> Array:
-    """A finite matrix; a vector becomes a column."""
+def _columns(given: ArrayLike, name: str) -> Array:
+    """A matrix of numbers, missing ones too; a vector becomes a column."""
     try:
         matrix: Array = np.array(given, dtype=float)
     except (TypeError, ValueError) as error:
@@ -248,6 +296,12 @@ def _matrix(given: ArrayLike, name: str) -> Array:
         matrix = matrix[:, None]
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise ValueError(f"{name} must have shape (n, columns), got {matrix.shape}")
+    return matrix
+
+
+def _matrix(given: ArrayLike, name: str) -> Array:
+    """A finite matrix; a vector becomes a column."""
+    matrix = _columns(given, name)
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(bad):
         raise ValueError(
