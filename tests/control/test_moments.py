@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -282,3 +284,22 @@ def test_what_has_no_closed_form_says_so(kernel, mean):
     X, Y = data()
     with pytest.raises(NotAnalyticError, match="closed-form"):
         GaussianMoments.of(condition(kernel, Y[:, 0], X, mean))
+
+
+# --- rounding -----------------------------------------------------------------------------------------------
+
+
+def test_variances_that_rounding_has_eaten_are_told():
+    """A signal of sd 1000 with noise of sd 0.001: variances are differences of numbers 10^12 times as large."""
+    X = data(40, 2)[0]
+    sure = GP(1e6 * kernels.SE(3.0), likelihoods.Gaussian(1e-6)).condition(X, np.sin(X[:, 0]))
+    with pytest.warns(UserWarning, match=r"variances of output 1 .* are lost in rounding.*least_noise"):
+        moments = GaussianMoments.of([condition(kernels.SE(1.0), np.sin(X[:, 0]), X), sure])
+    result, _ = moments.forward(X[0], np.zeros((2, 2)))
+    assert abs(result.variance[1] - sure.variance(X[:1])[0]) > 1.0  # so the warning is true
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for noise in (1e-2, 1e-6):  # down to a thousandth of the signal
+            model = GP(kernels.SE(3.0), likelihoods.Gaussian(noise)).condition(X, np.sin(X[:, 0]))
+            found, _ = GaussianMoments.of(model).forward(X[1] + 0.1, np.zeros((2, 2)))
+            np.testing.assert_allclose(found.variance, model.variance(X[1:2] + 0.1), rtol=1e-2)

@@ -14,6 +14,7 @@ so that trends need no integrals of their own.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,13 @@ from cavity.control.analytic import AnalyticOutput, analytic_outputs
 from cavity.control.bumps import Bumps, Group, Pair, PairSums, Singles, folded
 from cavity.control.mean_only import MeanOnly
 from cavity.control.result import Array, OutputMoments, checked_gaussian
+from cavity.latent.posterior import PosteriorProcess
+
+CHECKED = 3
+"""Training inputs at which the rounding errors of variances are looked at."""
+
+NEGLIGIBLE = 1e-3
+"""Error of a standard deviation, relative to the spread of the means, that matters to nobody."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,11 @@ class GaussianMoments:
         from cavity.control.noise import noise_variances
 
         listed = list(posteriors) if isinstance(posteriors, list | tuple) else [posteriors]
-        outputs, variances = [], []
+        outputs: list[AnalyticOutput] = []
+        variances = []
         for posterior in listed:
             made = analytic_outputs(posterior.process)
+            _warn_of_rounding(made[0], posterior.process, len(outputs))
             outputs += made
             variances += [noise_variances(posterior) if noise else 0.0] * len(made)
         return cls(outputs, np.array(variances))
@@ -348,3 +358,27 @@ class GaussianMoments:
                     d_mu -= v[a] * singles.mean[linear]
                     d_S -= v[a] * singles.gain[linear]
         return m_bar, q_bar
+
+
+# --- what rounding leaves -----------------------------------------------------------------------------------
+
+
+def _warn_of_rounding(output: AnalyticOutput, process: PosteriorProcess, number: int) -> None:
+    """Warn where variances are differences of numbers so large that rounding errors are all that is left of them.
+
+    At points that are known, a posterior has its variances from triangular solves, which lose half as many digits as
+    the sums over an inverse that an uncertain input takes. So the two are compared at some training inputs.
+    """
+    rows = np.unique(np.linspace(0, len(process.X) - 1, CHECKED).astype(int))
+    known, alone = np.atleast_1d(process.variance(process.X[rows])), GaussianMoments([output])
+    still = np.zeros((output.D, output.D))
+    summed = np.array([alone.forward(x, still, check=False)[0].covariance[0, 0] for x in process.X[rows]])
+    worst = int(np.argmax(np.abs(summed - known)))
+    error, scale = abs(summed[worst] - known[worst]), float(np.std(process.mean(process.X), axis=0).max())
+    if error > known[worst] and np.sqrt(error) > NEGLIGIBLE * scale:
+        warnings.warn(
+            f"variances of output {number} at uncertain inputs are lost in rounding: at a training input there comes "
+            f"out {summed[worst]:.3g} in place of {known[worst]:.3g}. Noise is too small beside the signal: use more "
+            "of it, or bound the signal (least_noise of Dynamics.fit does both)",
+            stacklevel=3,
+        )
