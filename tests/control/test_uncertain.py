@@ -140,6 +140,25 @@ def test_points_agree_with_the_exact_moments_of_a_squared_exponential():
     np.testing.assert_allclose(S @ drawn.gain, drawn.cross, rtol=1e-9)
 
 
+@pytest.mark.parametrize(("length", "tolerance"), [(0.5, 2e-3), (2.0, 2e-4)])
+def test_inputs_that_are_uncertain_over_many_length_scales(length, tolerance):
+    """Against sums over a grid that is much finer than the function."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (40, 1))
+    posterior = condition(kernels.Matern(length, nu=1.5), np.sin(2 * X[:, 0]), X)
+    sd = 2.0
+    x = np.linspace(-8 * sd, 8 * sd, 4001)
+    w = np.exp(-0.5 * (x / sd) ** 2)
+    w /= w.sum()
+    f, v = posterior.mean(x[:, None]), posterior.variance(x[:, None])
+    mean = w @ f
+    result = posterior.predict_gaussian([0.0], [[sd**2]])
+    assert result.method == "gauss-hermite"
+    assert abs(result.mean[0] - mean) < tolerance
+    assert abs(result.sd[0] - np.sqrt(w @ (f - mean) ** 2 + w @ v)) < tolerance
+    assert abs(result.cross[0, 0] - w @ (x * f)) < tolerance * sd
+
+
 def test_other_kernels_are_approximated_and_say_how():
     X, Y = data(n=10)
     posterior = condition(kernels.Matern(1.0, nu=2.5), Y[:, 0], X)

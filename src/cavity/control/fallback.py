@@ -23,10 +23,15 @@ METHODS = ("gauss-hermite", "unscented", "monte-carlo")
 GRID_LIMIT = 20_000
 """Points of a product rule above which "auto" turns to draws."""
 
-ORDER = 9
-"""Points per direction of the product rule, at most; fewer where there are many directions."""
+POINTS = 2000
+"""Points of a product rule in few directions: an input that is uncertain over many length scales takes that many."""
 
-SMALLEST_ORDER = 4
+LARGEST_ORDER = 256
+"""Points per direction, at most."""
+
+ORDER, SMALLEST_ORDER = 9, 4
+"""Points per direction in more directions: so many if the limit allows it, but not fewer than the second."""
+
 SAMPLES = 20_000
 NO_VARIANCE = 1e-14
 """Directions with less than this fraction of the largest variance count as having none."""
@@ -41,6 +46,8 @@ def root_of(S: Array) -> Array:
 
 def order_for(r: int) -> int | None:
     """Points per direction of a product rule that stays below the limit; None where there is none."""
+    if ORDER**r < POINTS:
+        return min(int(POINTS ** (1.0 / max(r, 1))), LARGEST_ORDER)
     for order in range(ORDER, SMALLEST_ORDER - 1, -1):
         if order**r <= GRID_LIMIT:
             return order
