@@ -112,7 +112,21 @@ def test_refusals():
         QuadraticLoss.around([0.0, 0.0], [1.0])
     with pytest.raises(ValueError, match="A and c must have shapes"):
         QuadraticLoss(np.eye(2), [0.0])
+    with pytest.raises(ValueError, match="A and c must be finite"):
+        QuadraticLoss(np.eye(2), [0.0, np.nan])
     with pytest.raises(ValueError, match="width must be positive"):
         SaturatingLoss(QuadraticLoss.around([0.0], [1.0]), 0.0)
+    for target, weights in (([np.nan, 0.0], [1.0, 1.0]), ([0.0, np.inf], [1.0, 1.0])):
+        with pytest.raises(ValueError, match="target must be finite"):
+            QuadraticLoss.around(target, weights)
+    with pytest.raises(ValueError, match="weights must be 2 numbers"):
+        QuadraticLoss.around([0.0, 0.0], [1.0, np.nan])
+    for loss in (QuadraticLoss.around([0.0, 0.0], [1.0, 1.0]), tip_distance(Pendulum())):
+        for ask in (
+            lambda D, loss=loss: loss(np.zeros(D)),
+            lambda D, loss=loss: loss.expected(np.zeros(D), np.eye(D)),
+        ):
+            with pytest.raises(ValueError, match=r"the loss is of states of shape \(..., 2\), got \(3,\)"):
+                ask(3)
     with pytest.raises(ValueError, match="CartPole and Pendulum"):
         tip_distance(MountainCar())

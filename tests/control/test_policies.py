@@ -164,6 +164,10 @@ def test_improvement_never_returns_a_worse_policy(pendulum_model):
 def test_refusals(pendulum_model):
     with pytest.raises(ValueError, match="action_bounds"):
         LinearPolicy(2, [[1.0, -1.0]], (), np.zeros(3))
+    with pytest.raises(ValueError, match=r"the policy is for states of shape \(..., 2\), got \(3,\)"):
+        RBFPolicy.start(Pendulum(), 3, rng=0)(np.zeros(3))
+    with pytest.raises(ValueError, match=r"theta must have F \(P \+ 1\) numbers, P = 3, F = 1"):
+        LinearPolicy(2, [[-1, 1]], [0], np.zeros(3))
     with pytest.raises(ValueError, match="theta must have"):
         RBFPolicy(4, [[-1.0, 1.0]], (2,), np.zeros(7))
     with pytest.raises(ValueError, match="horizon"):

@@ -259,6 +259,11 @@ def test_problems_refuse_nonsense(change, message):
         Problem("tank", ["level"], ["inflow"], **{**good, **change})
 
 
+def test_policies_without_an_answer_are_refused():
+    with pytest.raises(ValueError, match="at step 2 there is"):
+        MountainCar().simulate([[1.0], [2.0], [np.nan]])
+
+
 def test_systems_refuse_wrong_shapes():
     with pytest.raises(ValueError, match=r"states must have shape \(..., 4\), got \(3,\)"):
         CartPole().step([0, 0, 0], [0])

@@ -67,6 +67,8 @@ class QuadraticLoss(Loss):
         self.A, self.c = np.asarray(A, dtype=float), np.asarray(c, dtype=float)
         if self.A.ndim != 2 or self.c.shape != (len(self.A),):
             raise ValueError(f"A and c must have shapes (R, P) and (R,), got {self.A.shape}, {self.c.shape}")
+        if not (np.isfinite(self.A).all() and np.isfinite(self.c).all()):
+            raise ValueError(f"A and c must be finite, got {A!r}, {c!r}")
         self.angles = tuple(int(k) for k in angles)
         self.state_size = self.A.shape[1] - len(self.angles)
         self.features: TrigonometricMap | None = (
@@ -77,8 +79,12 @@ class QuadraticLoss(Loss):
     def around(cls, target: ArrayLike, weights: ArrayLike) -> QuadraticLoss:
         """(s - target)' W (s - target), with weights (D,) or a positive semi-definite matrix W (D, D)."""
         t, W = np.asarray(target, dtype=float), np.asarray(weights, dtype=float)
+        if not np.isfinite(t).all():
+            raise ValueError(
+                f"target must be finite, got {target!r}; states that do not matter have weight 0"
+            )
         W = np.diag(W) if W.ndim == 1 else W
-        if W.shape != (len(t), len(t)) or not np.allclose(W, W.T):
+        if W.shape != (len(t), len(t)) or not (np.isfinite(W).all() and np.allclose(W, W.T)):
             raise ValueError(f"weights must be {len(t)} numbers or a symmetric matrix, got {weights!r}")
         values, vectors = np.linalg.eigh(W)
         if values[0] < -1e-12 * abs(values[-1]):
@@ -88,8 +94,13 @@ class QuadraticLoss(Loss):
         A = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
         return cls(A, -A @ t)
 
+    def _check(self, states: Array) -> None:
+        if states.ndim == 0 or states.shape[-1] != self.state_size:
+            raise ValueError(f"the loss is of states of shape (..., {self.state_size}), got {states.shape}")
+
     def errors(self, states: Array) -> Array:
         """e at states (..., D), shape (..., R)."""
+        self._check(states)
         y = states if self.features is None else self.features(states)
         return np.asarray(y @ self.A.T + self.c)
 
@@ -112,6 +123,7 @@ class QuadraticLoss(Loss):
 
     def moments(self, mean: Array, cov: Array) -> tuple[Array, Array, object]:
         """Mean (..., R) and covariance (..., R, R) of e, and what `pull` needs."""
+        self._check(mean)
         if self.features is None:
             return mean @ self.A.T + self.c, self.A @ cov @ self.A.T, None
         y, cache = self.features.forward(mean, cov, check=False)

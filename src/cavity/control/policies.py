@@ -105,7 +105,10 @@ class Policy(ABC):
 
     def __call__(self, states: ArrayLike) -> Array:
         """Actions (..., F) at states (..., D)."""
-        x = self.features(np.asarray(states, dtype=float))
+        s = np.asarray(states, dtype=float)
+        if s.ndim == 0 or s.shape[-1] != self.state_size:
+            raise ValueError(f"the policy is for states of shape (..., {self.state_size}), got {s.shape}")
+        x = self.features(s)
         return np.asarray(self.middle + self.squash(self.unsquashed(x)))
 
     def at(self, states: Array) -> tuple[Array, Any]:

@@ -280,6 +280,10 @@ class System(Problem, ABC):
         for t in range(steps):
             wanted = control(s) if given is None else given[t]  # type: ignore[operator]
             a = np.clip(np.asarray(wanted, dtype=float), self.action_low, self.action_high)
+            if np.isnan(a).any():
+                raise ValueError(
+                    f"actions must be numbers, but at step {t} there is {wanted!r} for the state {s}"
+                )
             s, a = self.step(s, a), np.broadcast_to(a, s.shape[:-1] + (self.action_size,))
             if disturbance is not None:
                 s = disturbance(t, s)
