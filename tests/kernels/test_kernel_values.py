@@ -146,6 +146,17 @@ def test_matern_order_derivative_against_multiprecision(nu: float) -> None:
         np.testing.assert_allclose(order_derivative(nu, np.array([r]))[0], truth, rtol=1e-7, atol=1e-10)
 
 
+@pytest.mark.parametrize("nu", [0.3, 0.5, 1.48, 3.0, 39.0, 41.0])
+@pytest.mark.parametrize("far", [1e8, 2e9, 1e18, 1e80])
+def test_matern_of_any_order_forgets_what_is_far_away(nu: float, far: float) -> None:
+    """As in nanoseconds; numerical libraries give up on Bessel functions of such arguments."""
+    K, pullback = Matern(1.0, nu=Param(nu)).forward([[0.0], [far]])
+    np.testing.assert_array_equal(K, np.eye(2))
+    d_theta, d_inputs, _ = pullback(np.ones((2, 2)), inputs=True)
+    assert not d_theta.any()
+    assert not d_inputs.any()
+
+
 def test_general_order_meets_the_closed_forms() -> None:
     for nu in (0.5, 1.5, 2.5):
         near = Matern(1.2, nu=nu * (1 + 1e-13))

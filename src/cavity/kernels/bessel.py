@@ -29,6 +29,10 @@ DEBYE_ORDER = 40.0
 
 DEBYE_TERMS = 9
 
+FARTHEST = 1e9
+"""SciPy's Bessel functions end a little beyond it; there K_nu(t) exp(t) is sqrt(pi / 2t) to 1e-6 for any small order,
+beside an exponential that is zero."""
+
 ORDER_STEP = 5e-3
 """Relative step for the derivative in the order: a five-point rule then has error about 1e-10."""
 
@@ -58,12 +62,19 @@ def _log_large(nu: float, t: Array) -> Array:
     return nu * (np.log1p(0.5 * w) - w) - 0.5 * np.log1p(w) + _log_debye_sum(nu, 1.0 / s) - at_zero
 
 
+def _scaled_bessel(nu: float, t: Array) -> Array:
+    """K_nu(t) exp(t) for t > 0, infinite where it overflows."""
+    from scipy.special import kve
+
+    return cast(Array, np.where(t > FARTHEST, np.sqrt(0.5 * np.pi / t), kve(nu, t)))
+
+
 def _log_bessel(nu: float, t: Array) -> Array:
-    from scipy.special import gammaln, kve
+    from scipy.special import gammaln
 
     positive = t > 0
     safe = np.where(positive, t, 1.0)
-    scaled = kve(nu, safe)
+    scaled = _scaled_bessel(nu, safe)
     usable = positive & np.isfinite(scaled)
     scaled = np.where(usable & (scaled > 0), scaled, 1.0)
     value = (1.0 - nu) * np.log(2.0) - gammaln(nu) + nu * np.log(safe) + np.log(scaled) - safe
@@ -84,13 +95,13 @@ def log_matern_slope(nu: float, t: Array) -> Array:
     From d/dt [t^nu K_nu] = -t^nu K_{nu-1}: dM_nu/dr2 = -nu 2^(1-nu) / Gamma(nu) t^(nu-1) K_{nu-1}(t), and
     where nu > 1 this is -nu / (2 (nu - 1)) M_{nu-1}(t).
     """
-    from scipy.special import gammaln, kve
+    from scipy.special import gammaln
 
     if nu > 1.0:
         return cast(Array, np.log(0.5 * nu / (nu - 1.0)) + log_matern(nu - 1.0, t))
     positive = t > 0
     safe = np.where(positive, t, 1.0)
-    scaled = kve(1.0 - nu, safe)
+    scaled = _scaled_bessel(1.0 - nu, safe)
     value = np.log(nu) + (1.0 - nu) * np.log(2.0) - gammaln(nu) + (nu - 1.0) * np.log(safe) - safe
     return cast(Array, np.where(positive, value + np.log(np.where(scaled > 0, scaled, 1.0)), -np.inf))
 
