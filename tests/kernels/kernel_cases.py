@@ -78,6 +78,8 @@ def everything() -> dict[str, Case]:
         cases[f"{name}-iso"] = Case(make(1.7 * wide))
         cases[f"{name}-ard"] = Case(make([0.8 * wide, 1.5 * wide, 2.5 * wide]))
         cases[f"{name}-factors"] = Case(make(2.0 * wide, loadings=np.array(LOADINGS) / wide))
+    for q in range(4):  # with pairs beyond the edge
+        cases[f"PiecewisePolynomial{q}-narrow"] = Case(PiecewisePolynomial(0.6, q=q), columns=1)
     cases |= {
         "Matern-rough": Case(Matern([1.0, 2.0, 1.5], nu=Param(0.3))),
         "Matern-one": Case(Matern(1.0, nu=Param(1.0))),

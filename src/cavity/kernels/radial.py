@@ -325,6 +325,8 @@ class PiecewisePolynomial(Stationary):
         power, p = self._polynomial(dims)
         bracket = 0.5 * (np.polynomial.Polynomial([1.0, -1.0]) * p.deriv() - power * p)
         r, slope = self._edge(r2, power - 1)
+        if power == 1:  # of one column, q = 0: the slope of a triangle jumps to zero at the edge
+            slope[r >= 1.0] = 0.0
         if self.q == 0:
             slope *= _horner(bracket.coef, r)
             return _over(slope, r)
