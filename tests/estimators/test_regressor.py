@@ -20,6 +20,7 @@ from cavity.estimators import reports
 from cavity.gp import GP
 from cavity.hyper import Param, fixed
 from cavity.inference.base import ConvergenceWarning
+from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE, Linear, Matern, Periodic, White, ard
 from cavity.likelihoods import Gaussian, KnownNoise
 from cavity.means import Basis
@@ -414,6 +415,28 @@ def test_update_after_repeated_rows_and_weights():
     whole = GPRegressor(KERNEL, **AS_GIVEN).fit(X[everything], Y[everything])
     assert updated.log_evidence_ == pytest.approx(whole.log_evidence_, rel=1e-9)
     np.testing.assert_allclose(updated.leave_one_out().mean, whole.leave_one_out().mean, atol=1e-8)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_update_of_a_fit_by_sampling(known):
+    """Where nothing is left to sample, exact inference tells what the update must give."""
+    s = np.linspace(0.01, 1.0, 40)
+    new = {"noise_variance": s[30:]} if known else {}
+    exact, sampled = (
+        GPRegressor(
+            KERNEL,
+            likelihood=KnownNoise(s[:30]) if known else Gaussian(0.02),
+            mean="zero",
+            objective=None,
+            inference=rule,
+        )
+        .fit(X[:30], Y[:30])
+        .update(X[30:], Y[30:], **new)
+        for rule in ("exact", MCMC(4, 4, 2, progress=False))
+    )
+    np.testing.assert_allclose(sampled.predict(POINTS), exact.predict(POINTS), atol=1e-8)
+    f, truth = (m.predict_dist(POINTS, noise=False) for m in (sampled, exact))
+    np.testing.assert_allclose(f.variance, truth.variance, atol=1e-8)
 
 
 def test_update_keeps_hyperparameters_and_checks_shapes(fitted):

@@ -354,13 +354,17 @@ class SamplePosterior:
         likelihood = self.model.likelihood
         return any(not e.fixed for e in likelihood.entries) or likelihood.rows(np.arange(1)) is not likelihood
 
-    def update(self, X: ArrayLike, y: ArrayLike) -> SamplePosterior:
-        """The posterior given these observations too: the chains are run again, from where they are."""
+    def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> SamplePosterior:
+        """The posterior given these observations too: the chains are run again, from where they are.
+
+        Under `KnownNoise` their noise variances must be given, a number or an array (m,).
+        """
         new_X, new_y = self.model._data(X, y)
+        model = self.model.with_likelihood(self.model.likelihood.and_new(len(new_X), noise_variance))
         weight = self._sample_weight
         if weight is not None:
             weight = np.concatenate([weight, np.ones(len(new_X))])
-        found: SamplePosterior = self.model.condition(
+        found: SamplePosterior = model.condition(
             np.vstack([self.X, self._inputs(new_X)]), np.concatenate([self._y, new_y]), weight
         )
         return found
