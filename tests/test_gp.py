@@ -6,10 +6,13 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
+from cavity import load
 from cavity.gp import GP
 from cavity.hyper import Param, fixed
+from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE, Matern, White, ard
 from cavity.likelihoods import Gaussian, KnownNoise, Noiseless, as_likelihood
 from cavity.linalg import Workspace
@@ -124,6 +127,38 @@ def test_frames_bring_their_column_names():
         GP(SE(1.0).on("size")).evidence(frame, Y)
     with pytest.raises(ValueError, match="no column names; use indices"):
         named.evidence(X, Y)
+
+
+@pytest.mark.parametrize("rule", ["exact", MCMC(4, 4, 2, seed=0, hyperparameters=False, progress=False)])
+def test_frames_with_other_columns_than_before_are_refused(rule, tmp_path):
+    frame = pd.DataFrame(X, columns=["time", "depth"])
+    turned = frame[["depth", "time"]]
+    posterior = GP(SE(0.8).on("depth"), Gaussian(0.1), inference=rule).condition(frame, Y)
+    posterior.save(tmp_path / "named.cavity")
+    words = r"columns of X are \['depth', 'time'\], but .* were \['time', 'depth'\]: give these"
+    for known in (posterior, load(tmp_path / "named.cavity")):
+        for ask in (
+            known.mean,
+            known.variance,
+            known.covariance,
+            known.sample,
+            known.predict_f,
+            known.predict_y,
+        ):
+            with pytest.raises(ValueError, match=words):
+                ask(turned)
+        with pytest.raises(ValueError, match=words):
+            known.update(turned, Y)
+        for same in (frame, X, pd.DataFrame(X), pl.from_pandas(frame)):
+            np.testing.assert_array_equal(known.mean(same), posterior.mean(X))
+    with pytest.raises(ValueError, match=words):
+        posterior.model.evidence(turned, Y)
+
+
+def test_prior_draws_know_columns_by_name():
+    frame = pd.DataFrame(X, columns=["time", "depth"])
+    named, indexed = (GP(SE(0.8).on(column)).sample_prior(frame, 2, rng=0) for column in ("depth", 1))
+    np.testing.assert_array_equal(named, indexed)
 
 
 def test_a_workspace_changes_nothing():

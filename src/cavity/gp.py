@@ -79,27 +79,27 @@ class Posterior:
 
     def mean(self, X: ArrayLike) -> Array:
         """Posterior mean of f, shape (m,) or (m, T)."""
-        return self.process.mean(X)
+        return self.process.mean(self.model.inputs(X))
 
     def variance(self, X: ArrayLike) -> Array:
         """Posterior variance of f, shape (m,)."""
-        return self.process.variance(X)
+        return self.process.variance(self.model.inputs(X))
 
     def covariance(self, X: ArrayLike) -> Array:
         """Posterior covariance of f among the rows of X, shape (m, m)."""
-        return self.process.covariance(X)
+        return self.process.covariance(self.model.inputs(X))
 
     def mean_gradient(self, X: ArrayLike) -> Array:
         """d mean / dx, shape (m, D)."""
-        return self.process.mean_gradient(X)
+        return self.process.mean_gradient(self.model.inputs(X))
 
     def variance_gradient(self, X: ArrayLike) -> Array:
         """d variance / dx, shape (m, D)."""
-        return self.process.variance_gradient(X)
+        return self.process.variance_gradient(self.model.inputs(X))
 
     def sample(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
         """Joint draws of f at X, shape (size, m)."""
-        return self.process.sample(X, size, rng)
+        return self.process.sample(self.model.inputs(X), size, rng)
 
     def predict_f(self, X: ArrayLike, *, joint: bool = False) -> GaussianPrediction:
         """Distribution of f at X; with `joint` including the covariance among the rows."""
@@ -228,6 +228,7 @@ class GP(Parametrized):
                     f"as in mean={['constant'] + ['zero'] * (noise.n_latent - 1)!r}, got {mean!r}"
                 )
         self._columns: int | None = None
+        self._names: tuple[str, ...] | None = None
         self._note = ""
         self.inference = as_inference(inference, noise)
         self._set_up({}, (covariance, trend, noise))
@@ -257,11 +258,15 @@ class GP(Parametrized):
         save(self, path)
 
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
-        """The model made definite for data with these columns."""
+        """The model made definite for data with these columns.
+
+        Data frames that it meets later must have columns of these names, in this order.
+        """
         kernel = self.kernel.bind(n_features, feature_names)
         mean = self.mean.bind(n_features, feature_names)
         new = self._rebuild({}, (kernel, mean, self.likelihood))
         new._columns = n_features
+        new._names = None if feature_names is None else tuple(feature_names)
         return new
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
@@ -270,17 +275,27 @@ class GP(Parametrized):
 
     # --- data in --------------------------------------------------------------------------------------------
 
+    def inputs(self, X: ArrayLike) -> Array:
+        """Checked inputs (n, D): finite numbers and, where both have names, the columns that the model is bound to."""
+        names = _column_names(X)
+        if names is not None and self._names is not None and tuple(names) != self._names:
+            raise ValueError(
+                f"the columns of X are {names}, but those of the data before were {list(self._names)}: give these, in "
+                "this order"
+            )
+        return as_inputs(X)
+
     def _given(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Self, Array, Array, Array | None]:
         """Checked data, and the model made definite for their columns."""
-        names = getattr(X, "columns", None)
+        names = _column_names(X)
         X, y = self._data(X, y)
         model = self._bound(X, names)._with_basis_in_kernel(X, y)
         return model, X, y, _checked_weight(sample_weight, len(X))
 
     def _data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-        X, y = as_inputs(X), self.likelihood.check(y)
+        X, y = self.inputs(X), self.likelihood.check(y)
         if len(X) == 0:
             raise ValueError("X is empty: a model needs at least one row")
         if len(y) != len(X):
@@ -309,8 +324,9 @@ class GP(Parametrized):
             raise ValueError(
                 "sample_prior draws one latent function without basis functions; sample each kernel on its own"
             )
-        X = as_inputs(X)
-        model = self._bound(X)
+        names = _column_names(X)
+        X = self.inputs(X)
+        model = self._bound(X, names)
         values, vectors = np.linalg.eigh(model.kernel(X))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         z = np.random.default_rng(rng).standard_normal((size, len(X)))
@@ -342,10 +358,8 @@ class GP(Parametrized):
         new._note = note
         return new
 
-    def _bound(self, X: Array, names: Any = None) -> Self:
-        if self._columns == X.shape[1]:
-            return self
-        return self.bind(X.shape[1], None if names is None else [str(name) for name in names])
+    def _bound(self, X: Array, names: Sequence[str] | None = None) -> Self:
+        return self if self._columns == X.shape[1] else self.bind(X.shape[1], names)
 
     # --- objectives -----------------------------------------------------------------------------------------
 
@@ -424,8 +438,8 @@ class GP(Parametrized):
 
     def draw(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
         """Joint draws of f at X before seeing data, shape (size, m); (size, m, L) for L latent functions."""
-        names = getattr(X, "columns", None)
-        X = as_inputs(X)
+        names = _column_names(X)
+        X = self.inputs(X)
         rng = np.random.default_rng(rng)
         model = self._bound(X, names)
         basis = model.mean if isinstance(model.mean, Basis) else None
@@ -460,6 +474,12 @@ class WeightedFeatures:
 
     def __hash__(self) -> int:
         return hash(self.basis)
+
+
+def _column_names(X: Any) -> list[str] | None:
+    """Names of the columns of a data frame; None where there are none, or only numbers."""
+    names = list(getattr(X, "columns", ()))
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _per_latent(given: Any, likelihood: Likelihood, name: str) -> Any:

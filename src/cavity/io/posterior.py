@@ -47,16 +47,21 @@ def _gp_fields(model: GP) -> dict[str, Any]:
         "mean": model.mean,
         "inference": model.inference,
         "columns": model._columns,
+        "names": model._names,
         "note": model._note,
     }
 
 
-def _gp(kernel: Any, likelihood: Any, mean: Any, inference: Any, columns: Any, note: Any) -> GP:
+def _gp(
+    kernel: Any, likelihood: Any, mean: Any, inference: Any, columns: Any, note: Any, names: Any = None
+) -> GP:
     require(isinstance(kernel, Kernel | PerLatent), "kernel must be a kernel")
     require(isinstance(likelihood, Likelihood), "likelihood must be a likelihood")
     require(isinstance(mean, Mean | PerLatent), "mean must be a mean function")
     require(isinstance(note, str), "note must be a text")
     require(columns is None or (isinstance(columns, int) and columns >= 1), "columns must be a count")
+    known = isinstance(names, tuple) and len(names) == columns and all(isinstance(n, str) for n in names)
+    require(names is None or known, "names must be texts, one for each column")
     require(not isinstance(inference, str | None), "inference must be a rule")
     model = GP(
         list(kernel) if isinstance(kernel, PerLatent) else kernel,  # type: ignore[arg-type]
@@ -64,7 +69,7 @@ def _gp(kernel: Any, likelihood: Any, mean: Any, inference: Any, columns: Any, n
         list(mean) if isinstance(mean, PerLatent) else mean,  # type: ignore[arg-type]
         inference,
     )
-    model._columns, model._note = columns, note
+    model._columns, model._names, model._note = columns, names, note
     return model
 
 

@@ -28,7 +28,6 @@ from cavity.inference.mcmc import diagnostics as chains_of
 from cavity.inference.mcmc.conditionals import Conditional, given_latent, given_noise, kept
 from cavity.inference.mcmc.mixing import Slices, average
 from cavity.inference.mcmc.trace import Trace
-from cavity.kernels.base import as_inputs
 from cavity.likelihoods.scale_mixture import WIDE
 from cavity.prediction import CategoricalPrediction, GaussianPrediction, MixturePrediction, Prediction
 
@@ -208,7 +207,7 @@ class SamplePosterior:
         return given_noise(model, d.X, d.y, variance, keep)
 
     def _inputs(self, X: ArrayLike) -> Array:
-        new = as_inputs(X)
+        new: Array = self.model.inputs(X)
         if new.shape[1] != self.X.shape[1]:
             raise ValueError(
                 f"X has {new.shape[1]} columns, but the model was conditioned on {self.X.shape[1]}"
