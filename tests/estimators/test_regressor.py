@@ -460,6 +460,14 @@ def test_warm_start_continues_from_the_last_fit():
     assert model.log_evidence_ >= before.condition(X, Y).log_evidence - 1e-9
 
 
+def test_warm_start_after_columns_changed_places():
+    frame = pd.DataFrame(X, columns=["time", "depth"])
+    model = GPRegressor(1.0 * SE(1.0).on("time"), n_restarts=0, warm_start=True).fit(frame, Y)
+    before = model.predict(frame)
+    turned = frame[["depth", "time"]]
+    np.testing.assert_allclose(model.fit(turned, Y).predict(turned), before, atol=1e-4)
+
+
 def test_warm_start_of_another_model_starts_afresh():
     model = GPRegressor(n_restarts=0, warm_start=True).fit(X, Y)
     model.set_params(kernel=1.0 * Matern(ard)).fit(X, Y)

@@ -278,7 +278,13 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     ) -> list[Member]:
         problems = strategy.problems(codes, self.classes_)
         model = self._model(strategy, X[problems[0].rows], problems[0].targets)
-        asked = (repr(model), type(model.inference).__name__, strategy.name, tuple(self.classes_.tolist()))
+        asked = (
+            repr(model),
+            type(model.inference).__name__,
+            model._names,
+            strategy.name,
+            tuple(self.classes_.tolist()),
+        )
         warm = self.warm_start and getattr(self, "_asked", None) == asked
         models = [m.learned.model for m in self._members] if warm else [model] * len(problems)
         self._asked = asked

@@ -202,12 +202,12 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         likelihood.check(y)
         if not likelihood.discrete:
             require_usual_units(y)
-        model = self._unbound_model(likelihood, mean, self.inference)
-        asked = (repr(model), type(model.inference).__name__, X.shape[1], y.shape[1:])
+        model = self._bound(self._unbound_model(likelihood, mean, self.inference))
+        asked = (repr(model), type(model.inference).__name__, X.shape[1], model._names, y.shape[1:])
         if self.warm_start and getattr(self, "_asked", None) == asked:
             return self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat)), True
         self._asked = asked
-        return self._bound(model), False
+        return model, False
 
     def _learn(self, model: GP, rows: TrainingRows, warm: bool, rng: np.random.Generator) -> Learned:
         if self.objective is None:
