@@ -103,6 +103,11 @@ class Posterior:
 
     def predict_f(self, X: ArrayLike, *, joint: bool = False) -> GaussianPrediction:
         """Distribution of f at X; with `joint` including the covariance among the rows."""
+        if joint and self.model.likelihood.n_latent > 1:
+            raise ValueError(
+                f"joint=True is for one latent function, {type(self.model.likelihood).__name__} has "
+                f"{self.model.likelihood.n_latent}: use covariance(X), of shape (m, L, m, L), or sample(X)"
+            )
         mean = self.mean(X)
         if joint:
             cov = self.covariance(X)

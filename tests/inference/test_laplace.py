@@ -506,6 +506,30 @@ def test_leave_one_out_is_close_to_refitting(likelihood, y, typical, worst):
     assert errors[-2 if isinstance(likelihood, StudentT) else -1] < worst
 
 
+@pytest.mark.parametrize("noise", [1e-4, 1e-8, 1e-13])
+def test_leaving_out_points_with_next_to_no_noise(noise):
+    """Taking away a site that says nearly everything leaves the digits of what the others say."""
+    x = np.linspace(-2.0, 2.0, 9)[:, None]
+    y = np.sin(2.0 * x[:, 0])
+    kernel = 1.0 * Matern(1.0, nu=1.5)
+    left = model(Gaussian(noise), kernel).leave_one_out(x, y)
+    for i in range(len(x)):
+        others = np.arange(len(x)) != i
+        refit = GP(kernel, Gaussian(noise)).condition(x[others], y[others]).predict_y(x[i : i + 1])
+        assert left.mean[i] == pytest.approx(refit.mean[0], abs=1e-10)
+        assert left.variance[i] == pytest.approx(refit.variance[0], rel=1e-10)
+
+
+@pytest.mark.parametrize(("likelihood", "y"), [(Gaussian(0.3), REAL), (Logit(), BINARY)])
+def test_degrees_of_freedom_are_the_trace_of_the_smoother(likelihood, y):
+    gp = model(likelihood)
+    W = np.diag(-likelihood.derivatives(y, gp.condition(X, y).mean(X)).d2)
+    KW = gp.kernel(X) @ W
+    assert gp.degrees_of_freedom(X, y) == pytest.approx(
+        np.trace(np.linalg.solve(np.eye(N) + KW, KW)), rel=1e-7
+    )
+
+
 def test_leaving_out_a_point_whose_removal_is_improper_refits():
     # Two negative sites beside one positive: without the latter the remaining sites outweigh the prior.
     x = np.array([[0.0], [0.02], [0.04]])

@@ -198,6 +198,34 @@ def test_learning_classes():
     assert np.mean(predicted == y) > 0.95
 
 
+def test_degrees_of_freedom_are_the_trace_of_the_smoother():
+    """tr(Sigma W) with dense matrices of all functions and rows."""
+    for likelihood, kernel, y in (
+        (Softmax(C), SHARED, LABELS),
+        (HeteroscedasticGaussian(0.3), [2.0 * SE(1.0), 0.7 * Matern(1.5, 2.5)], REAL),
+    ):
+        gp = model(likelihood, kernel)
+        posterior = gp.condition(X, y)
+        L = likelihood.n_latent
+        hessian = likelihood.latent_derivatives(y, posterior.mean(X)).hessian
+        W = np.zeros((N, L, N, L))
+        W[np.arange(N), :, np.arange(N)] = -hessian
+        K = np.zeros((N, L, N, L))
+        for c, k in enumerate(kernel if isinstance(kernel, list) else [kernel] * L):
+            K[:, c, :, c] = k(X)
+        K, W = (A.reshape(N * L, N * L) for A in (K, W))
+        truth = np.trace(np.linalg.solve(np.eye(N * L) + K @ W, K @ W))
+        assert gp.degrees_of_freedom(X, y) == pytest.approx(truth, rel=1e-7)
+
+
+def test_joint_predictions_of_several_functions_name_what_to_use():
+    posterior = model(Softmax(C), SHARED).condition(X, LABELS)
+    with pytest.raises(
+        ValueError, match=r"joint=True is for one latent function, Softmax has 3: use covariance"
+    ):
+        posterior.predict_f(NEW, joint=True)
+
+
 @pytest.mark.parametrize(("likelihood", "y"), [(Softmax(C), LABELS), (HeteroscedasticGaussian(0.2), REAL)])
 def test_leave_one_out_is_close_to_refitting(likelihood, y):
     gp = model(likelihood, SHARED)

@@ -20,7 +20,6 @@ from variational_cases import (
 from cavity.gp import GP
 from cavity.inference.ascent import Local, maximize_bound
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
-from cavity.inference.bound_rule import without_own_site
 from cavity.inference.exact import Exact
 from cavity.inference.registry import as_inference
 from cavity.inference.variational import Variational
@@ -264,7 +263,7 @@ def improper_case():
         y[::4] += 1.5
         likelihood = MixtureOfGaussians(0.3, 0.05, 30.0)
         found = Variational().infer(prior_of(X), likelihood, y)
-        _, var = without_own_site(Conditioned(prior_of(X), found.sites))
+        _, var = Conditioned(prior_of(X), found.sites).without_own_site()
         if np.isnan(var).any():
             return X, y, likelihood, np.flatnonzero(np.isnan(var))
     raise AssertionError("no problem with an improper cavity among the seeds")
@@ -285,7 +284,7 @@ def test_where_no_proper_marginal_is_left_the_point_is_left_out_in_earnest():
 def test_marginals_without_a_site_agree_with_dense_algebra():
     X = inputs(6)
     sites = Sites(np.array([1.0, -2.0, 0.5, 0.0, 3.0, 1.0]), np.array([2.0, 1e9, -0.2, 0.0, 1.0, 0.3]))
-    mean, var = without_own_site(Conditioned(prior_of(X), sites))
+    mean, var = Conditioned(prior_of(X), sites).without_own_site()
     for i in range(6):
         nu, tau = sites.shift.copy(), sites.precision.copy()
         nu[i] = tau[i] = 0.0

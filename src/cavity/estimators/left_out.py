@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from cavity.estimators.rows import TrainingRows
 from cavity.gp import Posterior
 from cavity.hyper import Array
-from cavity.inference.bound_rule import without_own_site
 from cavity.latent.conditioned import Conditioned
 from cavity.likelihoods import GaussianNoise
 from cavity.likelihoods.base import Likelihood
@@ -39,7 +38,7 @@ def cavities(posterior: Posterior, rows: TrainingRows) -> Cavities:
     assert sites is not None
     index = rows.index[rows.index >= 0]
     q = Conditioned(posterior.model.prior(rows.X), sites)
-    mean, var = (part[index] for part in without_own_site(q))
+    mean, var = (part[index] for part in q.without_own_site())
     share = _shares(rows)
     some = share < 1.0
     if some.any():

@@ -19,16 +19,12 @@ import numpy as np
 
 from cavity.inference.ascent import Ascent, LocalBound, maximize_bound
 from cavity.inference.base import Approximation, Gradient, InferenceFailedError, Status, UnsupportedPairError
-from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
 from cavity.likelihoods.base import Likelihood
 from cavity.linalg import Array
 from cavity.means import Basis
 from cavity.prediction import Prediction
 from cavity.sites import Sites
-
-INFORMATIVE = 0.5
-"""Value of tau v above which 1 - tau v is taken from R, where it does not cancel."""
 
 
 class BoundRule(ABC):
@@ -134,7 +130,7 @@ class BoundRule(ABC):
         Negative sites elsewhere can leave nothing proper behind; such a point is left out in earnest.
         """
         found = self._search(prior, likelihood, y, sample_weight)
-        mean, var = without_own_site(found.iterate.q)
+        mean, var = found.iterate.q.without_own_site()
         for i in np.flatnonzero(np.isnan(var)):
             weight = np.ones(prior.n) if sample_weight is None else np.array(sample_weight, dtype=float)
             weight[i] = 0.0
@@ -200,14 +196,3 @@ def weighted(local: LocalBound, sample_weight: Array | None) -> LocalBound:
     if sample_weight is None:
         return local
     return lambda mean, var: type(out := local(mean, var))(*(sample_weight * part for part in out))
-
-
-def without_own_site(q: Conditioned) -> tuple[Array, Array]:
-    """Mean and variance of each f_i given the sites of the others, each (n,); nan where improper."""
-    tau, var = q.sites.precision, q.var
-    left = 1.0 - tau * var
-    strong = tau * var > INFORMATIVE
-    if strong.any():
-        left[strong] = np.diagonal(q.correction.lower_matrix())[strong] / tau[strong]
-    cavity_var = var / np.where(left > 0, left, np.nan)
-    return q.mean - cavity_var * q.weights, cavity_var

@@ -29,6 +29,7 @@ from cavity.inference.many_latents import ManyLatents, gradient, without_own_sit
 from cavity.inference.modes import MEMORY, Found, search, tracked
 from cavity.inference.newton import CONVERGED, Mode, OneLatent
 from cavity.latent.blocks import BlockPosterior, BlockPrior, PerLatent
+from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
 from cavity.latent.inversion import into_matrix_and_variances
 from cavity.latent.posterior import PosteriorProcess
@@ -107,6 +108,15 @@ class Laplace:
             "leave-one-out learning needs exact inference (Gaussian noise); with Laplace's method use "
             "objective='evidence'"
         )
+
+    def degrees_of_freedom(self, prior: Prior, likelihood: Likelihood, y: Array) -> float:
+        """Effective number of parameters, tr(Sigma W): of each row that of its own block."""
+        problem = self._problem(prior, likelihood, y, None)
+        mode = search(problem).mode
+        if isinstance(problem, OneLatent):
+            return float(-mode.derivatives.d2 @ mode.curvature.marginal_variances(problem.prior))
+        W = problem.W(mode.derivatives, safe=False)
+        return float(np.einsum("nij,nji->", W, mode.curvature.training_blocks()))
 
     def _problem(
         self,
@@ -210,15 +220,10 @@ def _without_own_site(problem: OneLatent, mode: Mode) -> tuple[Array, Array]:
     Negative sites elsewhere can leave nothing proper behind; such a point is left out in earnest, with a new
     mode.
     """
-    W, d1 = -mode.derivatives.d2, mode.derivatives.d1
-    variance = mode.curvature.marginal_variances(problem.prior)
-    left = 1.0 - W * variance  # cavity precision times variance
-    proper = left > 0
-    cavity_variance = variance / np.where(proper, left, 1.0)
-    cavity_mean = mode.f - cavity_variance * d1
-    for i in np.flatnonzero(~proper):
-        cavity_mean[i], cavity_variance[i] = _refit_without(problem, int(i))
-    return cavity_mean, cavity_variance
+    mean, variance = Conditioned(problem.prior, _sites(mode)).without_own_site()
+    for i in np.flatnonzero(np.isnan(variance)):
+        mean[i], variance[i] = _refit_without(problem, int(i))
+    return mean, variance
 
 
 def _refit_without(problem: OneLatent, i: int) -> tuple[float, float]:

@@ -25,6 +25,9 @@ from cavity.latent.posterior import PosteriorProcess
 from cavity.linalg import Array, mirror_lower
 from cavity.sites import Sites
 
+INFORMATIVE = 0.5
+"""Value of tau v above which 1 - tau v is taken from R, where it does not cancel."""
+
 
 @dataclass(frozen=True)
 class Pulled:
@@ -83,6 +86,16 @@ class Conditioned:
         """Sigma U."""
         K = self.prior.covariance
         return K @ (U - self.correction.apply(K @ U))
+
+    def without_own_site(self) -> tuple[Array, Array]:
+        """Mean and variance of each f_i given the sites of the others, each (n,); nan where improper."""
+        tau, var = self.sites.precision, self.var
+        left = 1.0 - tau * var
+        strong = tau * var > INFORMATIVE
+        if strong.any():
+            left[strong] = np.diagonal(self.correction.lower_matrix())[strong] / tau[strong]
+        cavity_var = var / np.where(left > 0, left, np.nan)
+        return self.mean - cavity_var * self.weights, cavity_var
 
     def process(self) -> PosteriorProcess:
         """The posterior process away from the training inputs."""
