@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import gammaln
 
 from cavity import likelihoods as lk
 from cavity.likelihoods import fallback
@@ -44,6 +46,36 @@ class Coin(lk.Likelihood):
 
     def log_prob(self, y, f):
         return np.where(y > 0, -np.logaddexp(0, -f), -np.logaddexp(0, f))
+
+
+class PositiveY(lk.Likelihood):
+    """Gamma noise around exp(f): y is never near a negative f."""
+
+    shape = 2.0
+
+    def __init__(self):
+        self._set_up({})
+
+    def log_prob(self, y, f):
+        k = self.shape
+        size = np.where(y > 0, y, 1.0)
+        with np.errstate(over="ignore"):
+            inside = (k - 1) * np.log(size) - k * size * np.exp(-f) - k * f + k * np.log(k) - gammaln(k)
+        return np.where(y > 0, inside, -np.inf)
+
+
+class NaivePositiveY(PositiveY):
+    def log_prob(self, y, f):
+        with np.errstate(invalid="ignore"):
+            return np.log(y) - y * np.exp(-f) - 2 * f
+
+
+class Slit(lk.Likelihood):
+    def __init__(self):
+        self._set_up({})
+
+    def log_prob(self, y, f):
+        return np.where(np.abs(y - 1000.1) < 1e-3, 0.0 * f, -np.inf)
 
 
 OWN, BUILT_IN = Cauchy(0.7), lk.StudentT(0.7, 1.0)
@@ -103,6 +135,29 @@ def test_a_finite_variance_is_found_by_quadrature():
     p = fallback.QuadraturePrediction(lk.StudentT(0.7, 4.0), np.array([1.0, 2.0]), np.array([0.5, 0.0]))
     np.testing.assert_allclose(p.mean, [1.0, 2.0], rtol=1e-9)
     np.testing.assert_allclose(p.variance, [1.48, 0.98], rtol=1e-5)
+
+
+def test_predictions_of_a_positive_y_whose_logarithm_is_modeled():
+    f = np.array([-20.0, -3.0, -1.0, 0.5, 5.0])
+    truth = stats.gamma(2.0, scale=np.exp(f) / 2.0)
+    own = PositiveY().predictive(f, np.zeros(5))
+    np.testing.assert_allclose(own.mean, truth.mean(), rtol=1e-9)
+    np.testing.assert_allclose(own.variance, truth.var(), rtol=1e-9)
+    np.testing.assert_allclose(own.cdf(np.exp(f)), truth.cdf(np.exp(f)), rtol=1e-9)
+    for level in (0.05, 0.5, 0.95):
+        np.testing.assert_allclose(own.quantile(level), truth.ppf(level), rtol=1e-6)
+    draws = PositiveY().sample(np.repeat(f, 2000), np.random.default_rng(0)).reshape(5, 2000)
+    for row, scale in zip(draws, np.exp(f) / 2.0):
+        assert stats.kstest(row, stats.gamma(2.0, scale=scale).cdf).pvalue > 1e-3
+    # a little uncertainty about f: E y = exp(f + v / 2)
+    np.testing.assert_allclose(PositiveY().predictive(f, np.full(5, 1e-4)).mean, np.exp(f + 5e-5), rtol=1e-8)
+
+
+def test_predictions_say_where_log_prob_is_of_no_use():
+    with pytest.raises(ValueError, match=r"NaivePositiveY: log_prob is nan at y = -0.2.*; let it be -inf"):
+        NaivePositiveY().predictive(np.array([0.5]), np.zeros(1)).mean  # noqa: B018
+    with pytest.raises(ValueError, match=r"Slit: no value of y .* for f = 0.5, .* write `predictive`"):
+        Slit().predictive(np.array([0.5]), np.zeros(1)).quantile(0.5)
 
 
 def test_jumps_and_impossible_values():

@@ -56,6 +56,13 @@ RUNGS = 2.0 ** -np.arange(0, 26)
 PREDICTIVE_DROP = 60.0
 """Nats below its peak at which a predictive density of y is cut."""
 
+FIRST_STEPS = np.array([0.25, 1.0, 3.0, 8.0, 30.0])
+"""Where y is looked for first, in steps."""
+
+SIZES = 0.7 * 2.0 ** np.arange(-60, 61)
+"""Sizes of y, or of its distance from f, that are tried where it cannot be near f; no round numbers, at which ranges
+end and densities may be infinite."""
+
 AGREE = 1e-3
 """Relative agreement of neighboring rungs below which a step counts as short enough."""
 
@@ -351,8 +358,8 @@ class QuadraturePrediction(ContinuousPrediction):
     """Continuous y known only through log p(y|f): all averages by quadrature over y, done once when first
     needed.
 
-    Searches for the mass of y start at the mean of f, so y should be on the scale of f, as for noise around
-    f.
+    Searches for the mass of y start at the mean of f, as suits noise around f. Where y cannot be there (a positive y
+    whose logarithm is modeled by f), they start at the best of many sizes of y.
     """
 
     def __init__(self, likelihood: Likelihood, mean: Array, var: Array) -> None:
@@ -363,18 +370,57 @@ class QuadraturePrediction(ContinuousPrediction):
         y = np.broadcast_to(np.asarray(y, dtype=float), self._f.shape)
         return _log_density(self._likelihood, y, self._f, self._v)
 
+    def _at(self, y: Array, index: Index) -> Array:
+        """Log densities of values (k, M) for the cases `index` (M,)."""
+        flat = np.broadcast_to(index, y.shape).ravel()
+        log_p = _log_density(self._likelihood.rows(flat), y.ravel(), self._f[flat], self._v[flat])
+        if np.isnan(log_p).any():
+            i = int(np.argmax(np.isnan(log_p)))
+            raise ValueError(
+                f"{type(self._likelihood).__name__}: log_prob is nan at y = {float(y.ravel()[i])!r}; let it be "
+                "-inf for values that y cannot take"
+            )
+        return log_p.reshape(y.shape)
+
+    @cached_property
+    def _start(self) -> tuple[Array, Array]:
+        """A value of y from which its mass can be found, and the size of a first step, for each case."""
+        start, step = self._f.copy(), np.sqrt(self._v) + 1e-3 * (1 + np.abs(self._f))
+        around = ladder(start, step, FIRST_STEPS)
+        lost = np.flatnonzero(np.isneginf(self._at(around, np.arange(len(start))).max(axis=0)))
+        if len(lost):
+            start[lost], step[lost] = self._search(lost)
+        return start, step
+
+    def _search(self, index: Index) -> tuple[Array, Array]:
+        """As `_start`, where y cannot be near the mean of f: the most probable of many sizes of y and of y - f."""
+        f = self._f[index]
+        sizes = np.repeat(SIZES[:, None], len(f), axis=1)
+        values = np.concatenate([sizes, -sizes, f + sizes, f - sizes])
+        flat = np.broadcast_to(index, values.shape).ravel()
+        at = np.broadcast_to(f, values.shape).ravel()
+        log_p = np.asarray(self._likelihood.rows(flat).log_prob(values.ravel(), at)).reshape(values.shape)
+        # the largest mass, not density: that may be infinite at an end of the range of y
+        mass = np.where(np.isfinite(log_p), log_p, -np.inf) + np.log(np.tile(sizes, (4, 1)))
+        best, column = np.argmax(mass, axis=0), np.arange(len(f))
+        found = mass[best, column] > -np.inf
+        if not found.all():
+            raise ValueError(
+                f"{type(self._likelihood).__name__}: no value of y with a positive density was found for "
+                f"f = {float(f[np.argmin(found)])!r}, although sizes up to {SIZES[-1]:.0e} were tried; write "
+                "`predictive` for this likelihood"
+            )
+        return values[best, column], 0.1 * SIZES[best % len(SIZES)]
+
     @cached_property
     def _rule(self) -> PanelRule:
-        """Panels in t = y - mean that resolve the density of y."""
-        width = np.sqrt(self._v) + 1e-3 * (1 + np.abs(self._f))
+        """Panels in t = y - start that resolve the density of y."""
+        start, step = self._start
 
         def log_density(t: Array, index: Index) -> Array:
-            flat = np.broadcast_to(index, t.shape).ravel()
-            y = self._f[flat] + t.ravel()
-            log_p = _log_density(self._likelihood.rows(flat), y, self._f[flat], self._v[flat])
-            return log_p.reshape(t.shape)
+            return self._at(start[index] + t, index)
 
-        edges = ladder(np.zeros_like(width), width, np.array([0.25, 1.0, 3.0, 8.0, 30.0]))
+        edges = ladder(np.zeros_like(step), step, FIRST_STEPS)
         low, high = widen(log_density, edges.min(axis=0), edges.max(axis=0), drop=PREDICTIVE_DROP)
         full = np.concatenate([edges, low[None], high[None]])
         return adaptive_rule(log_density, full, drop=PREDICTIVE_DROP)
@@ -395,7 +441,7 @@ class QuadraturePrediction(ContinuousPrediction):
         share = np.bincount(rule.index, weights=np.where(outer, pieces, 0.0), minlength=rule.n)
         tail = reach > 1e3 * np.sqrt(var)
         heavy = (share > 1e-3 * var) & (tail | (share > 0.5 * var) & (reach > 1e6 * self._quartile_width))
-        return self._f + peak + from_peak, np.where(heavy, np.inf, var)
+        return self._start[0] + peak + from_peak, np.where(heavy, np.inf, var)
 
     @cached_property
     def _quartile_width(self) -> Array:
@@ -421,7 +467,7 @@ class QuadraturePrediction(ContinuousPrediction):
         y = np.broadcast_to(np.asarray(y, dtype=float), self._f.shape)
         rule = self._rule
         w, _ = rule.density()
-        t = (y - self._f)[rule.index]
+        t = (y - self._start[0])[rule.index]
         half = np.exp(rule.log_weights[0] - LOG_W0)
         middle = 0.5 * (rule.nodes[0] + rule.nodes[-1])
         x = np.clip((t - middle) / half, -1.0, 1.0)
@@ -429,7 +475,7 @@ class QuadraturePrediction(ContinuousPrediction):
         return np.clip(np.bincount(rule.index, weights=fraction, minlength=rule.n), 0.0, 1.0)
 
     def _location_and_width(self) -> tuple[Array, Array]:
-        return self._f, np.sqrt(self._v) + 1e-3 * (1 + np.abs(self._f))
+        return self._start
 
     def sample(self, n: int = 1, rng: Seed = None) -> Array:
         """Choose a panel by its mass, then invert the integral of its density by bisection."""
@@ -451,4 +497,4 @@ class QuadraturePrediction(ContinuousPrediction):
         column = pick.ravel()
         half = np.exp(rule.log_weights[0, column] - LOG_W0)
         t = 0.5 * (rule.nodes[0, column] + rule.nodes[-1, column]) + half * low
-        return np.asarray(self._f + t.reshape(pick.shape))
+        return np.asarray(self._start[0] + t.reshape(pick.shape))
