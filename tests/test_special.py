@@ -11,6 +11,7 @@ from cavity.special import (
     Moments,
     half_line,
     inverse_mills,
+    log1p_minus,
     log_half_line,
     log_normal_interval,
     log_sigmoid,
@@ -138,3 +139,12 @@ def test_mixture_moments_against_raw_moments():
         raw[4] - 4 * mean * raw[3] + 6 * mean**2 * raw[2] - 3 * mean**4,
     ]
     np.testing.assert_allclose([m.mean[0], m.var[0], m.c3[0], m.c4[0]], [mean, *central], rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "u", [-0.999, -0.3, -0.0999, -1e-3, -1e-9, 0.0, 1e-12, 1e-4, 0.0999, 0.1001, 3.0, 1e9]
+)
+def test_log_of_one_plus_u_beyond_u(u):
+    with mp.workdps(40):
+        truth = float(mp.log1p(mp.mpf(u)) - mp.mpf(u))
+    assert log1p_minus(np.array([u]))[0] == pytest.approx(truth, rel=2e-14, abs=0.0)

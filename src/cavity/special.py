@@ -41,6 +41,10 @@ INTERVAL_CUT = 9.5
 """Standard deviations from the peak beyond which an interval's density is below 1e-19 of it."""
 
 
+SERIES_BELOW, SERIES_TERMS = 0.1, 18
+"""Where log(1 + u) - u is summed, and up to which power of u: what is left out is below rounding."""
+
+
 class Moments(NamedTuple):
     """Mean, variance, third and fourth central moments."""
 
@@ -58,6 +62,20 @@ def inverse_mills(z: Array) -> Array:
 def log_sigmoid(z: Array) -> Array:
     """-log(1 + exp(-z))."""
     return -np.logaddexp(0.0, -z)
+
+
+def log1p_minus(u: Array, log1p: Array | None = None) -> Array:
+    """log(1 + u) - u for u > -1, by its series where the two would cancel.
+
+    `log1p` is the logarithm where it is known better than u, which may be -1 but for rounding.
+    """
+    small = np.abs(u) < SERIES_BELOW
+    x = np.where(small, u, 0.0)
+    series = np.zeros_like(x)
+    for k in range(SERIES_TERMS, 1, -1):
+        series = 1.0 / k - x * series
+    log1p = np.log1p(u) if log1p is None else log1p
+    return np.where(small, -x * x * series, log1p - u)
 
 
 def log_half_line(delta: Array, rate: Array | float) -> Array:

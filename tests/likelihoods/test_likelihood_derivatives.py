@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import likelihood_reference as ref
+import mpmath
 import numpy as np
 import pytest
 from test_tilted import CASES
@@ -152,3 +153,17 @@ def test_scale_mixture_nodes_and_precision_draws(likelihood):
     draws = likelihood.sample_precision(np.repeat(e[1:], 40000), np.random.default_rng(0)).reshape(3, -1)
     error = np.abs(draws.mean(axis=1) - likelihood.expected_precision(e[1:] ** 2))
     assert (error <= 4.5 * draws.std(axis=1) / 200 + 1e-12).all()
+
+
+@pytest.mark.parametrize("shape", [1e-3, 1.0, 29.0, 31.0, 1e3, 1e8, 1e12, 1e15])
+def test_slope_in_the_shape_of_a_negative_binomial(shape):
+    """At large shapes, where counts are nearly Poisson, digammas and logarithms cancel to nothing."""
+    y = np.array([0.0, 3.0, 40.0, 1e5, 2.0, 7.0])
+    f = np.array([0.0, 1.0, 3.5, 11.0, 40.0, -30.0])
+    found = lk.NegativeBinomial(shape).parameter_derivatives(y, f).log_prob[0]
+    with mpmath.workdps(60):
+        for slope, y_i, f_i in zip(found, y, f):
+            r, mu, k = mpmath.mpf(shape), mpmath.exp(mpmath.mpf(f_i)), mpmath.mpf(y_i)
+            change = mpmath.digamma(k + r) - mpmath.digamma(r) - mpmath.log1p(mu / r)
+            truth = change + (mu - k) / (r + mu)
+            assert slope == pytest.approx(float(truth), rel=1e-8, abs=0.0)

@@ -25,7 +25,7 @@ from cavity.likelihoods.base import (
 )
 from cavity.likelihoods.predictive import CountPrediction
 from cavity.prediction import Prediction
-from cavity.special import log_sigmoid
+from cavity.special import log1p_minus, log_sigmoid
 
 
 class CountLikelihood(Likelihood):
@@ -145,6 +145,22 @@ class Poisson(CountLikelihood):
         return np.asarray(np.where(rate < 1e18, rng.poisson(np.minimum(rate, 1e18)), rate))
 
 
+STIRLING_FROM = 30.0
+"""From this argument on four terms of Stirling's series give the digamma function to rounding."""
+
+
+def _digamma_beyond_log(y: Array, r: float) -> Array:
+    """digamma(r + y) - digamma(r) - log(1 + y/r), of order y / r^2 for large r, where all three are nearly equal."""
+    if r < STIRLING_FROM:
+        return np.asarray(digamma(y + r) - digamma(r) - np.log1p(y / r))
+    a, b = 1.0 / r**2, 1.0 / (r + y) ** 2
+    gap = y * (2.0 * r + y) * a * b  # a - b
+    powers = (
+        1.0 / 12.0 - (a + b) / 120.0 + (a * a + a * b + b * b) / 252.0 - (a + b) * (a * a + b * b) / 240.0
+    )
+    return np.asarray(0.5 * y / (r * (r + y)) + gap * powers)
+
+
 class NegativeBinomial(CountLikelihood):
     """Over-dispersed counts with mean mu = exp(f) and variance mu + mu^2/shape.
 
@@ -191,7 +207,9 @@ class NegativeBinomial(CountLikelihood):
         s = f - np.log(r)
         p, q = expit(s), expit(-s)
         pq = p * q
-        log_p = digamma(y + r) - digamma(r) + log_sigmoid(-s) - (y * q - r * p) / r
+        # log(1 + y/r) + log sigma(-s) = log(1 + u): what is large in digammas and logarithms has canceled by hand
+        u = (y * q - r * p) / r
+        log_p = _digamma_beyond_log(y, r) + log1p_minus(u, np.log1p(y / r) + log_sigmoid(-s))
         d1 = -p + (y + r) * pq / r
         d2 = -pq + (y + r) * pq * (q - p) / r
         return ParameterDerivatives(log_p[None], d1[None], d2[None])
