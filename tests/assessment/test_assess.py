@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 
@@ -139,6 +140,20 @@ def test_budgets(budget: str | float, seconds: float) -> None:
 def test_bad_budgets(budget: str | float) -> None:
     with pytest.raises(ValueError, match="budget must be"):
         seconds_of(budget)
+
+
+def test_bad_input_is_refused_before_the_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [5.0, 4.0, 3.0]})
+    y = np.array([1.0, -1.0, 1.0])
+    model = GP(SE(1.0).on("a"), Probit())
+    monkeypatch.setattr("cavity.assessment.gold_standard", lambda *_, **__: pytest.fail("chains were run"))
+    with pytest.raises(ValueError, match=r"columns of X are \['b', 'a'\], but those of the data before were"):
+        assess(model, frame, y, frame[["b", "a"]])
+    with pytest.raises(ValueError, match="X_test must have the columns of X, 2, got 1"):
+        assess(model, frame, y, np.zeros((3, 1)))
+    for wrong in ("best", ["ep", "best"]):
+        with pytest.raises(ValueError, match=r"inference must be .* got 'best'"):
+            assess(model, frame, y, methods=wrong)
 
 
 def test_bad_input() -> None:

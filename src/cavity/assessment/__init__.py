@@ -20,7 +20,7 @@ from cavity.assessment.comparison import MethodResult, Predictive, compare, meas
 from cavity.assessment.gold import Chains, GoldStandard, gold_standard, predict
 from cavity.assessment.result import Assessment
 from cavity.gp import GP
-from cavity.kernels.base import as_inputs
+from cavity.inference.registry import as_inference
 from cavity.likelihoods.classification import BinaryLikelihood
 from cavity.means import Basis
 
@@ -38,7 +38,7 @@ def assess(
     X_test: ArrayLike | None = None,
     y_test: ArrayLike | None = None,
     *,
-    methods: Sequence[str] = ("laplace", "ep", "variational"),
+    methods: str | Sequence[str] = ("laplace", "ep", "variational"),
     budget: str | float = "1min",
     seed: int | np.random.Generator | None = 0,
     progress: Any = None,
@@ -54,7 +54,7 @@ def assess(
         Training data; labels as the estimator knows them.
     X_test, y_test : arrays, optional
         Where to compare predictions, and targets for log loss and calibration.
-    methods : sequence of str
+    methods : str or sequence of str
         Inference rules to judge.
     budget : str or float
         Time for the gold standard: seconds, or text such as "30s", "5min", "1h".
@@ -77,7 +77,12 @@ def assess(
     started = time.perf_counter()
     seconds = seconds_of(budget)
     gp, X, y, y_test = _prepared(model, X, y, y_test)
-    X_test = None if X_test is None else as_inputs(X_test)
+    methods = [methods] if isinstance(methods, str) else methods
+    for method in methods:  # wrong ones before the chains, not after
+        as_inference(method, gp.likelihood)
+    X_test = None if X_test is None else gp.inputs(X_test)
+    if X_test is not None and X_test.shape[1] != X.shape[1]:
+        raise ValueError(f"X_test must have the columns of X, {X.shape[1]}, got {X_test.shape[1]}")
     if X_test is None and y_test is not None:
         raise ValueError("y_test was given without X_test: give the test inputs too")
     if X_test is not None and y_test is not None and len(X_test) != len(y_test):
