@@ -245,6 +245,19 @@ def test_known_noise_of_new_observations_is_given():
     np.testing.assert_allclose(updated.leave_one_out().mean, whole.leave_one_out().mean, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda m: m.predict(POINTS, return_std=True, noise="no"), "noise must be True, False .* got 'no'"),
+        (lambda m: m.sample_y(POINTS, -1), "n_samples must be an integer >= 0, got -1"),
+        (lambda m: m.sample_y(POINTS, 2.5), "n_samples must be an integer >= 0, got 2.5"),
+    ],
+)
+def test_wrong_arguments_of_predictions_are_named(fitted, ask, words):
+    with pytest.raises(ValueError, match=words):
+        ask(fitted)
+
+
 def test_noise_variances_are_for_known_noise(fitted):
     with pytest.raises(ValueError, match="noise_variance is for KnownNoise; Gaussian says itself"):
         fitted.predict(POINTS, return_std=True, noise=np.ones(len(POINTS)))

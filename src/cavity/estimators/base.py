@@ -101,13 +101,13 @@ class GPEstimator(NestedParameters):
             value = getattr(self, name)
             if value is None and name == "max_rows":
                 continue
-            if not _is_number(value, numbers.Integral) or value < least:
+            if not is_number(value, numbers.Integral) or value < least:
                 raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
         limit = self.max_time
-        if limit is not None and not (_is_number(limit, numbers.Real) and limit >= 0):
+        if limit is not None and not (is_number(limit, numbers.Real) and limit >= 0):
             raise ValueError(f"max_time must be a number of seconds >= 0 or None, got {limit!r}")
         jobs = self.n_jobs
-        if jobs is not None and not (_is_number(jobs, numbers.Integral) and jobs != 0):
+        if jobs is not None and not (is_number(jobs, numbers.Integral) and jobs != 0):
             raise ValueError(
                 f"n_jobs must be a number of workers, -1 for one on each core, or None, got {jobs!r}"
             )
@@ -187,6 +187,6 @@ def generator(random_state: Any) -> np.random.Generator:
         ) from None
 
 
-def _is_number(value: Any, kind: type) -> bool:
+def is_number(value: Any, kind: type) -> bool:
     """Whether it is a number of this kind, and not a truth value."""
     return isinstance(value, kind) and not isinstance(value, bool | np.bool_)

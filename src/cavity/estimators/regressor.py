@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Any, Self, cast
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from cavity.estimators.base import GPEstimator, generator
+from cavity.estimators.base import GPEstimator, generator, is_number
 from cavity.estimators.choice import choose
 from cavity.estimators.left_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
 from cavity.estimators.memory import require_memory
@@ -340,6 +341,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         array (m, n_samples) or (m, T, n_samples), as in scikit-learn
         """
         X = self._checked(X)
+        if not is_number(n_samples, numbers.Integral) or n_samples < 0:
+            raise ValueError(f"n_samples must be an integer >= 0, got {n_samples!r}")
         require_memory(len(X), "predict")
         rng = generator(random_state)
         noisy, variances = _split_noise(noise)
@@ -417,7 +420,10 @@ def _split_noise(noise: bool | ArrayLike) -> tuple[bool, Array | None]:
     """Whether observations are asked for, and the noise variances that were given for them."""
     if isinstance(noise, bool | np.bool_):
         return bool(noise), None
-    return True, np.asarray(noise, dtype=float)
+    try:
+        return True, np.asarray(noise, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"noise must be True, False or noise variances (m,), got {noise!r}") from None
 
 
 def _add_noise(likelihood: Likelihood, f: Array, rng: np.random.Generator) -> Array:
