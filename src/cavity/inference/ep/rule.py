@@ -384,31 +384,21 @@ class EP:
     ) -> Prediction:
         """Distribution of each target given the others: the likelihood averaged over the cavity."""
         problem = self._problem(prior, likelihood, y, sample_weight)
-        state = self._fixed_point(problem).state
-        shift, precision = state.cavity
-        weight = np.broadcast_to(np.asarray(problem.weight, dtype=float), precision.shape)
-        repeated = weight > 1
-        if repeated.any():
-            # Leaving out one of w copies of a row takes away the share 1/w of its site.
-            share, q = 1.0 / weight[repeated], state.q
-            part = 1.0 / q.var[repeated] - share * state.sites.precision[repeated]
-            precision[repeated] = part
-            shift[repeated] = part * q.mean[repeated] - share * q.weights[repeated]
+        shift, precision = self._fixed_point(problem).state.cavity
         ordinary = precision > 0
         mean, var = shift / np.where(ordinary, precision, 1.0), 1.0 / np.where(ordinary, precision, 1.0)
         for i in np.flatnonzero(~ordinary):
             # No proper cavity says what the others know: leave the point out in earnest.
-            mean[i], var[i] = self._without(problem, weight, int(i))
+            mean[i], var[i] = self._without(problem, int(i))
         return likelihood.predictive(mean, var)
 
-    def _without(self, problem: Problem, weight: Array, i: int) -> tuple[float, float]:
-        """Mean and variance of f_i from a fit without one copy of row i."""
+    def _without(self, problem: Problem, i: int) -> tuple[float, float]:
+        """Mean and variance of f_i from a fit without row i."""
         prior = problem.prior
-        left = weight.copy()
-        left[i] -= 1.0
-        rows = np.flatnonzero((left > 0) | (np.arange(prior.n) != i))
+        rows = np.delete(np.arange(prior.n), i)
         smaller = DensePrior(prior.kernel, prior.X[rows], prior.mean_function)
-        process = self.infer(smaller, problem.likelihood.rows(rows), problem.y[rows], left[rows]).process
+        weight = None if np.ndim(problem.weight) == 0 else np.asarray(problem.weight)[rows]
+        process = self.infer(smaller, problem.likelihood.rows(rows), problem.y[rows], weight).process
         at = prior.X[i : i + 1]
         return float(process.mean(at)[0]), float(process.variance(at)[0])
 
