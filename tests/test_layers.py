@@ -13,7 +13,16 @@ PACKAGE = Path(cavity.__file__).parent
 
 # From the foundation upwards: a layer may import from itself and from every one before it.
 LAYERS = {
-    "numerics": ["exponential", "linalg", "passes", "quadrature", "special", "progress", "interrupts"],
+    "numerics": [
+        "exponential",
+        "linalg",
+        "passes",
+        "quadrature",
+        "special",
+        "progress",
+        "interrupts",
+        "deadlines",
+    ],
     "parts": [
         "hyper",
         "layout",

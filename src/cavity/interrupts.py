@@ -1,7 +1,8 @@
-"""Interrupts that were caught on the way.
+"""Interrupts (Ctrl-C) and who answers them.
 
-Learning and sampling keep what they have when they are stopped. That is right at the prompt; work that consists of
-several such steps must know that there was a Ctrl-C, whoever dealt with it.
+Learning and sampling keep what they have when they are stopped. That is right at the prompt. Work that consists of
+several such steps must know that there was a Ctrl-C, whoever dealt with it (`Interrupts`), or be ended by it as a whole
+(`not_swallowed`). A short step without which what was learned or drawn would be lost is finished first (`Postponed`).
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
+
+INTERRUPTED = "interrupted"
+"""Why work was stopped early, after Ctrl-C."""
 
 
 class Interrupts:
@@ -52,9 +56,36 @@ class Interrupts:
         return self._before(number, frame)
 
 
+class Postponed(Interrupts):
+    """Lets Ctrl-C wait for the end of a `with` statement, where `interrupted` tells of it; a second one ends it."""
+
+    def _remember(self, number: int, frame: FrameType | None) -> Any:
+        if self.interrupted:
+            return super()._remember(number, frame)
+        with suppress(KeyboardInterrupt):  # those around this one are to know at once
+            super()._remember(number, frame)
+        return None
+
+
+class _Ended(BaseException):
+    """An interrupt that is not to be answered on the way."""
+
+
+class _PassedOn(Interrupts):
+    """Raises what nobody on the way catches."""
+
+    def _remember(self, number: int, frame: FrameType | None) -> Any:
+        with suppress(KeyboardInterrupt):
+            super()._remember(number, frame)
+        raise _Ended
+
+
 @contextmanager
 def not_swallowed() -> Iterator[None]:
-    """Raise KeyboardInterrupt after the block if an interrupt came in it."""
-    with Interrupts() as found:
-        yield
+    """Ctrl-C ends the block at once with a KeyboardInterrupt, also inside steps that would keep what they have."""
+    try:
+        with _PassedOn() as found:
+            yield
+    except _Ended:
+        raise KeyboardInterrupt from None
     found.raise_if_interrupted()

@@ -5,7 +5,8 @@ have one (MAP). The optimizer is L-BFGS-B on unconstrained parameters inside a w
 user's own bounds take the place of the box.
 
 Starts. The first is read off the data (`cavity.starts`), the second are the values the model came with, the
-others are the most promising of many draws from the priors, by the objective after a few steps. Sums of
+others are the most promising of many draws from the priors, by the objective after a few steps. Starts that a caller
+knows to be good are run before these, so that they are not what a limit of time cuts off. Sums of
 kernels have local optima in which two terms share one role; so, at the end, each term of the best solution is
 drawn anew in turn, the others staying where they are. A start that fails numerically is recorded and skipped;
 an evaluation that fails inside a run is a step too far, and the line search comes back.
@@ -21,7 +22,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.deadlines import OUT_OF_TIME
 from cavity.hyper import Array
+from cavity.interrupts import INTERRUPTED
 from cavity.linalg import Workspace
 from cavity.progress import Progress
 from cavity.starts import Starts
@@ -33,9 +36,6 @@ PARTS = ("kernel", "mean", "likelihood")
 """Parts of a model, in the order of its values."""
 
 OBJECTIVES = ("evidence", "loo")
-
-INTERRUPTED = "interrupted"
-"""Why learning stopped, and the kind of the run that was under way then, after Ctrl-C."""
 
 STEPS = 500
 """Most iterations of a run."""
@@ -135,6 +135,11 @@ class Learned:
         return next((run for run in self.runs if run.value == self.value), None)
 
 
+def deadline_in(seconds: float | None) -> float:
+    """The deadline of an `Objective` so many seconds from now, on a clock that worker processes share."""
+    return np.inf if seconds is None else time.monotonic() + seconds
+
+
 class _OutOfTime(Exception):
     """Raised inside an objective to leave the optimizer."""
 
@@ -185,8 +190,9 @@ class Objective:
     """What is maximized, as a function of `theta`; counts evaluations and remembers the best point.
 
     `best` is that of the present run, with what the inference rule remembered there in `memory`; `best_ever` is
-    that of all runs in this process. `reached` and `normal` say, after a failure, how far from the best point
-    and up to what surface the inference rule could follow its solution, where it knows (`InferenceFailedError`).
+    that of all runs that this process knows of. `reached` and `normal` say, after a failure, how far from the best
+    point and up to what surface the inference rule could follow its solution, where it knows
+    (`InferenceFailedError`).
     """
 
     model: GP
@@ -345,7 +351,7 @@ def maximize(
     except np.linalg.LinAlgError as error:
         message = str(error)
     except _OutOfTime:
-        message = "stopped: max_time was reached"
+        message = f"stopped: {OUT_OF_TIME}"
     value, theta = objective.best if objective.best is not None else (-np.inf, start)
     counts = objective.evaluations, objective.failures
     return Run(kind, start, theta, value, converged, *counts, message, objective.memory, beyond)
@@ -396,6 +402,12 @@ def _execute(
     work: Callable[..., Any] = delayed(follow)
     listed = [work(goal, start, box, scale, kind, steps) for kind, start in tasks]
     for runs in Parallel(n_jobs=n_jobs, return_as="generator")(listed):
+        best = max(runs, key=lambda run: run.value)
+        if np.isfinite(best.value) and (goal.best_ever is None or best.value > goal.best_ever[0]):
+            goal.best_ever = (
+                best.value,
+                best.theta,
+            )  # tasks that are sent out from now on know that there is something
         yield from runs
 
 
@@ -431,7 +443,7 @@ def learn(
         Whether the first start is read off the data; otherwise it is the model's own values, and the data come in only
         where the objective cannot be evaluated at those.
     also : sequence of (kind, theta)
-        Further starts, run in addition to `n_restarts`.
+        Further starts, run before all others and in addition to `n_restarts`.
     max_time : float, optional
         Seconds after which the best so far is returned.
 
@@ -447,7 +459,7 @@ def learn(
     if max_time is not None and not max_time >= 0:
         raise ValueError(f"max_time must be a number of seconds >= 0, got {max_time!r}")
     rng = np.random.default_rng(random_state)
-    deadline = np.inf if max_time is None else time.monotonic() + max_time
+    deadline = deadline_in(max_time)
     goal = Objective(model, X, y, objective, sample_weight, deadline)
     if model.theta.size == 0:
         value, _ = goal(model.theta)
@@ -482,7 +494,7 @@ def learn(
         if not any(np.isfinite(run.value) for run in runs):
             raise
     if time.monotonic() > deadline:
-        stopped = stopped or "max_time was reached"
+        stopped = stopped or OUT_OF_TIME
     usable = [run for run in runs if np.isfinite(run.value)]
     if not usable:
         reasons = "; ".join(dict.fromkeys(run.message for run in runs))
@@ -516,14 +528,14 @@ class _Search:
         return _execute(self.goal, tasks, self.from_.box, self.from_.scale, self.n_jobs, steps)
 
     def starts(self, n_restarts: int, given: Collection[str], also: Sequence[Task] = ()) -> Iterator[Run]:
-        """The data-driven start first, then the values given, then promising draws; and those of `also`."""
+        """Those of `also`, which are known to be good, the data-driven start, the values given, promising draws."""
         first = self.from_.first
         theta = np.where(_belongs(self.goal.model, given), self.goal.model.theta, first)
-        tasks: list[Task] = [("data", first)]
+        usual: list[Task] = [("data", first)]
         if n_restarts > 0 and np.max(np.abs(theta - first) / self.from_.scale) > 0.1:
-            tasks.append(("given", theta))
-        left = n_restarts + 1 - len(tasks)
-        tasks += also
+            usual.append(("given", theta))
+        left = n_restarts + 1 - len(usual)
+        tasks = [*also, *usual]
         if left == 0 or self.n_jobs in (None, 1):
             yield from self._execute(tasks)
             tasks = []

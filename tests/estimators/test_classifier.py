@@ -455,8 +455,8 @@ def test_a_warning_names_the_problem_and_the_remedy(monkeypatch):
     some = slice(None, None, 5)
     real = multiclass.choose
 
-    def stopped(model, learned, rows):
-        learned, posterior = real(model, learned, rows)
+    def stopped(model, learned, rows, seconds):
+        learned, posterior = real(model, learned, rows, seconds)
         status = Status(False, "variational", message="EP found no fixed point")
         monkeypatch.setattr(type(posterior), "status", status, raising=False)
         return learned, posterior

@@ -152,7 +152,7 @@ def sample_latent(
         rhat, ess = quality
         wanted = max(F.shape[1] * enough / max(ess, 1.0) - F.shape[1], 0.0 if rhat <= WORST_RHAT else draws)
         draws = int(min(wanted, 2 * F.shape[1], left / per_draw - 50, _affordable(F) - F.shape[1]))
-        if draws < 20 or trace.interrupted:
+        if draws < 20 or trace.stopped:
             return Chains(F, rhat, ess, divergences, time.perf_counter() - started)
 
 

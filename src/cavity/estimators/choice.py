@@ -14,9 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from cavity.deadlines import time_limit
 from cavity.estimators.rows import TrainingRows
 from cavity.estimators.sampling import samples
 from cavity.gp import GP, Posterior
+from cavity.interrupts import INTERRUPTED, Postponed
 from cavity.learning import Learned, Run
 
 STAGE_MARGIN = 10.0
@@ -28,19 +30,44 @@ SAME_END = 1e-2
 """Distance of hyperparameters, in log units, below which two runs ended at the same place."""
 
 
-def choose(model: GP, learned: Learned, rows: TrainingRows) -> tuple[Learned, Posterior]:
-    """The run to keep and its posterior; runs that were looked at say their stage in `message`."""
+def choose(
+    model: GP, learned: Learned, rows: TrainingRows, seconds: float | None = None
+) -> tuple[Learned, Posterior]:
+    """The run to keep and its posterior; runs that were looked at say their stage in `message`.
+
+    Chains have so many seconds. Ctrl-C ends them with what was drawn, and all of it where learning was interrupted
+    before: there is no draw to keep then. Without chains it waits for the one posterior without which what was learned
+    would be lost.
+    """
+    if samples(model):
+        with time_limit(seconds):
+            return learned, _sampled(model, learned, rows)
+    with Postponed() as late:
+        learned, posterior = _best(model, learned, rows, late)
+    return (replace(learned, stopped=INTERRUPTED) if late.interrupted else learned), posterior
+
+
+def _sampled(model: GP, learned: Learned, rows: TrainingRows) -> Posterior:
+    """Draws of chains, which are to know all modes that were met."""
+    if learned.stopped == INTERRUPTED:
+        raise KeyboardInterrupt
+    if learned.winner is None:
+        return learned.model.condition(rows.X, rows.y, rows.weight)
+    runs = list(learned.runs)
+    ends = {"ends": [runs[same[0]].theta for same in _ends(runs)]}
+    return model.replace(learned.winner.theta).condition(rows.X, rows.y, rows.weight, ends)
+
+
+def _best(model: GP, learned: Learned, rows: TrainingRows, late: Postponed) -> tuple[Learned, Posterior]:
+    """Of the ends of all runs; of those that were looked at, after Ctrl-C."""
     if learned.winner is None:
         return learned, learned.model.condition(rows.X, rows.y, rows.weight)
     runs = list(learned.runs)
-    if samples(model):  # chains are to know all modes that were met
-        ends = {"ends": [runs[same[0]].theta for same in _ends(runs)]}
-        return learned, model.replace(learned.winner.theta).condition(rows.X, rows.y, rows.weight, ends)
     if model.inference.name != "ep" or model.likelihood.log_concave:
         return learned, _posterior(model, learned.winner, rows)
     kept: tuple[int, Posterior] | None = None
     for i in (i for same in _ends(runs) for i in same):
-        if kept is not None and runs[i].value < runs[kept[0]].value - STAGE_MARGIN:
+        if kept is not None and (late.interrupted or runs[i].value < runs[kept[0]].value - STAGE_MARGIN):
             break
         posterior = _posterior(model, runs[i], rows)
         runs[i] = replace(runs[i], message=f"{runs[i].message}; stage {posterior.status.stage}")

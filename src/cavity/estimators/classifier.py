@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from cavity.deadlines import Deadline
 from cavity.estimators.base import GPEstimator
 from cavity.estimators.decisions import (
     ErrorRejectCurve,
@@ -35,11 +36,12 @@ from cavity.estimators.multiclass import (
 )
 from cavity.estimators.reports import issue, warnings_of
 from cavity.estimators.rows import require_numbers
+from cavity.estimators.sampling import samples
 from cavity.estimators.signal_prior import with_signal_prior
 from cavity.gp import GP
 from cavity.hyper import Array
+from cavity.interrupts import INTERRUPTED
 from cavity.kernels import Kernel
-from cavity.learning import INTERRUPTED
 from cavity.likelihoods import Likelihood, Softmax, as_likelihood
 from cavity.prediction import GaussianPrediction
 from cavity.starts import Starts
@@ -92,7 +94,8 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     warm_start : bool
         Start learning from the values of the last fit, if that was of the same model.
     max_time : float, optional
-        Seconds after which learning returns the best so far.
+        Seconds after which learning returns the best so far, for all models of one_vs_rest and one_vs_one together; one
+        evaluation of each is always made. Under "mcmc" as of `GPRegressor`.
     max_rows : int, optional
         Use a random subset of at most so many rows, the same share of each class.
 
@@ -174,6 +177,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             out before anything else.
         """
         self._check_options()
+        time = Deadline(self.max_time)
         data, labels, weight = self._checked_data(X, y, sample_weight)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -186,7 +190,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             chosen = _same_shares(codes, self.max_rows, rng)
             data, codes, weight = data[chosen], codes[chosen], None if weight is None else weight[chosen]
         strategy = self._strategy()
-        self._adopt(strategy, self._fit_members(strategy, data, codes, weight, rng))
+        self._adopt(strategy, self._fit_members(strategy, data, codes, weight, rng, time))
         for member in self._members:
             issue(warnings_of(member.learned, member.posterior, member.rows.X), member.name)
         return self
@@ -274,7 +278,13 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         return likelihood
 
     def _fit_members(
-        self, strategy: Strategy, X: Array, codes: Indices, weight: Array | None, rng: np.random.Generator
+        self,
+        strategy: Strategy,
+        X: Array,
+        codes: Indices,
+        weight: Array | None,
+        rng: np.random.Generator,
+        time: Deadline,
     ) -> list[Member]:
         problems = strategy.problems(codes, self.classes_)
         model = self._model(strategy, X[problems[0].rows], problems[0].targets)
@@ -287,7 +297,6 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         )
         warm = self.warm_start and getattr(self, "_asked", None) == asked
         models = [m.learned.model for m in self._members] if warm else [model] * len(problems)
-        self._asked = asked
         parallel = self.n_jobs if strategy.several else None
         jobs = effective_n_jobs(self.n_jobs or 1)
         most = max(len(p.rows) for p in problems)
@@ -299,16 +308,21 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             "given": self._given_parts(),
             "data_driven": not warm,
             "n_jobs": None if strategy.several else self.n_jobs,
-            "max_time": self._time_for_one(len(problems), jobs if strategy.several else 1),
         }
         tasks = zip(models, problems, rng.spawn(len(problems)))
         arguments = [(m, p, X, weight, self.objective, r, options) for m, p, r in tasks]
         if parallel in (None, 1):
-            return _one_after_another(arguments, options)
-        return cast("list[Member]", Parallel(n_jobs=parallel)(delayed(fit_member)(*one) for one in arguments))
+            members = _one_after_another(arguments, time)
+        else:
+            share = self._time_for_one(len(problems), jobs)
+            members = Parallel(n_jobs=parallel)(
+                delayed(fit_member)(*one, max_time=share) for one in arguments
+            )
+        self._asked = asked
+        return members
 
     def _time_for_one(self, count: int, at_once: int) -> float | None:
-        """Share of `max_time` for each of several models."""
+        """Share of `max_time` for each of several models, so many of them at once."""
         if self.max_time is None or count == 1:
             return self.max_time
         return float(self.max_time) * min(at_once, count) / count
@@ -417,18 +431,23 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         return error_reject_curve(probabilities, codes)
 
 
-def _one_after_another(arguments: Sequence[tuple[Any, ...]], options: dict[str, Any]) -> list[Member]:
-    """Members fitted in turn with common options; after Ctrl-C the others remain where their learning starts."""
+def _one_after_another(arguments: Sequence[tuple[Any, ...]], time: Deadline) -> list[Member]:
+    """Members fitted in turn, each in an equal part of the time that is left.
+
+    After Ctrl-C the others remain where their learning starts. Chains cannot: without draws of each there is nothing.
+    """
     members: list[Member] = []
     interrupted = False
-    for one in arguments:
-        member = fit_member(*one)
+    for place, one in enumerate(arguments):
+        left = time.left
+        seconds = 0.0 if interrupted else None if left is None else left / (len(arguments) - place)
+        member = fit_member(*one, max_time=seconds)
         if interrupted:
             member = replace(member, learned=replace(member.learned, stopped=INTERRUPTED))
-        elif member.learned.stopped == INTERRUPTED:
-            interrupted = True
-            options["max_time"] = 0.0
+        interrupted = interrupted or member.interrupted
         members.append(member)
+        if interrupted and samples(member.posterior.model) and len(members) < len(arguments):
+            raise KeyboardInterrupt
     return members
 
 

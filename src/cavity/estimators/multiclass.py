@@ -23,11 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
+from cavity.deadlines import Deadline
 from cavity.estimators.choice import choose
 from cavity.estimators.rows import TrainingRows, contains_white
-from cavity.estimators.sampling import prepared
+from cavity.estimators.sampling import prepared, time_to_learn
 from cavity.gp import GP, Posterior
 from cavity.hyper import Array
+from cavity.interrupts import INTERRUPTED
 from cavity.learning import Learned, learn
 
 Indices = NDArray[np.intp]
@@ -166,6 +168,12 @@ class Member:
     posterior: Posterior
     rows: TrainingRows
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended its learning, or its chains."""
+        trace = getattr(self.posterior, "trace", None)
+        return self.learned.stopped == INTERRUPTED or (trace is not None and trace.interrupted)
+
     def log_probabilities(self, X: Array) -> Array:
         """Of the labels in increasing order, averaged over the posterior of f; they add up to one."""
         likelihood = self.posterior.model.likelihood
@@ -183,8 +191,11 @@ def fit_member(
     objective: str | None,
     rng: np.random.Generator,
     options: dict[str, Any],
+    *,
+    max_time: float | None,
 ) -> Member:
     """Learn the hyperparameters of one model, and condition it on its rows."""
+    time = Deadline(max_time)
     model = prepared(model, objective, rng)
     own = None if weight is None else weight[problem.rows]
     rows = TrainingRows.of(X[problem.rows], problem.targets, own, merge=not contains_white(model.kernel))
@@ -198,7 +209,8 @@ def fit_member(
             objective=objective,
             sample_weight=rows.weight,
             random_state=rng,
+            max_time=time_to_learn(model, time),
             **options,
         )
-    learned, posterior = choose(model, learned, rows)
+    learned, posterior = choose(model, learned, rows, time.left)
     return Member(problem.name, learned, posterior, rows)

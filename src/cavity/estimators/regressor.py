@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from cavity.deadlines import Deadline
 from cavity.estimators.base import GPEstimator, generator, is_number
 from cavity.estimators.choice import choose
 from cavity.estimators.left_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
@@ -19,7 +20,7 @@ from cavity.estimators.memory import require_memory
 from cavity.estimators.reports import issue, warnings_of
 from cavity.estimators.robust import first_stages, from_gaussian, is_robust
 from cavity.estimators.rows import TrainingRows, contains_white, require_numbers, require_usual_units
-from cavity.estimators.sampling import prepared, samples
+from cavity.estimators.sampling import prepared, samples, time_to_learn
 from cavity.gp import GP, Posterior
 from cavity.hyper import Array
 from cavity.kernels import Kernel
@@ -68,7 +69,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
     warm_start : bool
         Start learning from the values of the last fit, if that was of the same model.
     max_time : float, optional
-        Seconds after which learning returns the best so far.
+        Seconds after which learning returns the best so far; one evaluation is always made. Under "mcmc" learning has a
+        quarter of them, chains end at the limit with the draws they have, and a TimeoutError says so if there are none.
     max_rows : int, optional
         Use a random subset of at most so many rows, for data too large for an exact fit.
 
@@ -153,6 +155,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             Power of each row's likelihood factor; rows of weight zero are left out before anything else.
         """
         self._check_options()
+        time = Deadline(self.max_time)
         if not isinstance(self.starts, str) or self.starts not in STARTS:
             raise ValueError(f"starts must be {' or '.join(map(repr, STARTS))}, got {self.starts!r}")
         X, y = self._checked_data(X, y, reset=True)
@@ -160,16 +163,19 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             y = cast(Array, column_or_1d(y, warn=not self.__sklearn_tags__().target_tags.multi_output))
         weight = self._checked_weight(sample_weight, X)
         rng = self._rng()
-        model, warm = self._initial_model(X, y)
+        model, asked = self._initial_model(X, y)
+        warm = self.warm_start and getattr(self, "_asked", None) == asked
+        if warm:
+            model = self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat))
         model = prepared(model, self.objective, rng)
         rows = TrainingRows.of(X, y, weight, merge=self._may_merge(model), max_rows=self.max_rows, rng=rng)
         if rows.source is not None:
             model = model.with_likelihood(model.likelihood.rows(rows.source))
         copies = 1 if self.objective is None else effective_n_jobs(self.n_jobs or 1)
         require_memory(len(rows.X), self.objective or "evidence", min(copies, self.n_restarts + 1))
-        learned, posterior = choose(model, self._learn(model, rows, warm, rng), rows)
+        learned, posterior = choose(model, self._learn(model, rows, warm, rng, time), rows, time.left)
         self.starts_ = learned.runs
-        self.rows_ = rows
+        self.rows_, self._asked = rows, asked
         self._adopt(posterior)
         issue(warnings_of(learned, posterior, rows.X))
         return self
@@ -188,8 +194,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         own_noise = samples(model) and is_robust(likelihood)  # each row has a noise variance of its own then
         return not (by_row or exact or own_noise or self.objective == "loo" or contains_white(model.kernel))
 
-    def _initial_model(self, X: Array, y: Array) -> tuple[GP, bool]:
-        """The model before learning, and whether it is that of the last fit."""
+    def _initial_model(self, X: Array, y: Array) -> tuple[GP, tuple[Any, ...]]:
+        """The model before learning, and what tells it from others."""
         mean, likelihood = self.mean, as_likelihood(self.likelihood)
         if y.ndim == 2 and isinstance(mean, str) and mean == "constant":
             mean = Basis("constant")
@@ -205,20 +211,20 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             require_usual_units(y)
         model = self._bound(self._unbound_model(likelihood, mean, self.inference))
         asked = (repr(model), type(model.inference).__name__, X.shape[1], model._names, y.shape[1:])
-        if self.warm_start and getattr(self, "_asked", None) == asked:
-            return self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat)), True
-        self._asked = asked
-        return model, False
+        return model, asked
 
-    def _learn(self, model: GP, rows: TrainingRows, warm: bool, rng: np.random.Generator) -> Learned:
+    def _learn(
+        self, model: GP, rows: TrainingRows, warm: bool, rng: np.random.Generator, time: Deadline
+    ) -> Learned:
         if self.objective is None:
             return Learned(model, np.nan, ())
+        time = Deadline(time_to_learn(model, time))
         options: dict[str, Any] = {
             "n_restarts": self.n_restarts,
             "given": self._given_parts(),
             "data_driven": self.standardize and not warm,
             "n_jobs": self.n_jobs,
-            "max_time": self.max_time,
+            "max_time": time.left,
         }
         also: Sequence[tuple[str, Array]] = ()
         if is_robust(model.likelihood) and not warm:
@@ -227,6 +233,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
                 options |= {"n_restarts": 0, "given": (), "data_driven": False}
             else:
                 also = first_stages(model, rows, rng=rng, **options)
+            options["max_time"] = time.left
         return learn(
             model,
             rows.X,

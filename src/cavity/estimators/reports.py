@@ -43,8 +43,8 @@ def _about_learning(learned: Learned) -> str:
 def _about_inference(posterior: Posterior, X: Array) -> str:
     model, status = posterior.model, posterior.status
     rule = type(model.inference).__name__
-    if not status.converged and status.stage.startswith("mcmc"):
-        return status.message
+    if status.stage.startswith("mcmc"):
+        return status.message  # also of chains that were stopped early and are long enough all the same
     if not status.converged:
         return (
             f"{rule} did not converge (stage {status.stage!r}): {status.message}; predictions are usable but "

@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from cavity.deadlines import Deadline
 from cavity.estimators.rows import TrainingRows
 from cavity.gp import GP
 from cavity.hyper import Array
-from cavity.learning import INTERRUPTED, Objective, learn, maximize
+from cavity.interrupts import INTERRUPTED
+from cavity.learning import Objective, deadline_in, learn, maximize
 from cavity.likelihoods import Gaussian, GaussianNoise, Laplace
 from cavity.likelihoods.base import Likelihood
 from cavity.starts import DataScale, Starts
@@ -28,7 +30,7 @@ from cavity.starts.data import MAD_TO_SD, without_far
 from cavity.starts.guesses import NOISE_SHARE, Reader
 
 STAGE_SHARE = 0.25
-"""Share of the time allowed that the solution of an easier model may take."""
+"""Share of the time allowed that each stage may take: the solution of an easier model, and the trial of starts."""
 
 TRIAL_STEPS = 6
 """Iterations after which two starts are compared."""
@@ -48,32 +50,40 @@ def is_robust(likelihood: Likelihood) -> bool:
     return likelihood.n_latent == 1 and not likelihood.discrete and not isinstance(likelihood, GaussianNoise)
 
 
-def first_stages(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) -> list[tuple[str, Array]]:
+def first_stages(
+    model: GP, rows: TrainingRows, *, n_restarts: int, max_time: float | None, **how: Any
+) -> list[tuple[str, Array]]:
     """A start of a robust model from the solution of an easier one; none where that cannot be found.
 
     Easier is Gaussian noise, and for heavier than exponential tails Laplace noise, itself started there (where it sees
-    nothing, next to no noise too); the most promising of these. `how` they are learned: see `_stage_options`.
+    nothing, next to no noise too); the most promising of these. `max_time` is that of the whole fit; `how` they are
+    learned: see `_stage_options`. Ctrl-C goes on to the caller: there is nothing to keep of the robust model yet.
     """
-    options = _stage_options(rows, **how)
+    time, options = Deadline(max_time), _stage_options(rows, **how)
     starts: list[tuple[str, Array]] = []
     try:
-        found = _gaussian(model, rows, n_restarts=min(n_restarts, 1), **options)
+        share = time.part(STAGE_SHARE)
+        found = _gaussian(model, rows, n_restarts=min(n_restarts, 1), max_time=share, **options)
         starts = [("gaussian", carried_over(found, model, rows.X, rows.y, rows.weight))]
         if not model.likelihood.log_concave:
             laplace = GP(model.kernel, Laplace(), model.mean, "ep").bind(rows.X.shape[1])
             also = [("gaussian", carried_over(found, laplace, rows.X, rows.y, rows.weight))]
-            found = _solution(laplace, rows, n_restarts=0, also=also, **options)
+            share = time.part(STAGE_SHARE)
+            found = _solution(laplace, rows, n_restarts=0, also=also, max_time=share, **options)
             starts.append(("laplace", carried_over(found, model, rows.X, rows.y, rows.weight)))
             if sees_nothing(found, rows):
                 starts.append(("quiet", quiet_start(model, rows)))
     except np.linalg.LinAlgError:
         pass
-    return starts if len(starts) < 2 else [_promising(starts, model, rows)]
+    return starts if len(starts) < 2 else [_promising(starts, model, rows, time.part(STAGE_SHARE))]
 
 
-def from_gaussian(model: GP, rows: TrainingRows, *, n_restarts: int, **how: Any) -> GP:
-    """The robust model at the solution for Gaussian noise, which has all the restarts."""
-    found = _gaussian(model, rows, n_restarts=n_restarts, **_stage_options(rows, **how))
+def from_gaussian(
+    model: GP, rows: TrainingRows, *, n_restarts: int, max_time: float | None, **how: Any
+) -> GP:
+    """The robust model at the solution for Gaussian noise, which has all the restarts and a share of the time."""
+    share = Deadline(max_time).part(STAGE_SHARE)
+    found = _gaussian(model, rows, n_restarts=n_restarts, max_time=share, **_stage_options(rows, **how))
     return model.replace(carried_over(found, model, rows.X, rows.y, rows.weight))
 
 
@@ -84,7 +94,6 @@ def _stage_options(
     data_driven: bool,
     rng: np.random.Generator,
     n_jobs: int | None,
-    max_time: float | None,
 ) -> dict[str, Any]:
     """How an easier model is learned."""
     return {
@@ -93,7 +102,6 @@ def _stage_options(
         "data_driven": data_driven,
         "random_state": rng,
         "n_jobs": n_jobs,
-        "max_time": None if max_time is None else STAGE_SHARE * max_time,
     }
 
 
@@ -102,9 +110,11 @@ def _gaussian(model: GP, rows: TrainingRows, **options: Any) -> GP:
     return _solution(GP(model.kernel, Gaussian(), model.mean, "exact").bind(rows.X.shape[1]), rows, **options)
 
 
-def _promising(starts: list[tuple[str, Array]], model: GP, rows: TrainingRows) -> tuple[str, Array]:
-    """Of several starts the one that leads to the highest evidence within a few steps."""
-    goal = Objective(model, rows.X, rows.y, sample_weight=rows.weight)
+def _promising(
+    starts: list[tuple[str, Array]], model: GP, rows: TrainingRows, max_time: float | None
+) -> tuple[str, Array]:
+    """Of several starts the one that leads to the highest evidence within a few steps, or before time is up."""
+    goal = Objective(model, rows.X, rows.y, sample_weight=rows.weight, deadline=deadline_in(max_time))
     all_ = Starts.of(model, rows.X, rows.y, rows.weight)
     values = [maximize(goal, theta, all_.box, all_.scale, kind, TRIAL_STEPS).value for kind, theta in starts]
     return starts[int(np.argmax(values))]

@@ -1,10 +1,14 @@
-"""Estimators whose inference rule samples: a seed from the estimator's own generator, and who warns."""
+"""Estimators whose inference rule samples: a seed from the estimator's own generator, time, and who warns."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from cavity.deadlines import Deadline
 from cavity.gp import GP
+
+LEARNING_SHARE = 0.25
+"""Share of the time allowed that learning may take where chains follow."""
 
 
 def prepared(model: GP, objective: str | None, rng: np.random.Generator) -> GP:
@@ -23,3 +27,8 @@ def prepared(model: GP, objective: str | None, rng: np.random.Generator) -> GP:
 def samples(model: GP) -> bool:
     """Whether the model's inference rule samples."""
     return hasattr(model.inference, "for_fit")
+
+
+def time_to_learn(model: GP, time: Deadline) -> float | None:
+    """Seconds that learning may take: all that are left, or a share of them where chains follow."""
+    return time.part(LEARNING_SHARE) if samples(model) else time.left

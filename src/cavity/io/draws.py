@@ -17,6 +17,7 @@ from cavity.gp import GP
 from cavity.inference.mcmc.rule import MCMC
 from cavity.inference.mcmc.samples import Draws, SamplePosterior
 from cavity.inference.mcmc.trace import Trace
+from cavity.interrupts import INTERRUPTED
 from cavity.io.posterior import check_data, is_array, is_float, require, require_room
 from cavity.io.registry import RULE, Codec, add, constructor_arguments
 
@@ -43,6 +44,7 @@ def _rule(**settings: Any) -> MCMC:
         all(_is_count(n) and n <= MAX_DRAWS for n in counts) and rule.max_draws >= 1, "draws must be counts"
     )
     require(rule.seed is None or _is_count(rule.seed), "a seed must be a whole number")
+    require(rule.max_time is None or is_float(rule.max_time), "max_time must be a number of seconds")
     require(rule.n_jobs is None or isinstance(rule.n_jobs, int), "n_jobs must be a whole number")
     flags = (rule.hyperparameters, rule.warn)
     require(all(isinstance(flag, bool) for flag in flags), "flags must be true or false")
@@ -71,8 +73,10 @@ def _is_told(value: Any) -> bool:
     return isinstance(value, str | bool | int | float) or (isinstance(value, np.ndarray) and value.ndim < 2)
 
 
-def _trace(**stored: Any) -> Trace:
-    trace = Trace(**stored)
+def _trace(interrupted: Any = False, **stored: Any) -> Trace:
+    """`interrupted`: files in which there was one reason only to stop early."""
+    require(isinstance(interrupted, bool), "a trace says how it was made")
+    trace = Trace(**({"stopped": INTERRUPTED} if interrupted else {}) | stored)
     require(is_array(trace.positions, 3) and trace.chains * trace.draws > 0, "a trace must hold draws")
     require(bool(np.isfinite(trace.positions).all()), "draws must be finite")
     shape = trace.chains, trace.draws
@@ -87,7 +91,7 @@ def _trace(**stored: Any) -> Trace:
     whole = isinstance(counts, np.ndarray) and counts.dtype.kind == "i" and counts.ndim == 1
     require(whole and len(counts) in (0, shape[0]), "divergences are counted for each chain")
     require(is_array(trace.step_size, 1), "step sizes must be numbers")
-    require(_is_count(trace.warmup) and isinstance(trace.interrupted, bool), "a trace says how it was made")
+    require(_is_count(trace.warmup) and isinstance(trace.stopped, str), "a trace says how it was made")
     named = isinstance(trace.names, tuple) and all(isinstance(name, str) for name in trace.names)
     require(named and len(trace.names) in (0, trace.dim), "names must be those of the coordinates")
     require(

@@ -40,7 +40,7 @@ from cavity.inference.mcmc.mixture_targets import GivenFunction, GivenIndicators
 from cavity.inference.mcmc.modes import Modes, told
 from cavity.inference.mcmc.refresh import noise_entries
 from cavity.inference.mcmc.trace import ProgressLike, Recorder, Trace, Until, check_counts
-from cavity.inference.mcmc.turned import Turned, pilot_of, rounder
+from cavity.inference.mcmc.turned import Turned, kept_of_pilot, pilot_of, rounder
 from cavity.inference.mcmc.within import WithinGibbs
 from cavity.likelihoods.mixture import MixtureOfGaussians
 from cavity.priors import Beta
@@ -286,14 +286,18 @@ def gibbs(
         for one, center in zip(generators, centers)
     ]
     pilot, rest = settings.pilot, warmup - 2 * settings.pilot
+    first = None
     if pilot:
         first = _run(settings, started, pilot, pilot, n_jobs, progress, None)
-        if first.interrupted:
+        if first.stopped:
             return first
         turned = rounder(settings.origin, settings.factor, first.positions[:, :, settings.moves])
         for chain in started:
             chain.turn(*turned, rest, adapt_scale=False)
-    found = _run(settings, started, draws, rest, n_jobs, progress, until)
+    try:
+        found = _run(settings, started, draws, rest, n_jobs, progress, until)
+    except (KeyboardInterrupt, TimeoutError) as stop:
+        return kept_of_pilot(first, stop)
     return replace(found, warmup=warmup)
 
 

@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cavity.deadlines import time_limit
 from cavity.inference.base import Approximation, Gradient, UnsupportedPairError
 from cavity.inference.exact import Exact
 from cavity.inference.mcmc.samples import Draws, SamplePosterior
 from cavity.inference.mcmc.trace import ProgressLike, Trace, Until, check_counts
+from cavity.interrupts import Postponed
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.likelihoods.mixture import MixtureOfGaussians
@@ -64,6 +66,9 @@ class MCMC:
     extend_to : int, optional
         Draws of each chain, at most: where those made fail a check (R-hat, effective sample sizes), chains go on until
         they pass, twice as long each time. By default they stop after `draws` whatever the checks say.
+    max_time : float, optional
+        Seconds after which chains end with the draws that were made; the status says so. If warm-up is not over by
+        then there are none, and a TimeoutError is raised. Ctrl-C keeps the draws that were made, too.
     max_draws : int
         Draws used in predictions, at most, spread evenly over the chains.
     n_jobs : int, optional
@@ -97,6 +102,7 @@ class MCMC:
         *,
         start: Any = "auto",
         extend_to: int | None = None,
+        max_time: float | None = None,
         max_draws: int = 256,
         n_jobs: int | None = None,
         warn: bool = True,
@@ -109,6 +115,8 @@ class MCMC:
             and extend_to >= draws
         ):
             raise ValueError(f"extend_to must be an integer >= draws, {draws}, or None, got {extend_to!r}")
+        if max_time is not None and not max_time >= 0:
+            raise ValueError(f"max_time must be a number of seconds >= 0 or None, got {max_time!r}")
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
         if isinstance(chains, bool) or int(chains) != chains or chains < 1:
@@ -117,14 +125,14 @@ class MCMC:
             raise ValueError("start must be a fast rule, for instance 'ep' or 'laplace', got 'mcmc'")
         self.draws, self.warmup, self.chains, self.seed = draws, warmup, chains, seed
         self.method, self.hyperparameters, self.start = method, hyperparameters, start
-        self.extend_to, self.max_draws = extend_to, max_draws
+        self.extend_to, self.max_time, self.max_draws = extend_to, max_time, max_draws
         self.n_jobs, self.warn, self.progress = n_jobs, warn, progress
 
     def _options(self) -> dict[str, Any]:
         names = (
-            "draws warmup chains seed method hyperparameters start extend_to max_draws n_jobs warn progress"
+            "draws warmup chains seed method hyperparameters start extend_to max_time max_draws n_jobs warn"
         )
-        return {name: getattr(self, name) for name in names.split()}
+        return {name: getattr(self, name) for name in (*names.split(), "progress")}
 
     def __repr__(self) -> str:
         default = MCMC()._options()
@@ -204,7 +212,26 @@ class MCMC:
 
         `ends` are hyperparameters (p,) where runs of an optimizer ended, the best first: where they lead to several
         modes, chains start at all of these and jump between them.
+
+        Raises
+        ------
+        TimeoutError
+            If `max_time`, or a limit around this call (`cavity.deadlines`), is reached before anything was drawn.
         """
+        with time_limit(self.max_time):
+            draws = self._sampled(model, X, y, sample_weight, ends)
+        with Postponed():  # Ctrl-C while chains are checked does not cost the draws
+            return SamplePosterior(draws, self.max_draws, self.warn)
+
+    def _sampled(
+        self,
+        model: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        ends: Sequence[Array],
+    ) -> Draws:
+        """By the method that suits the likelihood."""
         model, data, targets, weight = model._given(X, y, sample_weight)
         if targets.ndim > 1:
             raise ValueError(
@@ -221,11 +248,9 @@ class MCMC:
                 "gibbs": self._gibbs,
                 "scale-mixture": self._scale_mixture,
             }[method]
-            draws = jumping(model, data, targets, weight, rng, modes)
-        else:
-            staying = {"joint": self._joint, "elliptical": self._elliptical}[method]
-            draws = staying(model, data, targets, weight, rng)
-        return SamplePosterior(draws, self.max_draws, self.warn)
+            return jumping(model, data, targets, weight, rng, modes)
+        staying = {"joint": self._joint, "elliptical": self._elliptical}[method]
+        return staying(model, data, targets, weight, rng)
 
     def _modes(
         self, model: Any, X: Array, y: Array, weight: Array | None, ends: Sequence[Array]
@@ -304,7 +329,8 @@ class MCMC:
             trace = replace(trace, info={**trace.info, **told([jumps])})
             return Draws(sampled, X, y, trace, weight, method="integrated")
 
-        return as_draws(sample_turned(turned, start, rng=rng, between=jumps, **self._counts(as_draws)))
+        found = sample_turned(turned, start, rng=rng, between=jumps, **self._counts(as_draws))
+        return _kept(found, as_draws)
 
     def _gibbs(
         self,
@@ -325,19 +351,18 @@ class MCMC:
             noise = np.array([noise_of(m.likelihood, one) for m, one in zip(models, flags)]).reshape(c.shape)
             return Draws(used, X, y, trace, None, noise, None, None, c, trace.info["probability"], "gibbs")
 
-        return as_draws(
-            gibbs(
-                model,
-                X,
-                y,
-                chains=self.chains,
-                rng=rng,
-                hyperparameters=self.hyperparameters,
-                n_jobs=self.n_jobs,
-                modes=modes,
-                **self._counts(as_draws),
-            )
+        found = gibbs(
+            model,
+            X,
+            y,
+            chains=self.chains,
+            rng=rng,
+            hyperparameters=self.hyperparameters,
+            n_jobs=self.n_jobs,
+            modes=modes,
+            **self._counts(as_draws),
         )
+        return _kept(found, as_draws)
 
     def _scale_mixture(
         self,
@@ -354,18 +379,17 @@ class MCMC:
             used, variances = trace.info["model"], trace.info["variances"]
             return Draws(used, X, y, trace, None, variances, method="scale-mixture")
 
-        return as_draws(
-            sample_noise_variances(
-                model,
-                X,
-                y,
-                chains=self.chains,
-                rng=rng,
-                hyperparameters=self.hyperparameters,
-                modes=modes,
-                **self._counts(as_draws),
-            )
+        found = sample_noise_variances(
+            model,
+            X,
+            y,
+            chains=self.chains,
+            rng=rng,
+            hyperparameters=self.hyperparameters,
+            modes=modes,
+            **self._counts(as_draws),
         )
+        return _kept(found, as_draws)
 
     def _joint(self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator) -> Draws:
         from cavity.inference.mcmc.hmc import hamiltonian
@@ -387,7 +411,7 @@ class MCMC:
                 target.model, X, y, trace, weight, None, white, latent, method="joint", nugget=NUGGET
             )
 
-        return as_draws(hamiltonian(target, start, rng=rng, **self._counts(as_draws)))
+        return _kept(hamiltonian(target, start, rng=rng, **self._counts(as_draws)), as_draws)
 
     def _elliptical(
         self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator
@@ -430,8 +454,9 @@ class MCMC:
 
         options = {"rng": rng, **self._counts(as_draws)}
         if not elliptical:
-            return as_draws(hamiltonian(target, start, **options))
-        return as_draws(elliptical_slice(lambda U: target.log_likelihood(target.latent(U)), start, **options))
+            return _kept(hamiltonian(target, start, **options), as_draws)
+        found = elliptical_slice(lambda U: target.log_likelihood(target.latent(U)), start, **options)
+        return _kept(found, as_draws)
 
     def _guess(self, model: Any, X: Array, y: Array, weight: Array | None) -> Array | None:
         """Posterior mean of f at the training inputs by the fast rule, where it works."""
@@ -440,6 +465,12 @@ class MCMC:
             return np.asarray(fast.condition(X, y, weight).mean(X))
         except (np.linalg.LinAlgError, UnsupportedPairError):
             return None
+
+
+def _kept(found: Trace, as_draws: Callable[[Trace], Draws]) -> Draws:
+    """What was drawn. Latent values take a while, and Ctrl-C then does not cost the draws."""
+    with Postponed():
+        return as_draws(found)
 
 
 def _with_rule(model: Any, rule: Any) -> Any:

@@ -38,8 +38,12 @@ LEAST_ESS_PER_CHAIN = 100
 
 REMEDY = (
     "sample longer, as in inference=MCMC(draws={draws}, extend_to={limit}), which goes on until all checks pass, or "
-    "give the hyperparameters more informative priors; diagnostics() and plot_trace show which of them mix badly"
+    "give the hyperparameters more informative priors"
 )
+LONGER = "let them run longer, or give the hyperparameters more informative priors"
+"""What to do where the chains have not converged, and where they had no time to."""
+
+SHOWN = "diagnostics() and plot_trace show which of them mix badly"
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,7 @@ class SamplePosterior:
         total = self.trace.draws + self.trace.warmup
         worst = float(np.nanmax(table["rhat"], initial=1.0))
         message = self.problem or (
-            "interrupted; the draws made so far are kept" if self.trace.interrupted else ""
+            f"{self._stopped}; the draws made so far are kept" if self._stopped else ""
         )
         return Status(not self.problem, f"mcmc ({self.draws.method})", total, worst, message=message)
 
@@ -469,10 +473,20 @@ class SamplePosterior:
             found.append(f"{diverged} of {t.chains * t.draws} trajectories diverged")
         if not found:
             return ""
-        stopped = "sampling was interrupted; " if t.interrupted else ""
         draws = 2 * max(t.draws, 500)
-        advice = REMEDY.format(draws=draws, limit=4 * draws)
-        return f"{stopped}the chains have not converged: {'; '.join(found)}; {advice}"
+        advice = LONGER if t.stopped else REMEDY.format(draws=draws, limit=4 * draws)
+        because = f"{self._stopped}, and " if t.stopped else ""
+        return f"{because}the chains have not converged: {'; '.join(found)}; {advice}; {SHOWN}"
+
+    @property
+    def _stopped(self) -> str:
+        """That there are fewer draws than were asked for, and why; empty if that is not so."""
+        t = self.trace
+        return (
+            f"sampling was stopped early ({t.stopped}), after {t.draws} draws of each chain"
+            if t.stopped
+            else ""
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the draws, with their model and data, to a file that `cavity.load` reads."""

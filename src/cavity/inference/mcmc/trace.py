@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cavity.deadlines import OUT_OF_TIME, time_is_up
+from cavity.interrupts import INTERRUPTED
 from cavity.progress import Progress
 
 Array = NDArray[np.float64]
@@ -39,8 +41,9 @@ class Trace:
         Step of each coordinate as frozen after warm-up; empty where a sampler has none.
     warmup : int
         Transitions that were made before the first draw kept.
-    interrupted : bool
-        Whether the run was stopped before all draws were made; those that were made are here.
+    stopped : str
+        Why the run ended before all draws were made ("interrupted", "max_time was reached"), or empty; those that were
+        made are here.
     names : tuple of str
         One name per coordinate; empty where they have none.
     info : dict
@@ -62,7 +65,7 @@ class Trace:
     divergences: NDArray[np.int_] = field(default_factory=lambda: np.zeros(0, dtype=int))
     step_size: Array = field(default_factory=lambda: np.zeros(0))
     warmup: int = 0
-    interrupted: bool = False
+    stopped: str = ""
     names: tuple[str, ...] = ()
     info: dict[str, Any] = field(default_factory=dict)
 
@@ -80,6 +83,11 @@ class Trace:
     def dim(self) -> int:
         """d."""
         return int(self.positions.shape[2])
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the run."""
+        return self.stopped == INTERRUPTED
 
     @property
     def pooled(self) -> Array:
@@ -158,11 +166,20 @@ class Until:
         return Until(self.limit, lambda trace: self.enough(change(trace)))
 
 
+def nothing_drawn_in_time() -> TimeoutError:
+    """The error of sampling whose time is up before there is a draw to keep."""
+    return TimeoutError(
+        f"{OUT_OF_TIME} before the warm-up of the chains was over: there are no draws; give more max_time, or ask for "
+        "fewer draws and a shorter warm-up"
+    )
+
+
 class Recorder:
     """Collects draws while chains run, shows progress, and survives an interrupt.
 
-    Iterating yields the number of each transition, warm-up first. An interrupt (Ctrl-C) ends the loop: what was drawn
-    is kept, unless there is nothing yet. With `until`, the loop goes on for as many draws again where those that there
+    Iterating yields the number of each transition, warm-up first. An interrupt (Ctrl-C) ends the loop, and so does time
+    that is up (`cavity.deadlines`): what was drawn is kept; where there is nothing yet, a KeyboardInterrupt goes on and
+    a TimeoutError is raised. With `until`, the loop goes on for as many draws again where those that there
     are do not suffice. Sampling code is then
 
         recorder = Recorder("sampling", chains, dim, draws, warmup, progress)
@@ -190,7 +207,7 @@ class Recorder:
         self.acceptance = np.zeros(chains)
         self.divergences = np.zeros(chains, dtype=int)
         self.count, self.warmup, self.total = 0, warmup, draws + warmup
-        self.interrupted = False
+        self.stopped = ""
         self.note = ""
         self.until = until
         self._callback: Callable[[int, int], None] | None = None
@@ -210,13 +227,18 @@ class Recorder:
         if self._owned is not None:
             self._owned.__exit__(kind, value, trace)
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self.count:
-            self.interrupted = True
+            self.stopped = INTERRUPTED
             return True
         return False
 
     def __iter__(self) -> Iterator[int]:
         t = 0
         while t < self.total or self._goes_on():
+            if time_is_up():
+                if not self.count:
+                    raise nothing_drawn_in_time()
+                self.stopped = OUT_OF_TIME
+                return
             yield t
             t += 1
             if self._bar is not None:
@@ -265,7 +287,7 @@ class Recorder:
             self.divergences,
             np.zeros(0) if step_size is None else step_size,
             self.warmup,
-            self.interrupted,
+            self.stopped,
             tuple(names),
             info or {},
         )

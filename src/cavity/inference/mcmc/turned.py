@@ -27,9 +27,11 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
+from cavity.deadlines import OUT_OF_TIME, time_is_up
 from cavity.inference.mcmc.hmc import hamiltonian
 from cavity.inference.mcmc.targets import Target
-from cavity.inference.mcmc.trace import ProgressLike, Trace, Until
+from cavity.inference.mcmc.trace import ProgressLike, Trace, Until, nothing_drawn_in_time
+from cavity.interrupts import INTERRUPTED
 
 Array = NDArray[np.float64]
 
@@ -138,6 +140,13 @@ def pilot_of(warmup: int) -> int:
     return rounds if rounds >= LEAST_PILOT else 0
 
 
+def kept_of_pilot(first: Trace | None, stop: BaseException) -> Trace:
+    """The draws of the first part of warm-up, where the rest of it was stopped; `stop` goes on where there are none."""
+    if first is None:
+        raise stop
+    return replace(first, stopped=INTERRUPTED if isinstance(stop, KeyboardInterrupt) else OUT_OF_TIME)
+
+
 def rounder(origin: Array, factor: Array, draws: Array) -> tuple[Array, Array]:
     """Origin and factor of coordinates in which draws x (..., k) have zero mean and about unit covariance.
 
@@ -177,31 +186,34 @@ def sample_turned(
     Returns
     -------
     Trace
-        In the coordinates of the target.
+        In the coordinates of the target. Draws of the first part of warm-up, where sampling was stopped in the last.
     """
     options = {"rng": rng, "target_acceptance": TARGET_ACCEPTANCE, **options}
     pilot = pilot_of(warmup) if len(turned.origin) else 0
-    before = 0
+    first, before = None, 0
     if pilot:
         moves = _in_turned(turned, between)
         first = turned.back(
             hamiltonian(turned, start, draws=pilot, warmup=pilot, between=moves, progress=progress, **options)
         )
-        if first.interrupted:
+        if first.stopped:
             return first
         found = rounder(turned.origin, turned.factor, first.positions[..., turned.moves])
         turned = Turned(turned.target, *found, turned.moves)
         start, before = turned.into(first.last), first.info["evaluations"]
-    trace = hamiltonian(
-        turned,
-        start,
-        draws=draws,
-        warmup=warmup - 2 * pilot,
-        between=_in_turned(turned, between),
-        progress=progress,
-        until=None if until is None else until.seen_as(turned.back),
-        **options,
-    )
+    try:
+        trace = hamiltonian(
+            turned,
+            start,
+            draws=draws,
+            warmup=warmup - 2 * pilot,
+            between=_in_turned(turned, between),
+            progress=progress,
+            until=None if until is None else until.seen_as(turned.back),
+            **options,
+        )
+    except (KeyboardInterrupt, TimeoutError) as stop:
+        return kept_of_pilot(first, stop)
     info = {**trace.info, "evaluations": before + trace.info["evaluations"]}
     return replace(turned.back(trace), warmup=warmup, info=info)
 
@@ -243,11 +255,19 @@ def at_mode(target: Target, start: Array, unit: Array, bounds: Array, moves: Any
 
 
 def lowest(down: Any, start: Array, bounds: Array) -> Array:
-    """The lowest point that a search has seen, wherever it stopped; `down` gives a value and its gradient."""
+    """The lowest point that a search has seen, wherever it stopped; `down` gives a value and its gradient.
+
+    Raises
+    ------
+    TimeoutError
+        Where time is up (`cavity.deadlines`): what is to be sampled from there cannot be.
+    """
     seen: tuple[float, Array] = (down(start)[0], start)
 
     def watched(w: Array) -> tuple[float, Array]:
         nonlocal seen
+        if time_is_up():
+            raise nothing_drawn_in_time()
         value, slope = down(w)
         if value < seen[0]:
             seen = value, w.copy()
