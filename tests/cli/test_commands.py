@@ -641,7 +641,7 @@ def test_sampling_chooses_its_noise_without_sampling(monkeypatch, folder):
     monkeypatch.setattr(fitting, "GPRegressor", Regressor)
     preparation = prepare(read_table(folder / "few.csv"), "price", drop=["id", "color"])
     options = fitting.Options(inference="mcmc", n_restarts=0, draws=4)
-    learned = fitting._learn(*preparation, options, Limits())
+    learned = fitting._learn(*preparation, options, Limits(), fits=1)
     assert asked[0] == ("gaussian", "auto")
     assert asked[-1][0] == learned.model.likelihood
     assert asked[-1][1].startswith("MCMC(draws=4")

@@ -127,6 +127,30 @@ def test_an_interrupt_keeps_what_is_done(stubs):
         compare_models(REGRESSION, X, y, tried("interrupt", "narrow"), folds=2)
 
 
+def test_time_that_is_up_keeps_what_is_done(stubs, monkeypatch):
+    now, fit = [0.0], Stub.fit
+    given = []
+
+    def slow(self, X, y, sample_weight=None):
+        given.append(self.max_time)
+        now[0] += 10.0
+        return fit(self, X, y)
+
+    monkeypatch.setattr(Stub, "fit", slow)
+    monkeypatch.setattr("cavity.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+    X, y = numbers()
+    found = compare_models(REGRESSION, X, y, tried("wide", "narrow", "wide"), folds=2, max_time=45.0)
+    assert given == [45.0, 35.0, 25.0, 15.0, 5.0]
+    assert [entry.candidate.kernel for entry in found.entries] == ["wide"]
+    assert not found.interrupted
+    assert found.left_out == "Time was up (--max-time): 1 of 3 candidates were tried."
+    now[0] = 0.0
+    with pytest.raises(TableError, match="no candidate was done within --max-time 20; give more time"):
+        compare_models(REGRESSION, X, y, tried("wide", "narrow"), folds=2, max_time=20.0)
+    with pytest.raises(TableError, match="--max-time must be a number of seconds >= 0, got -1"):
+        compare_models(REGRESSION, X, y, tried("wide"), folds=2, max_time=-1.0)
+
+
 @pytest.mark.parametrize("folds", [1, -2, 13])
 def test_folds_that_make_no_sense(folds):
     X, y = numbers()

@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from cavity import GPRegressor
+from cavity import GP, GPRegressor, load
 from cavity.cli import app
 from cavity.inference.base import ConvergenceWarning
 from cavity.io import dumps, loads
 from cavity.learning import Objective
+from cavity.progress import Progress
 from cavity.tables import Table, TableModel, fitting, prepare
 from cavity.tables.comparing import Candidate, compare_models
 from cavity.tables.fitting import Options, fit_table
@@ -189,7 +190,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[tuple[str, fl
     def wait(_):
         now[0] += seconds
 
-    monkeypatch.setattr("cavity.tables.limits.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("cavity.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
     regressor(monkeypatch, lambda model: given.append((model.likelihood, model.max_time)), wait)
     return given
 
@@ -223,3 +224,187 @@ def test_an_interrupted_comparison_ends_and_keeps_what_is_done(monkeypatch):
     assert found.interrupted
     assert [entry.candidate for entry in found.entries] == tried[:1]
     assert len(heard) == 2
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupted_comparison_does_not_even_keep_the_best_of_its_candidate(monkeypatch):
+    """What learning would keep on Ctrl-C is not needed any more: nothing is asked of the model after it."""
+    frame, asked = far_off(), []
+    tried = [Candidate("gaussian", "exact", "1.0*SE(1.0)"), Candidate("laplace", "ep", "1.0*SE(1.0)")]
+    press_ctrl_c(monkeypatch, "Laplace")
+    condition = GP.condition
+
+    def noted(self, *arguments, **options):
+        asked.append(type(self.likelihood).__name__)
+        return condition(self, *arguments, **options)
+
+    monkeypatch.setattr(GP, "condition", noted)
+    prepared = prepare(Table(frame, np.arange(1, len(frame) + 1), len(frame)), "y")
+    assert compare_models(*prepared, tried, folds=2, restarts=0).interrupted
+    assert set(asked) == {"Gaussian"}
+
+
+# --- Ctrl-C after learning ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize(
+    ("part", "missing", "told"),
+    [
+        (
+            "regression_scores",
+            "scores",
+            "the scores were not computed; rows held out for the scores were not",
+        ),
+        ("relevance", "relevance", "the relevance of inputs was not computed."),
+        ("outliers", "outliers", "outliers were not looked for."),
+        ("far_rows", "choice", "Student-t noise was not tried; rows held out"),
+    ],
+)
+def test_what_was_learned_is_kept_where_the_rest_is_interrupted(monkeypatch, tmp_path, part, missing, told):
+    def press(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(fitting, part, press)
+    far_off().to_csv(tmp_path / "a.csv", index=False)
+    arguments = [
+        "fit",
+        str(tmp_path / "a.csv"),
+        "--target",
+        "y",
+        "--kernel",
+        "1.0*SE(1.0)",
+        "--restarts",
+        "0",
+    ]
+    noise = [] if part == "far_rows" else ["--likelihood", "gaussian"]
+    result = CliRunner().invoke(app, [*arguments, *noise, "--report", str(tmp_path / "a.html")])
+    assert result.exit_code == 130, result.output
+    model = load(tmp_path / "a.cavity")
+    assert missing not in model.report
+    assert told in model.report["interrupted"]
+    assert (tmp_path / "a.html").exists()
+    assert np.isfinite(model.estimator.predict(far_off()[["x"]])).all()
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_after_the_model_was_written_does_not_deny_that(monkeypatch, tmp_path):
+    def press(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("cavity.report.model_page", press)
+    far_off().to_csv(tmp_path / "a.csv", index=False)
+    arguments = [
+        "fit",
+        str(tmp_path / "a.csv"),
+        "--target",
+        "y",
+        "--likelihood",
+        "gaussian",
+        "--restarts",
+        "0",
+    ]
+    result = CliRunner().invoke(app, [*arguments, "--report", str(tmp_path / "a.html")])
+    assert result.exit_code == 130
+    assert "a.cavity" in result.stdout
+    assert "nothing was written" not in result.stderr
+    assert "Interrupted; nothing more was written." in result.stderr
+
+
+# --- chains -------------------------------------------------------------------------------------------------
+
+
+def chains(monkeypatch: pytest.MonkeyPatch, at_step) -> list[float]:
+    """The time, for fits with short chains; `at_step(number of step of all, time)` comes after each step."""
+    now, steps = [0.0], [0]
+    advance = Progress.advance
+
+    def counted(self, note="", steps_=1):
+        if self.label in ("sampling", "Gibbs sampling"):
+            steps[0] += 1
+            at_step(steps[0], now)
+        advance(self, note)
+
+    monkeypatch.setattr(Progress, "advance", counted)
+    monkeypatch.setattr("cavity.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def sampled(**options: object) -> TableModel:
+    """Chains of 10 draws after 6 steps, twice: from 20 rows, then from all 25."""
+    return fit(far_off(), inference="mcmc", draws=10, test_size=0.2, **options)
+
+
+def press_at(step: int):
+    def press(now, _):
+        if now == step:
+            signal.raise_signal(signal.SIGINT)
+
+    return press
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_of_chains_of_all_rows_keeps_the_finished_ones(monkeypatch):
+    chains(monkeypatch, press_at(16 + 12))
+    model = sampled(likelihood="gaussian")
+    assert "rows held out for the scores were not learned from" in model.report["interrupted"]
+    assert model.report["rows"] == 20
+    assert model.estimator.posterior_.trace.draws == 10
+    assert model.estimator.posterior_.trace.stopped == ""
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_of_the_first_chains_keeps_the_draws_there_are(monkeypatch):
+    chains(monkeypatch, press_at(12))
+    model = sampled(likelihood="gaussian")
+    assert model.report["rows"] == 20
+    assert model.estimator.posterior_.trace.draws in (5, 6)
+    assert any("stopped early (interrupted), after" in text for text in model.report["warnings"])
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_of_warm_up_keeps_the_noise_that_was_found_without_chains(monkeypatch):
+    chains(monkeypatch, press_at(3))
+    model = sampled()
+    assert "nothing was drawn by Markov chains" in model.report["interrupted"]
+    assert "log evidence of Student-t noise" in model.report["choice"]
+    assert not fitting.draws_of(model.estimator)
+    chains(monkeypatch, press_at(3))
+    with pytest.raises(KeyboardInterrupt):
+        sampled(likelihood="gaussian")
+
+
+def test_both_chains_have_an_equal_part_of_the_time(monkeypatch):
+    def tick(step, now):
+        now[0] += 1.0
+
+    chains(monkeypatch, tick)
+    model = sampled(likelihood="gaussian", max_time=24.0)  # 12 seconds each: 6 of warm-up, 6 draws
+    trace = model.estimator.posterior_.trace
+    assert (trace.draws, trace.stopped) == (6, "max_time was reached")
+    assert model.report["rows"] == 25
+    assert any("(--max-time was reached), after 6 draws" in text for text in model.report["warnings"])
+
+
+def test_without_time_for_more_draws_the_finished_ones_are_kept(monkeypatch):
+    def tick(step, now):
+        now[0] += 1.0 if step <= 16 else 10.0
+
+    chains(monkeypatch, tick)
+    model = sampled(likelihood="gaussian", max_time=40.0)
+    assert model.report["rows"] == 20
+    assert model.estimator.posterior_.trace.stopped == ""
+    assert any(text.startswith("rows held out for the scores were not") for text in model.report["warnings"])
+
+
+def test_without_time_for_chains_the_noise_found_is_kept_or_there_is_an_error(monkeypatch):
+    def tick(step, now):
+        now[0] += 10.0
+
+    chains(monkeypatch, tick)
+    model = sampled(max_time=20.0)
+    assert not fitting.draws_of(model.estimator)
+    (text,) = [text for text in model.report["warnings"] if text.startswith("nothing was drawn")]
+    assert "give more --max-time" in text
+    with pytest.raises(TimeoutError, match="before the warm-up"):
+        sampled(likelihood="gaussian", max_time=20.0)

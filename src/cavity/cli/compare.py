@@ -52,6 +52,9 @@ def compare(
     impute: Annotated[str | None, typer.Option(help="Fill in missing values: median.")] = None,
     restarts: Annotated[int, typer.Option(help="Further runs of the optimizer.")] = 1,
     max_rows: Annotated[int | None, typer.Option(help="Use a random subset of so many rows.")] = None,
+    max_time: Annotated[
+        float | None, typer.Option(help="Seconds for all candidates; those that are done by then are ranked.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="For folds and starts.", callback=at_least_zero)] = 0,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report to this file.")] = None,
     debug: Debug = False,
@@ -84,6 +87,7 @@ def compare(
             restarts=restarts,
             seed=seed,
             rows=table.rows,
+            max_time=max_time,
             say=lambda text: say(text, stderr=True),
         )
         say(title(found), style="bold")
@@ -96,8 +100,9 @@ def compare(
 
             page = comparison_page(preparation, found, command_line(context))
             say(f"Report: {page.write(report)}")
+        if found.left_out:
+            say(found.left_out, stderr=True)
         if found.interrupted:
-            say(f"Interrupted: {len(found.entries)} of {len(tried)} candidates were tried.", stderr=True)
             raise typer.Exit(INTERRUPTED)
 
 

@@ -54,7 +54,7 @@ def one_sentence(debug: bool) -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except KeyboardInterrupt:
-        say("Interrupted; nothing was written.", stderr=True)
+        say("Interrupted; nothing more was written.", stderr=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         sys.stderr.close()

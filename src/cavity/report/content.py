@@ -414,7 +414,8 @@ def _comparison(found: Comparison) -> list[Block]:
         for e in found.entries
     ]
     caption = f"Best first by {found.yardstick}; densities are means per row, in nats"
-    return [Text(found.recommendation, "good"), DataTable(columns, rows, caption, filterable=True)]
+    told = [Text(found.left_out, "warning")] if found.left_out else []
+    return [Text(found.recommendation, "good"), *told, DataTable(columns, rows, caption, filterable=True)]
 
 
 def assessment_blocks(found: Assessment) -> list[Block]:

@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.deadlines import OUT_OF_TIME, Deadline
 from cavity.estimators import GPClassifier, GPRegressor
 from cavity.gp import GP
 from cavity.hyper import Array
 from cavity.inference.registry import as_inference
+from cavity.interrupts import INTERRUPTED, not_swallowed
 from cavity.kernels import parse
 from cavity.likelihoods import as_likelihood
 from cavity.progress import Progress
 from cavity.tables.fitting import draws_of, with_row_numbers
-from cavity.tables.limits import Limits
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import TableError
 
@@ -85,13 +86,30 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidates in order, best first, and what follows; `interrupted` if some were not tried."""
+    """Candidates in order, best first, and what follows.
+
+    `stopped` says why not all of the `asked` candidates are among them ("interrupted", "max_time was reached").
+    """
 
     entries: tuple[Entry, ...]
     yardstick: str
     folds: int
     rows: int
-    interrupted: bool = False
+    asked: int = 0
+    stopped: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.stopped == INTERRUPTED
+
+    @property
+    def left_out(self) -> str:
+        """That there are candidates that were not tried, in a sentence; empty if all were."""
+        if not self.stopped:
+            return ""
+        why = "Interrupted" if self.interrupted else "Time was up (--max-time)"
+        return f"{why}: {len(self.entries)} of {self.asked} candidates were tried."
 
     @property
     def shared(self) -> dict[str, str]:
@@ -170,6 +188,7 @@ def compare_models(
     restarts: int = 1,
     seed: int = 0,
     rows: NDArray[np.intp] | None = None,
+    max_time: float | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Fit every candidate and rank them.
@@ -185,21 +204,26 @@ def compare_models(
     seed : int
     rows : array of int, optional
         Numbers of the rows in the file, for messages; from 1 by default.
+    max_time : float, optional
+        Seconds for the whole.
     say : callable
         Told what is being done.
 
     Returns
     -------
     Comparison
-        An interrupt (Ctrl-C) keeps the candidates that are done.
+        Also after Ctrl-C or when time is up: of the candidates that are done. One that is under way is given up: it
+        cannot be compared with the others as it is.
 
     Raises
     ------
     TableError
-        If no candidate could be fitted; the message is that of the first.
+        If no candidate could be fitted; the message is that of the first. If there was no time for any.
     """
     if folds == 1 or folds < 0 or folds > len(X):
         raise TableError(f"--folds must be 0 or between 2 and the {len(X)} rows, got {folds}")
+    if max_time is not None and not max_time >= 0:
+        raise TableError(f"--max-time must be a number of seconds >= 0, got {max_time!r}")
     if restarts < 0:
         raise TableError(f"--restarts must be at least 0, got {restarts}")
     if not folds and any(candidate.inference == "mcmc" for candidate in tried):
@@ -217,24 +241,32 @@ def compare_models(
     fold = assign_folds(y, folds, preparation.task, seed)
     rows = np.arange(1, len(X) + 1) if rows is None else rows
     found: list[tuple[Entry, Array]] = []
-    interrupted = False
-    with Limits() as limits:
-        for number, candidate in enumerate(tried, start=1):
-            say(f"[{number}/{len(tried)}] {candidate.name} ...")
-            try:
-                entry, density = _try(candidate, preparation, X, y, fold, folds, restarts, seed, limits)
-                # what an estimator says about a row is about all rows: it is fitted to them first
-                failure = with_row_numbers(entry.failure, rows)
-                found.append((replace(entry, failure=failure), density))
-            except KeyboardInterrupt:
-                if not any(not entry.failure for entry, _ in found):
-                    raise
-                interrupted = True
-                break
+    stopped, time_left = "", Deadline(max_time)
+    for number, candidate in enumerate(tried, start=1):
+        say(f"[{number}/{len(tried)}] {candidate.name} ...")
+        try:
+            with not_swallowed():
+                entry, density = _try(candidate, preparation, X, y, fold, folds, restarts, seed, time_left)
+            # what an estimator says about a row is about all rows: it is fitted to them first
+            failure = with_row_numbers(entry.failure, rows)
+            found.append((replace(entry, failure=failure), density))
+        except KeyboardInterrupt:
+            if not any(not entry.failure for entry, _ in found):
+                raise
+            stopped = INTERRUPTED
+            break
+        except TimeoutError:
+            stopped = OUT_OF_TIME
+            break
+    if stopped == OUT_OF_TIME and not any(not entry.failure for entry, _ in found):
+        raise TableError(
+            f"no candidate was done within --max-time {max_time:g}; give more time, or --folds 0"
+        )
     if all(entry.failure for entry, _ in found):
         first = found[0][0]
         raise TableError(f"no candidate could be fitted; {first.candidate.name}: {first.failure}")
-    return replace(_ranked(found, FOLDS if folds else LOO, folds, len(X)), interrupted=interrupted)
+    ranked = _ranked(found, FOLDS if folds else LOO, folds, len(X))
+    return replace(ranked, asked=len(tried), stopped=stopped)
 
 
 def assign_folds(y: NDArray[Any], folds: int, task: str, seed: int) -> NDArray[np.intp]:
@@ -261,6 +293,14 @@ def _estimator(candidate: Candidate, preparation: Preparation, restarts: int, se
     )
 
 
+def _fitted(estimator: Any, X: pd.DataFrame, y: NDArray[Any], time_left: Deadline) -> Any:
+    """The estimator that has learned; a TimeoutError if it could not learn to the end."""
+    estimator.set_params(max_time=time_left.left).fit(X, y)
+    if time_left.left == 0.0:
+        raise TimeoutError(OUT_OF_TIME)
+    return estimator
+
+
 def _try(
     candidate: Candidate,
     preparation: Preparation,
@@ -270,23 +310,22 @@ def _try(
     folds: int,
     restarts: int,
     seed: int,
-    limits: Limits,
+    time_left: Deadline,
 ) -> tuple[Entry, Array]:
-    """The entry without its rank, and log densities by row; an interrupt ends it, though learning keeps its best."""
+    """The entry without its rank, and log densities by row."""
     started = time.monotonic()
     nothing = np.full(len(X), np.nan)
     try:
         with warnings.catch_warnings(), Progress(candidate.name, folds + 1) as progress:
             warnings.simplefilter("ignore")
-            model = _estimator(candidate, preparation, restarts, seed).fit(X, y)
-            limits.raise_if_interrupted()
+            model = _fitted(_estimator(candidate, preparation, restarts, seed), X, y, time_left)
             loo = _leave_one_out(model, X, y)
             held = nothing.copy()
             for k in range(folds):
                 progress.advance()
                 test = fold == k
-                part = _estimator(candidate, preparation, restarts, seed).fit(X.iloc[~test], y[~test])
-                limits.raise_if_interrupted()
+                part = _estimator(candidate, preparation, restarts, seed)
+                _fitted(part, X.iloc[~test], y[~test], time_left)
                 held[test] = _log_density(part, X.iloc[test], y[test])
     except (ValueError, np.linalg.LinAlgError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -10,6 +10,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,11 @@ def fit_table(
     -------
     TableModel
         Also after Ctrl-C, if there is anything: the best so far, with what was not done in `report["interrupted"]`.
+
+    Raises
+    ------
+    TimeoutError
+        If chains were asked for under some noise, and there was no time to draw anything.
     """
     options.check()
     _check_noise(options.likelihood, preparation, y, table.rows)
@@ -130,32 +136,36 @@ def fit_table(
     rng = np.random.default_rng(options.seed)
     train, test = _split(y, options.test_size, preparation.task, rng)
     report: dict[str, Any] = {"rows": len(X), "rows_in_file": table.total, "held_out_rows": len(test)}
-    with warnings.catch_warnings(record=True) as caught, Limits(options.max_time) as limits:
-        warnings.simplefilter("always")
-        say(f"Learning from {len(train)} rows of {X.shape[1]} columns ...")
-        learned = _learn(preparation, X.iloc[train], y[train], options, limits)
-        if learned.choice:
-            report["choice"] = learned.choice
-        if len(test):
-            score = regression_scores if preparation.task == "regression" else classification_scores
-            report["scores"] = score(learned.model, X.iloc[test], y[test], y[train])
-            if not limits.interrupted:
-                say("Learning from all rows ...")
-            learned, used = _from_all_rows(learned, X, y, train, limits)
-            if len(used) < len(X):
-                report |= {"rows": len(used), "held_out_rows": 0}
-                X, y, numbers = X.iloc[used], y[used], table.rows[used]
+    with Limits(options.max_time) as limits:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            say(f"Learning from {len(train)} rows of {X.shape[1]} columns ...")
+            fits = 2 if len(test) and options.inference == "mcmc" else 1
+            learned = _learn(preparation, X.iloc[train], y[train], options, limits, fits)
+            if learned.choice:
+                report["choice"] = learned.choice
+            if len(test):
+                score = regression_scores if preparation.task == "regression" else classification_scores
+                with limits.optional("the scores were not computed"):
+                    report["scores"] = score(learned.model, X.iloc[test], y[test], y[train])
+                if not limits.interrupted:
+                    say("Learning from all rows ...")
+                learned, used = _from_all_rows(learned, X, y, train, limits)
+                if len(used) < len(X):
+                    report |= {"rows": len(used), "held_out_rows": 0}
+                    X, y, numbers = X.iloc[used], y[used], table.rows[used]
+        model = learned.model
+        report["warnings"] = _distinct([*learned.warnings, *_texts(caught)])
+        report["seconds"] = time.monotonic() - started
+        with limits.optional("the relevance of inputs was not computed"):
+            report["relevance"] = relevance(model, preparation, X, options.seed)
+        if preparation.task == "regression":
+            with limits.optional("outliers were not looked for"):
+                report["outliers"] = outliers(model, y, numbers)
+            report["robust"] = is_robust(model.likelihood_)
         if limits.interrupted:
-            report["interrupted"] = (
-                "; ".join(["Interrupted: the best values so far were kept", *learned.undone]) + "."
-            )
-    model = learned.model
-    report["warnings"] = _distinct([*learned.warnings, *_texts(caught)])
-    report["seconds"] = time.monotonic() - started
-    report["relevance"] = relevance(model, preparation, X, options.seed)
-    if preparation.task == "regression":
-        report["outliers"] = outliers(model, y, numbers)
-        report["robust"] = is_robust(model.likelihood_)
+            kept = "Interrupted: the best values so far were kept"
+            report["interrupted"] = "; ".join([kept, *limits.undone]) + "."
     return TableModel(preparation, model, report)
 
 
@@ -203,69 +213,82 @@ def _split(
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted estimator, its warnings, and why its noise model was chosen where that was left open.
-
-    `undone` is what was left out after Ctrl-C, in clauses.
-    """
+    """A fitted estimator, its warnings, and why its noise model was chosen where that was left open."""
 
     model: Any
     warnings: tuple[str, ...] = ()
     choice: str = ""
-    undone: tuple[str, ...] = ()
 
 
 def _learn(
-    preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: Options, limits: Limits
+    preparation: Preparation, X: pd.DataFrame, y: NDArray[Any], options: Options, limits: Limits, fits: int
 ) -> Fitted:
-    """A model of some rows."""
+    """A model of some rows, in the time for one of so many fits of about the same length that are to come."""
     if preparation.task == "classification":
         likelihood = "probit" if options.likelihood == "auto" else options.likelihood
         inference = "ep" if options.inference == "auto" else _inference(options)
         chosen = _options(preparation, options, 1) | {"likelihood": likelihood, "inference": inference}
-        return _fit(GPClassifier(**chosen), X, y, limits)
+        return _fit(GPClassifier(**chosen), X, y, limits, fits)
     if options.inference == "mcmc" and options.likelihood == "auto":
         # which noise suits the data is found without sampling
-        found = _learn(preparation, X, y, replace(options, inference="auto", draws=None), limits)
-        if limits.interrupted:
-            return replace(found, undone=(*found.undone, "nothing was drawn by Markov chains"))
-        drawn = _learn(preparation, X, y, replace(options, likelihood=found.model.likelihood), limits)
-        return replace(drawn, choice=found.choice)
+        found = _learn(preparation, X, y, replace(options, inference="auto", draws=None), limits, fits + 1)
+        return _with_chains(found, preparation, X, y, options, limits, fits)
     shared = _options(preparation, options, 3) | {"inference": _inference(options)}
     fewer = _options(preparation, options, 1) | {
         "inference": _inference(options)
     }  # its runs cost ten times as much
     if options.likelihood != "auto":
         runs = shared if options.likelihood in ("gaussian", "noiseless") else fewer
-        return _fit(GPRegressor(likelihood=options.likelihood, **runs), X, y, limits)
+        return _fit(GPRegressor(likelihood=options.likelihood, **runs), X, y, limits, fits)
     robust = GPRegressor(likelihood="student-t", **fewer)
     if options.inference not in ("auto", "exact"):
         why = f"Student-t noise, because Gaussian noise needs no --inference {options.inference}."
-        return replace(_fit(robust, X, y, limits), choice=why)
-    plain = _fit(GPRegressor(likelihood="gaussian", **shared), X, y, limits)
-    loo, rows = plain.model.leave_one_out(), plain.model.rows_
-    count = far_rows(np.abs(rows.y[rows.index] - loo.mean) / np.sqrt(loo.variance))
-    if not count:
-        return replace(plain, choice="Gaussian noise: no row is far from what the others predict.")
-    return plain if options.inference == "exact" else _with_robust_trial(plain, robust, X, y, count, limits)
+        return replace(_fit(robust, X, y, limits, fits), choice=why)
+    plain = _fit(GPRegressor(likelihood="gaussian", **shared), X, y, limits, fits)
+    with limits.optional("Student-t noise was not tried"):
+        return _with_robust_trial(plain, None if options.inference == "exact" else robust, X, y, limits, fits)
+    return plain
+
+
+def _with_chains(
+    found: Fitted,
+    preparation: Preparation,
+    X: pd.DataFrame,
+    y: NDArray[Any],
+    options: Options,
+    limits: Limits,
+    fits: int,
+) -> Fitted:
+    """Draws under the noise that was found; what was found without them, where there is no time for any."""
+    with limits.optional("nothing was drawn by Markov chains"):
+        limits.raise_if_interrupted()
+        try:
+            chosen = replace(options, likelihood=found.model.likelihood)
+            return replace(_learn(preparation, X, y, chosen, limits, fits), choice=found.choice)
+        except TimeoutError as error:
+            told = f"nothing was drawn by Markov chains: {_for_users(str(error))}"
+            return replace(found, warnings=(*found.warnings, told))
+    return found
 
 
 def _with_robust_trial(
-    plain: Fitted, robust: GPRegressor, X: pd.DataFrame, y: NDArray[Any], count: int, limits: Limits
+    plain: Fitted, robust: GPRegressor | None, X: pd.DataFrame, y: NDArray[Any], limits: Limits, fits: int
 ) -> Fitted:
-    """Of Gaussian and Student-t noise that of the higher evidence, where so many rows are far off under the first."""
+    """Of Gaussian and Student-t noise that of the higher evidence, where rows are far off under the first."""
+    loo, seen = plain.model.leave_one_out(), plain.model.rows_
+    count = far_rows(np.abs(seen.y[seen.index] - loo.mean) / np.sqrt(loo.variance))
+    if not count:
+        return replace(plain, choice="Gaussian noise: no row is far from what the others predict.")
+    if robust is None:
+        return plain
     rows = "1 row is" if count == 1 else f"{count} rows are"
     far = f"{rows} more than {SURPRISING:g} sd from what the others predict"
     if limits.left == 0.0:
         why = f"Gaussian noise: {far}, but no time was left to try Student-t noise; give more --max-time."
         return replace(plain, choice=why)
-    untried = replace(plain, undone=("Student-t noise was not tried",))
-    if limits.interrupted:
-        return untried
+    limits.raise_if_interrupted()
     try:
-        tried = _fit(robust, X, y, limits)
-    except KeyboardInterrupt:  # before there was anything to compare
-        limits.interrupted = True
-        return untried
+        tried = _fit(robust, X, y, limits, fits)
     except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         why = f"Gaussian noise: {far}, but Student-t noise could not be fitted ({_for_users(reason)})."
@@ -279,13 +302,13 @@ def _with_robust_trial(
     return replace(better, choice=why)
 
 
-def _fit(model: Any, X: pd.DataFrame, y: NDArray[Any], limits: Limits) -> Fitted:
-    """An estimator that has learned in the time that is left, with the warnings of its own fit."""
-    asked = model.max_time
+def _fit(model: Any, X: pd.DataFrame, y: NDArray[Any], limits: Limits, fits: int = 1) -> Fitted:
+    """An estimator that has learned in the time that is left for each of so many, with the warnings of its own fit."""
+    asked, left = model.max_time, limits.left
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model.set_params(max_time=limits.left).fit(X, y)
+            model.set_params(max_time=None if left is None else left / fits).fit(X, y)
     finally:
         model.set_params(max_time=asked)
     return Fitted(model, tuple(_texts(caught)))
@@ -342,20 +365,28 @@ def _from_all_rows(
 ) -> tuple[Fitted, NDArray[np.intp]]:
     """The same estimator learned from all rows, starting from the values it has, and the rows it has learned from.
 
-    After Ctrl-C it remains as it is, learned from the rows of `train`.
+    After Ctrl-C, and where there is no time for as many draws again, it stays as it is, learned from those of `train`.
     """
-    model = learned.model
-    before = model.n_restarts
-    try:
+    model, undone = copy(learned.model), "rows held out for the scores were not learned from"
+    no_time = f"{undone}, because there was no time for as many draws again; give more --max-time"
+    with limits.optional(undone):
         limits.raise_if_interrupted()
-        again = _fit(model.set_params(warm_start=True, n_restarts=0), X, y, limits)
-    except KeyboardInterrupt:
-        limits.interrupted = True
-        undone = "rows held out for the scores were not learned from"
-        return replace(learned, undone=(*learned.undone, undone)), train
-    finally:
-        model.set_params(warm_start=False, n_restarts=before)
-    return replace(learned, warnings=(*learned.warnings, *again.warnings)), np.arange(len(X))
+        try:
+            again = _fit(model.set_params(warm_start=True, n_restarts=0), X, y, limits)
+        except TimeoutError:
+            return replace(learned, warnings=(*learned.warnings, no_time)), train
+        model.set_params(warm_start=False, n_restarts=learned.model.n_restarts)
+        if _cut_short(model) and not _cut_short(learned.model):
+            limits.raise_if_interrupted()
+            return replace(learned, warnings=(*learned.warnings, no_time)), train
+        told = (*learned.warnings, *again.warnings)
+        return replace(learned, model=model, warnings=told), np.arange(len(X))
+    return learned, train
+
+
+def _cut_short(model: Any) -> bool:
+    """Whether it is made of draws that were stopped before they were enough."""
+    return any(one.trace.stopped and not one.status.converged for one in draws_of(model))
 
 
 # --- what the model says about the data ---------------------------------------------------------------------
