@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
 
 from cavity import GP, GPClassifier, GPRegressor, assess
-from cavity.assessment import Assessment, Chains, seconds_of
+from cavity.assessment import Assessment, Chains, gold, seconds_of
 from cavity.assessment.comparison import measured, total_variation
 from cavity.assessment.verdict import duration
 from cavity.inference.base import UnsupportedPairError
@@ -194,3 +196,46 @@ def test_measures_of_predictions() -> None:
 def test_durations() -> None:
     assert duration(12) == "20 s"
     assert duration(100) == "2 min"
+
+
+# --- Ctrl-C -------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_before_there_are_chains_ends_the_assessment(monkeypatch):
+    """Annealing keeps what it has; an assessment cannot be made of that, and must not go on to the chains."""
+    evidence = gold.annealed_importance_sampling
+
+    def interrupted(*arguments, **options):
+        return replace(evidence(*arguments, **options), interrupted=True)
+
+    monkeypatch.setattr(gold, "annealed_importance_sampling", interrupted)
+    monkeypatch.setattr(gold, "sample_latent", lambda *_, **__: pytest.fail("chains ran"))
+    with pytest.raises(KeyboardInterrupt):
+        assess(*small_problem(), methods=["ep"], budget=1.0, progress=False)
+
+
+@pytest.mark.parametrize("step", [350, 300 + 200 + 20])
+def test_ctrl_c_while_chains_run_keeps_the_draws_made_so_far(monkeypatch, step):
+    """In the first stretch of 200 draws after 300 steps, and in the warm-up of the second."""
+    steps = []
+
+    def press(done, total):
+        steps.append(done)
+        if len(steps) == step:
+            raise KeyboardInterrupt
+
+    model, X, y = small_problem()
+    chains = gold.sample_latent(
+        model, X, y, seconds=1e6, seed=np.random.default_rng(0), enough=1e5, progress=press
+    )
+    assert chains.interrupted
+    assert chains.latent.shape == (8, {350: 50, 520: 200}[step], len(y))
+    assert len(steps) == step
+    monkeypatch.setattr(gold, "sample_latent", lambda *_, **__: chains)
+    found = assess(model, X, y, methods=["ep"], budget=1.0, progress=False)
+    assert "interrupted, with the draws made so far; gold standard" in " ".join(str(found).split())
+
+
+def small_problem():
+    X = np.linspace(-2, 2, 8)[:, None]
+    return GP(4.0 * SE(1.0), Probit()), X, np.where(X[:, 0] > 0.3, 1.0, -1.0)

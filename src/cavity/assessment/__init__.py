@@ -62,6 +62,12 @@ def assess(
     progress : optional
         As for the samplers: True, False, a callback.
 
+    Returns
+    -------
+    Assessment
+        Also after Ctrl-C, once chains have drawn anything: the approximations against the draws made so far, with
+        `gold.chains.interrupted`.
+
     Examples
     --------
     >>> import numpy as np

@@ -47,6 +47,8 @@ class Chains:
         The worst over all latent values (the smaller of bulk and tail).
     divergences : int
     seconds : float
+    interrupted : bool
+        Whether Ctrl-C ended them; the draws made so far are here.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Chains:
     ess: float
     divergences: int
     seconds: float
+    interrupted: bool = False
 
     @property
     def believed(self) -> bool:
@@ -128,7 +131,10 @@ def sample_latent(
     enough: float = ENOUGH_ESS,
     progress: Any = None,
 ) -> Chains:
-    """Chains of f at the training inputs: stretch after stretch, until there is enough or the time is up."""
+    """Chains of f at the training inputs: stretch after stretch, until there is enough or the time is up.
+
+    Ctrl-C ends them with the draws made so far, if there are any.
+    """
     started = time.perf_counter()
     target = _target(model, X, y)
     spread = 0.5 * target.draw_prior(CHAINS, seed)
@@ -139,7 +145,13 @@ def sample_latent(
     while True:
         began = time.perf_counter()
         warmup = WARMUP if not kept else 50
-        trace = hamiltonian(target, start, draws=draws, warmup=warmup, rng=seed, progress=progress)
+        try:
+            trace = hamiltonian(target, start, draws=draws, warmup=warmup, rng=seed, progress=progress)
+        except KeyboardInterrupt:
+            if not kept:
+                raise
+            seconds_taken = time.perf_counter() - started
+            return Chains(np.concatenate(kept, axis=1), *quality, divergences, seconds_taken, interrupted=True)
         divergences += int(trace.divergences.sum())
         if kept and quality[0] > WORST_RHAT:
             kept = kept[1:]  # the oldest stretch is the one that had not yet forgotten its start
@@ -153,7 +165,8 @@ def sample_latent(
         wanted = max(F.shape[1] * enough / max(ess, 1.0) - F.shape[1], 0.0 if rhat <= WORST_RHAT else draws)
         draws = int(min(wanted, 2 * F.shape[1], left / per_draw - 50, _affordable(F) - F.shape[1]))
         if draws < 20 or trace.stopped:
-            return Chains(F, rhat, ess, divergences, time.perf_counter() - started)
+            seconds_taken = time.perf_counter() - started
+            return Chains(F, rhat, ess, divergences, seconds_taken, trace.interrupted)
 
 
 def _target(model: GP, X: Array, y: Array) -> LatentTarget:
@@ -192,10 +205,15 @@ def gold_standard(
     enough: float = ENOUGH_ESS,
     progress: Any = None,
 ) -> GoldStandard:
-    """Half of the time for the evidence, half for the chains; less where the error and draws wanted are reached."""
+    """Half of the time for the evidence, half for the chains; less where the error and draws wanted are reached.
+
+    Ctrl-C before there are chains goes on to the caller: the evidence alone is no standard.
+    """
     evidence = annealed_importance_sampling(
         model, X, y, budget=0.5 * seconds, target_error=target_error, seed=seed, progress=progress
     )
+    if evidence.interrupted:
+        raise KeyboardInterrupt
     chains = sample_latent(model, X, y, seconds=0.5 * seconds, seed=seed, enough=enough, progress=progress)
     return GoldStandard(evidence, chains)
 

@@ -77,10 +77,11 @@ def _advice(method: MethodResult, gold: GoldStandard) -> str:
 def gold_words(gold: GoldStandard) -> str:
     """What the gold standard is worth."""
     evidence, chains = gold.evidence, gold.chains
+    early = "interrupted, with the draws made so far; " if chains.interrupted else ""
     if gold.certified:
         return (
-            f"gold standard certified: log evidence {evidence.log_evidence:.2f} +/- {evidence.standard_error:.2g} "
-            f"({evidence.runs} annealing runs), {chains.reason}"
+            f"{early}gold standard certified: log evidence {evidence.log_evidence:.2f} +/- "
+            f"{evidence.standard_error:.2g} ({evidence.runs} annealing runs), {chains.reason}"
         )
     faults = []
     if not evidence.certified:
@@ -92,4 +93,4 @@ def gold_words(gold: GoldStandard) -> str:
         0.0 if chains.believed else chains.seconds_needed,
     )
     budget = f"; a budget of about {duration(needed)} would be needed" if np.isfinite(needed) else ""
-    return f"gold standard NOT certified: {' and '.join(faults)}{budget}"
+    return f"{early}gold standard NOT certified: {' and '.join(faults)}{budget}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cavity.cli.shared import (
+    INTERRUPTED,
     Debug,
     at_least_zero,
     check_memory,
@@ -66,6 +67,8 @@ def assess(
 
             page = model_page(loaded, table, assessment=found, command=command_line(context))
             say(f"Report: {page.write(report)}")
+        if found.gold.chains.interrupted:  # which was shown
+            raise typer.Exit(INTERRUPTED)
 
 
 def assess_table(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cavity.cli.shared import (
+    INTERRUPTED,
     Debug,
     at_least_zero,
     check_output,
@@ -53,3 +54,5 @@ def report(
             table, found = assess_table(loaded, data, assess, None, 0.2, max_rows, seed)
         page = model_page(loaded, table, assessment=found, command=command_line(context))
         say(f"Report: {page.write(out)}")
+        if found is not None and found.gold.chains.interrupted:
+            raise typer.Exit(INTERRUPTED)

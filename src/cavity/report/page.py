@@ -6,7 +6,6 @@ one place: text from the data is shown, never run. A content security policy for
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+
+from cavity.io.archive import write_atomically
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -162,12 +163,10 @@ class Page:
         )
 
     def write(self, path: str | Path) -> Path:
-        """Put the page in place at once, so that a crash leaves the old file."""
+        """Put the page in place at once, so that a crash or Ctrl-C leaves the old file and nothing beside it."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".part")
-        partial.write_text(self.html(), encoding="utf-8")
-        os.replace(partial, path)
+        write_atomically(path, self.html().encode("utf-8"))
         return path
 
 
