@@ -186,6 +186,24 @@ def test_an_interrupt_that_the_cell_has_caught_stops_the_run(tmp_path: Path, job
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def learn_twice(log: str) -> Outcome:
+    """Two steps that each keep what they have when Ctrl-C is pressed; it comes in the first."""
+    for step in ("first", "second"):
+        with suppress(KeyboardInterrupt), open(log, "a", encoding="utf-8") as file:
+            file.write(step)
+            if step == "first":
+                signal.raise_signal(signal.SIGINT)
+    return Outcome({"score": 0.0})
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_ends_a_cell_of_several_steps_at_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    listed = [Cell({"method": "a"}, learn_twice, {"log": str(log)})]
+    assert not studies.run(Study("steps", "", "", lambda quick: listed), out=tmp_path).finished
+    assert log.read_text() == "first"
+
+
 def test_quick_is_kept_apart_and_says_so(tmp_path: Path) -> None:
     log = tmp_path / "log"
     report = studies.run(small_study(log), quick=True, out=tmp_path)

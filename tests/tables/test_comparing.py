@@ -143,6 +143,7 @@ def test_time_that_is_up_keeps_what_is_done(stubs, monkeypatch):
     assert given == [45.0, 35.0, 25.0, 15.0, 5.0]
     assert [entry.candidate.kernel for entry in found.entries] == ["wide"]
     assert not found.interrupted
+    assert found.recommendation.endswith(": the only candidate that was fitted before the end.")
     assert found.left_out == "Time was up (--max-time): 1 of 3 candidates were tried."
     now[0] = 0.0
     with pytest.raises(TableError, match="no candidate was done within --max-time 20; give more time"):

@@ -151,7 +151,9 @@ def sample_latent(
             if not kept:
                 raise
             seconds_taken = time.perf_counter() - started
-            return Chains(np.concatenate(kept, axis=1), *quality, divergences, seconds_taken, interrupted=True)
+            return Chains(
+                np.concatenate(kept, axis=1), *quality, divergences, seconds_taken, interrupted=True
+            )
         divergences += int(trace.divergences.sum())
         if kept and quality[0] > WORST_RHAT:
             kept = kept[1:]  # the oldest stretch is the one that had not yet forgotten its start

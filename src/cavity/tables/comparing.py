@@ -131,7 +131,8 @@ class Comparison:
         best = found[0].candidate
         text = f"Use {best.likelihood} noise with {best.inference} inference and {best.kernel}"
         if len(found) == 1:
-            return f"{text}: the only candidate that could be fitted."
+            only = "was fitted before the end" if self.stopped else "could be fitted"
+            return f"{text}: the only candidate that {only}."
         rivals = [e for e in found[1:] if not self._clear(e)]
         if not rivals:
             return f"{text}: clearly best by {self.yardstick}."
