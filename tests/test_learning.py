@@ -18,6 +18,7 @@ from cavity.kernels import SE, Matern, Periodic
 from cavity.learning import JUST_BEYOND, Objective, _Reach, learn, maximize
 from cavity.likelihoods import Gaussian, Noiseless
 from cavity.priors import LogNormal
+from cavity.starts import Starts
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(0, 8, (30, 1)), axis=0)
@@ -347,6 +348,16 @@ def test_time_is_kept(monkeypatch):
     learned = learn(model(), X, Y, max_time=12.0, random_state=0, show_progress=False)
     assert learned.stopped == "max_time was reached"
     assert sum(run.evaluations for run in learned.runs if np.isfinite(run.value)) <= 13
+
+
+def test_what_workers_have_found_is_known_where_an_interrupt_comes():
+    """Trials of starts are no runs; the best of them is kept all the same, with processes as without."""
+    goal, starts = learning.Objective(model(), X, Y), Starts.of(model(), X, Y)
+    work = learning._execute(goal, [("trial", starts.first)] * 2, starts.box, starts.scale, n_jobs=2, steps=2)
+    first = next(work)
+    assert goal.best_ever[0] == first.value
+    np.testing.assert_array_equal(goal.best_ever[1], first.theta)
+    assert len(list(work)) == 1
 
 
 # --- reproducibility ----------------------------------------------------------------------------------------
