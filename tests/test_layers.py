@@ -39,7 +39,7 @@ LAYERS = {
     "model": ["gp", "learning", "starts", "assessment", "io"],
     "front": ["estimators"],
     "applications": ["control", "em", "design", "bayes"],
-    "outside": ["plots", "demo", "datasets", "studies", "report", "tables", "cli"],
+    "outside": ["plots", "demo", "datasets", "studies", "report", "tables", "cli", "__main__"],
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
 

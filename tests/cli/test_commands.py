@@ -167,6 +167,21 @@ def test_more_than_two_classes_and_several_models(folder):
     assert predicted.stdout.splitlines()[0] == "price,p(0),p(1),p(2)"
 
 
+def test_the_version_and_short_help():
+    assert run("--version").stdout == f"cavity {cavity.__version__}\n"
+    assert run("-h").exit_code == 0
+    assert run("-h").stdout == run("--help").stdout
+    assert run("fit", "-h").stdout == run("fit", "--help").stdout
+
+
+def test_the_package_runs_as_the_command():
+    result = subprocess.run(
+        [sys.executable, "-m", "cavity", "fit", "--help"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "Usage: cavity fit" in result.stdout
+
+
 def test_auto_chooses_robust_noise_where_rows_are_far_off(folder):
     plain = houses(30)
     plain.to_csv(folder / "plain.csv", index=False)

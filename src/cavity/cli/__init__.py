@@ -7,6 +7,7 @@ commands share (errors in one sentence, exit codes, the `--debug` option, consol
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Annotated
 
 import typer
 
@@ -17,12 +18,26 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Gaussian processes with robust noise models and approximate inference that can be checked.",
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from cavity import __version__
+
+        typer.echo(f"cavity {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _main() -> None:
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """Gaussian processes with robust noise models and approximate inference that can be checked."""
 
 
@@ -32,4 +47,4 @@ for _name in COMMANDS:
 
 def main() -> None:
     """Entry point."""
-    app()
+    app(prog_name="cavity")
