@@ -198,7 +198,7 @@ def test_auto_chooses_robust_noise_where_rows_are_far_off(folder):
         "0",
     )
     result = run("fit", folder / "plain.csv", *arguments)
-    assert "Gaussian noise: no row is far from what the others predict." in result.stdout
+    assert "Gaussian noise: no row is more than 4 sd from what the others predict." in result.stdout
     assert "Rows outside the central 99.9 % of predictions: none" in result.stdout
     assert "held-out" not in result.stdout
     plain.loc[3, "price"] += 1000.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import warnings
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -181,6 +182,42 @@ def test_the_command_saves_what_there_is_and_ends_with_the_code_of_an_interrupt(
     assert "Student-t noise was not tried" in result.stdout
     assert "Student-t noise was not tried" in (tmp_path / "a.html").read_text()
     assert CliRunner().invoke(app, ["info", str(tmp_path / "a.cavity")]).exit_code == 0
+
+
+def gross_error_held_out(n: int = 40) -> tuple[pd.DataFrame, int]:
+    """A smooth function with one gross error, in a row that `test_size=0.2` and `seed=0` hold out."""
+    frame = far_off(n)
+    frame.loc[5, "y"] -= 30.0
+    _, test = fitting._split(frame["y"].to_numpy(), 0.2, "regression", np.random.default_rng(0))
+    frame.loc[test[2], "y"] += 30.0
+    return frame, int(test[2])
+
+
+def test_a_gross_error_among_rows_held_out_is_found_too():
+    frame, row = gross_error_held_out()
+    model = fit(frame, test_size=0.2)
+    assert model.report["choice"].startswith("Student-t noise: 1 row is more than 4 sd")
+    assert [one["row"] for one in model.report["outliers"]] == [row + 1]
+    x = frame["x"].to_numpy()
+    assert np.max(np.abs(model.estimator.predict(frame[["x"]]) - np.sin(x))) < 0.2
+    assert model.report["rows"] == len(frame)
+    # scores are those of Student-t noise, under which the row costs less, though rows without errors taught it
+    gaussian = fit(frame, test_size=0.2, likelihood="gaussian").report["scores"]["nlp"]
+    assert model.report["scores"]["nlp"] < gaussian / 10
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_after_an_interrupt_of_the_second_look_nothing_is_scored_under_noise_that_was_not_chosen(monkeypatch):
+    def press(model):
+        if model.likelihood == "student-t":
+            with suppress(KeyboardInterrupt):  # as estimators do: what they have is kept
+                signal.raise_signal(signal.SIGINT)
+
+    regressor(monkeypatch, lambda _: None, press)
+    model = fit(gross_error_held_out()[0], test_size=0.2)
+    assert model.estimator.likelihood == "student-t"
+    assert "scores" not in model.report
+    assert model.report["interrupted"].endswith("rows held out were not scored.")
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[tuple[str, float]]:

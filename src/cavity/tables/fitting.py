@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from cavity.estimators import GPClassifier, GPRegressor
 from cavity.estimators.memory import MATRICES, available_memory
@@ -63,6 +64,9 @@ PYTHON_REMEDIES = {
     ),
 }
 """What helps in Python, and what does here, where it is more than the name of an option."""
+
+UNTRIED = "Student-t noise was not tried"
+"""What is not done if Ctrl-C comes before or in the trial of robust noise."""
 
 SHUFFLES, SHUFFLES_OF_DRAWS = 8, 2
 """How often relevance takes values from other rows; less often where predictions average over draws."""
@@ -142,19 +146,30 @@ def fit_table(
             say(f"Learning from {len(train)} rows of {X.shape[1]} columns ...")
             fits = 2 if len(test) and options.inference == "mcmc" else 1
             learned = _learn(preparation, X.iloc[train], y[train], options, limits, fits)
-            if learned.choice:
-                report["choice"] = learned.choice
             if len(test):
                 score = regression_scores if preparation.task == "regression" else classification_scores
+                far = 0
                 with limits.optional("the scores were not computed"):
                     report["scores"] = score(learned.model, X.iloc[test], y[test], y[train])
+                    far = _far_in_all(learned.model, X.iloc[test], y[test], options)
                 if not limits.interrupted:
                     say("Learning from all rows ...")
                 learned, used = _from_all_rows(learned, X, y, train, limits)
                 if len(used) < len(X):
                     report |= {"rows": len(used), "held_out_rows": 0}
                     X, y, numbers = X.iloc[used], y[used], table.rows[used]
+                elif far and not limits.interrupted:
+                    say("Choosing the noise again: rows held out are far from what the others predict ...")
+                    learned = _second_look(learned, preparation, X, y, far, options, limits)
+                    if is_robust(learned.model.likelihood_):
+                        del report["scores"]  # they are of the noise that was not chosen
+                        with limits.optional("rows held out were not scored"):
+                            limits.raise_if_interrupted()
+                            some = _fit(clone(learned.model), X.iloc[train], y[train], limits).model
+                            report["scores"] = score(some, X.iloc[test], y[test], y[train])
         model = learned.model
+        if learned.choice:
+            report["choice"] = learned.choice
         report["warnings"] = _distinct([*learned.warnings, *_texts(caught)])
         report["seconds"] = time.monotonic() - started
         with limits.optional("the relevance of inputs was not computed"):
@@ -234,20 +249,30 @@ def _learn(
         found = _learn(preparation, X, y, replace(options, inference="auto", draws=None), limits, fits + 1)
         return _with_chains(found, preparation, X, y, options, limits, fits)
     shared = _options(preparation, options, 3) | {"inference": _inference(options)}
-    fewer = _options(preparation, options, 1) | {
-        "inference": _inference(options)
-    }  # its runs cost ten times as much
+    if options.likelihood in ("gaussian", "noiseless"):
+        return _fit(GPRegressor(likelihood=options.likelihood, **shared), X, y, limits, fits)
     if options.likelihood != "auto":
-        runs = shared if options.likelihood in ("gaussian", "noiseless") else fewer
-        return _fit(GPRegressor(likelihood=options.likelihood, **runs), X, y, limits, fits)
-    robust = GPRegressor(likelihood="student-t", **fewer)
+        return _fit(_robust(preparation, options, options.likelihood), X, y, limits, fits)
+    robust = _robust(preparation, options)
     if options.inference not in ("auto", "exact"):
         why = f"Student-t noise, because Gaussian noise needs no --inference {options.inference}."
         return replace(_fit(robust, X, y, limits, fits), choice=why)
     plain = _fit(GPRegressor(likelihood="gaussian", **shared), X, y, limits, fits)
-    with limits.optional("Student-t noise was not tried"):
-        return _with_robust_trial(plain, None if options.inference == "exact" else robust, X, y, limits, fits)
+    with limits.optional(UNTRIED):
+        count = int(np.sum(far_rows(_residuals(plain.model))))
+        if not count:
+            none = f"Gaussian noise: no row is more than {SURPRISING:g} sd from what the others predict."
+            return replace(plain, choice=none)
+        if options.inference != "exact":
+            return _with_robust_trial(plain, robust, X, y, count, limits, fits)
     return plain
+
+
+def _robust(preparation: Preparation, options: Options, likelihood: str = "student-t") -> GPRegressor:
+    """An estimator with other than Gaussian noise; with fewer starts, because its runs cost ten times as much."""
+    return GPRegressor(
+        likelihood=likelihood, **_options(preparation, options, 1) | {"inference": _inference(options)}
+    )
 
 
 def _with_chains(
@@ -272,17 +297,16 @@ def _with_chains(
 
 
 def _with_robust_trial(
-    plain: Fitted, robust: GPRegressor | None, X: pd.DataFrame, y: NDArray[Any], limits: Limits, fits: int
+    plain: Fitted,
+    robust: GPRegressor,
+    X: pd.DataFrame,
+    y: NDArray[Any],
+    count: int,
+    limits: Limits,
+    fits: int = 1,
 ) -> Fitted:
-    """Of Gaussian and Student-t noise that of the higher evidence, where rows are far off under the first."""
-    loo, seen = plain.model.leave_one_out(), plain.model.rows_
-    count = far_rows(np.abs(seen.y[seen.index] - loo.mean) / np.sqrt(loo.variance))
-    if not count:
-        return replace(plain, choice="Gaussian noise: no row is far from what the others predict.")
-    if robust is None:
-        return plain
-    rows = "1 row is" if count == 1 else f"{count} rows are"
-    far = f"{rows} more than {SURPRISING:g} sd from what the others predict"
+    """Of Gaussian and Student-t noise that of the higher evidence, where so many rows are far off under the first."""
+    far = _far_words(count)
     if limits.left == 0.0:
         why = f"Gaussian noise: {far}, but no time was left to try Student-t noise; give more --max-time."
         return replace(plain, choice=why)
@@ -300,6 +324,47 @@ def _with_robust_trial(
         f"{abs(gain):.1f}."
     )
     return replace(better, choice=why)
+
+
+def _far_in_all(model: Any, X: pd.DataFrame, y: NDArray[Any], options: Options) -> int:
+    """How many rows are far off, if the rows held out, X and y, are among them and the noise is Gaussian; else 0."""
+    if options.likelihood != "auto" or options.inference == "exact" or not isinstance(model, GPRegressor):
+        return 0
+    if is_robust(model.likelihood_):
+        return 0
+    prediction = model.predict_dist(X)
+    held_out = np.abs(y - prediction.mean) / np.sqrt(prediction.variance)
+    far = far_rows(np.append(held_out, _residuals(model)))
+    return int(np.sum(far)) if far[: len(y)].any() else 0
+
+
+def _second_look(
+    plain: Fitted,
+    preparation: Preparation,
+    X: pd.DataFrame,
+    y: NDArray[Any],
+    count: int,
+    options: Options,
+    limits: Limits,
+) -> Fitted:
+    """The choice of the noise again, with the rows that had been held out."""
+    if draws_of(plain.model):  # they do not tell the evidence
+        why = f"Gaussian noise, chosen without the rows held out: {_far_words(count)}; try --likelihood student-t."
+        return replace(plain, choice=why)
+    with limits.optional(UNTRIED):
+        return _with_robust_trial(plain, _robust(preparation, options), X, y, count, limits)
+    return plain
+
+
+def _far_words(count: int) -> str:
+    rows = "1 row is" if count == 1 else f"{count} rows are"
+    return f"{rows} more than {SURPRISING:g} sd from what the others predict"
+
+
+def _residuals(model: GPRegressor) -> Array:
+    """Distances of the rows learned from to what the others predict, in sd."""
+    loo, rows = model.leave_one_out(), model.rows_
+    return np.asarray(np.abs(rows.y[rows.index] - loo.mean) / np.sqrt(loo.variance))
 
 
 def _fit(model: Any, X: pd.DataFrame, y: NDArray[Any], limits: Limits, fits: int = 1) -> Fitted:
@@ -338,14 +403,14 @@ def _for_users(warning: str) -> str:
     return in_options(warning)
 
 
-def far_rows(residuals: Array) -> int:
-    """How many leave-one-out residuals, in sd, are surprising.
+def far_rows(residuals: Array) -> NDArray[np.bool_]:
+    """Which residuals of rows that were not learned from, in sd, are surprising.
 
     Several outliers inflate the noise that was learned, and hide each other. Their sd is therefore also measured by
     the median of the residuals, which half of the rows would have to be wrong to move.
     """
     spread = min(float(np.median(residuals)) / MEDIAN_OF_NORMAL, 1.0)
-    return int(np.sum(residuals > SURPRISING * spread))
+    return np.asarray(residuals > SURPRISING * spread)
 
 
 def _options(preparation: Preparation, options: Options, restarts: int) -> dict[str, Any]:
