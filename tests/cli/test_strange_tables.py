@@ -115,6 +115,8 @@ REFUSED = {
     "no inputs": (PLAIN[["y"]].to_csv(index=False), "no input columns are left"),
     "too many levels": (table(f"L{i}" for i in range(N)), "leave it out with --drop x"),
     "labels that are no classes": (PLAIN.assign(y=[f"t{i}" for i in range(N)]).to_csv(index=False), "not classes"),
+    "blanks between cells": (PLAIN.to_csv(index=False, sep=" "), "tabs or bars, and here they are by blanks"),
+    "a remark of one word before the header": ("# today\n\n" + PLAIN.to_csv(index=False), "names of the columns must"),
     "rows of different lengths": ("x,y\n1,2\n3,4,5\n6,7\n", "is not a regular table"),
     "a quote without end": ('x,y\n"1,2\n3,4\n', "is not a regular table"),
     "a remark before the header": ("# made today\n" + PLAIN.to_csv(index=False), "more cells than its header"),

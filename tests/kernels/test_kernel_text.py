@@ -127,6 +127,7 @@ def test_short_forms_can_be_parsed() -> None:
         ("2 ** SE()", "only a kernel can be raised"),
         ("SE(-1.0)", "SE: lengthscale must be positive.*got -1.0, at position 1"),
         ("2*SE(1) + SE(lenght=2)", "unexpected keyword argument 'lenght', at position 11"),
+        ("SE(1.0) *", "the formula ends too early, at position 10"),
         ("SE(1.0", r"never closed|EOF"),
         ("", "position 1"),
         ("2 * 3", "one side of"),

@@ -126,7 +126,7 @@ def test_after_an_interrupt_nothing_more_is_tried_and_it_is_said(monkeypatch):
     press_ctrl_c(monkeypatch, "Gaussian")
     model = fit(far_off(), heard, test_size=0.2)
     assert signal.getsignal(signal.SIGINT) is before
-    assert heard == ["Learning from 20 rows of 1 columns ..."]
+    assert heard == ["Learning from 20 rows of 1 column ..."]
     assert model.report["interrupted"] == (
         "Interrupted: the best values so far were kept; Student-t noise was not tried; rows held out for the scores "
         "were not learned from."
@@ -217,6 +217,7 @@ def test_after_an_interrupt_of_the_second_look_nothing_is_scored_under_noise_tha
     model = fit(gross_error_held_out()[0], test_size=0.2)
     assert model.estimator.likelihood == "student-t"
     assert "scores" not in model.report
+    assert model.report["held_out_rows"] == 0
     assert model.report["interrupted"].endswith("rows held out were not scored.")
 
 

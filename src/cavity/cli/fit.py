@@ -76,13 +76,15 @@ def fit(
         from cavity.cli.summary import show
         from cavity.tables import prepare, read_table
         from cavity.tables.fitting import Options, fit_table
+        from cavity.tables.words import counted
 
         file = _out_file(data, out)
         check_output(report, "--report", (data, file))
         _check_kernel(kernel)
         table = read_table(data, max_rows, seed)
         part = f", a random subset of {table.total}" if table.total > len(table.frame) else ""
-        say(f"Read {len(table.frame)} rows{part} and {table.frame.shape[1]} columns from {data}.")
+        rows, columns = counted(len(table.frame), "row"), counted(table.frame.shape[1], "column")
+        say(f"Read {rows}{part} and {columns} from {data}.")
         for note in table.notes:
             say(note)
         check_memory(len(table.frame))

@@ -42,6 +42,7 @@ def predict(
     """
     with one_sentence(debug):
         from cavity.progress import Progress
+        from cavity.tables.words import counted
 
         separator = _separator(out)
         check_output(out, "--out", (model, data))
@@ -54,7 +55,7 @@ def predict(
                 rows += len(block)
                 progress.refresh(f"{rows} rows")
         if out is not None:
-            say(f"Predictions of {rows} rows: {out}")
+            say(f"Predictions of {counted(rows, 'row')}: {out}")
 
 
 def _separator(out: Path | None) -> str:

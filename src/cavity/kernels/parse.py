@@ -116,8 +116,9 @@ def parse(text: str) -> Kernel:
     try:
         tree = ast.parse(stripped, mode="eval")
     except SyntaxError as error:
-        column = (error.offset or 1) - 1
-        raise ValueError(_message(stripped, column, error.msg or "this is not a formula")) from None
+        if not error.offset:  # what the parser says of a text that ends where something must follow
+            raise ValueError(_message(stripped, len(stripped), "the formula ends too early")) from None
+        raise ValueError(_message(stripped, error.offset - 1, error.msg)) from None
     except (RecursionError, MemoryError, ValueError):
         raise ValueError("this kernel text cannot be read; is it nested too deeply?") from None
     result = _Reader(stripped).value(tree.body, 0)

@@ -16,7 +16,7 @@ from cavity.report import drawings
 from cavity.report.figures import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
 from cavity.tables.fitting import CENTRAL, LIKELY, UNEXPECTED, draws_of, hyperparameters
-from cavity.tables.words import short_text
+from cavity.tables.words import counted, short_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,9 +60,10 @@ def model_page(
         How to repeat it.
     """
     preparation, report = model.preparation, model.report
+    inputs = counted(len(preparation.columns), "input column")
+    rows = counted(report["rows"], "row") if "rows" in report else "an unknown number of rows"
     page = Page(
-        f"Gaussian process model of {preparation.target}",
-        f"{preparation.task} with {len(preparation.columns)} input columns and {report.get('rows', 'unknown')} rows",
+        f"Gaussian process model of {preparation.target}", f"{preparation.task} with {inputs} and {rows}"
     )
     page.add("What was asked", *_asked(model, command))
     if table is not None:

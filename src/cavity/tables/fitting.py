@@ -30,7 +30,7 @@ from cavity.tables.model import TableModel
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import Table, TableError
 from cavity.tables.scores import classification_scores, regression_scores
-from cavity.tables.words import in_options
+from cavity.tables.words import counted, in_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +143,7 @@ def fit_table(
     with Limits(options.max_time) as limits:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            say(f"Learning from {len(train)} rows of {X.shape[1]} columns ...")
+            say(f"Learning from {counted(len(train), 'row')} of {counted(X.shape[1], 'column')} ...")
             fits = 2 if len(test) and options.inference == "mcmc" else 1
             learned = _learn(preparation, X.iloc[train], y[train], options, limits, fits)
             if len(test):
@@ -163,10 +163,12 @@ def fit_table(
                     learned = _second_look(learned, preparation, X, y, far, options, limits)
                     if is_robust(learned.model.likelihood_):
                         del report["scores"]  # they are of the noise that was not chosen
+                        report["held_out_rows"] = 0
                         with limits.optional("rows held out were not scored"):
                             limits.raise_if_interrupted()
                             some = _fit(clone(learned.model), X.iloc[train], y[train], limits).model
-                            report["scores"] = score(some, X.iloc[test], y[test], y[train])
+                            found = score(some, X.iloc[test], y[test], y[train])
+                            report |= {"scores": found, "held_out_rows": len(test)}
         model = learned.model
         if learned.choice:
             report["choice"] = learned.choice

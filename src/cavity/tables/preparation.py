@@ -30,6 +30,7 @@ from cavity.tables.columns import (
     try_numbers,
 )
 from cavity.tables.reading import Table, TableError
+from cavity.tables.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,7 +137,9 @@ class Preparation:
         hints = [f"{found[0]!r} may be {name!r}" for name, found in close.items() if found]
         extra = f"; unknown columns: {_listed(unknown)}" if unknown else ""
         hint = f" ({'; '.join(hints)})" if hints else ""
-        raise TableError(f"the table lacks {_count(len(missing), 'column')}: {_listed(missing)}{extra}{hint}")
+        raise TableError(
+            f"the table lacks {counted(len(missing), 'column')}: {_listed(missing)}{extra}{hint}"
+        )
 
     def _require_values(self, frame: pd.DataFrame) -> None:
         def missing(columns: list[Column]) -> dict[str, int]:
@@ -191,7 +194,7 @@ def prepare(
     """
     frame = table.frame
     if len(frame) < FEWEST_ROWS:
-        raise TableError(f"the table has {_count(len(frame), 'row')}; a model needs at least {FEWEST_ROWS}")
+        raise TableError(f"the table has {counted(len(frame), 'row')}; a model needs at least {FEWEST_ROWS}")
     _check_options(frame, target, drop, task, impute, categories)
     task, numeric_labels, notes = _task(frame[target], table.rows, target, task)
     ignored = list(dict.fromkeys(str(name) for name in drop))
@@ -249,6 +252,8 @@ def _check_options(
             hint = f"did you mean {close[0]!r}? " if close else ""
             headless = all(_is_number(other) for other in names)
             remedy = "; the first row must hold names, and here it holds numbers" if headless else ""
+            if len(names) == 1 and " " in names[0]:
+                remedy = "; cells must be separated by commas, semicolons, tabs or bars, and here they are by blanks"
             raise TableError(
                 f"there is no column {name!r} ({what}); {hint}the columns are {_listed(names)}{remedy}"
             )
@@ -347,7 +352,7 @@ def _require_complete_target(values: pd.Series, rows: NDArray[np.intp]) -> None:
     if gone.any():
         shown = _listed([str(r) for r in rows[gone]], quote=False)
         raise TableError(
-            f"the target {str(values.name)!r} is missing in {_count(int(gone.sum()), 'row')} ({shown}); "
+            f"the target {str(values.name)!r} is missing in {counted(int(gone.sum()), 'row')} ({shown}); "
             "leave these rows out"
         )
 
@@ -393,7 +398,7 @@ def _numeric(
         )
     fill = float(np.nanmedian(checked)) if impute == "median" else None
     if count and fill is not None:
-        notes.append(f"Column {name!r}: {_count(count, 'missing value')} filled in by the median, {fill:g}.")
+        notes.append(f"Column {name!r}: {counted(count, 'missing value')} filled in by the median, {fill:g}.")
     return Column(name, fill=fill), notes
 
 
@@ -420,12 +425,12 @@ def _categorical(
     how = (
         "codes for the categorical kernel"
         if coded
-        else f"{_count(len(column.features), '0/1 column')} (one-hot)"
+        else f"{counted(len(column.features), '0/1 column')} (one-hot)"
     )
     notes = [f"Column {name!r} is text with {len(levels)} levels, {_listed(levels)}: {how}."]
     if count and fill is not None:
         notes.append(
-            f"Column {name!r}: {_count(count, 'missing value')} became a level of their own, {fill}."
+            f"Column {name!r}: {counted(count, 'missing value')} became a level of their own, {fill}."
         )
     return column, notes
 
@@ -439,7 +444,7 @@ def _refuse_missing(counts: dict[str, int], remedy: str) -> None:
         return
     listed = ", ".join(f"{name} ({count})" for name, count in list(found.items())[:SHOWN])
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    raise TableError(f"values are missing in {_count(len(found), 'column')}: {listed}{more}; {remedy}")
+    raise TableError(f"values are missing in {counted(len(found), 'column')}: {listed}{more}; {remedy}")
 
 
 def _drop(name: str) -> str:
@@ -455,7 +460,3 @@ def _similar(name: str, names: Sequence[str]) -> list[str]:
 def _listed(names: Any, quote: bool = True) -> str:
     every = [repr(str(name)) if quote else str(name) for name in names]
     return ", ".join(every[:SHOWN]) + (f" and {len(every) - SHOWN} more" if len(every) > SHOWN else "")
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" + ("" if n == 1 else "s")

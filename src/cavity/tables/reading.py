@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.tables.words import counted
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -173,9 +175,21 @@ def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterato
         ) from None
     except pd.errors.ParserError as error:
         reason = " ".join(str(error).replace("Error tokenizing data. C error:", "").split())
-        raise TableError(f"{file} is not a regular table ({reason})") from None
+        raise TableError(f"{file} is not a regular table{_uneven(reason)}") from None
     except csv.Error as error:
         raise TableError(f"{file} is not a regular table ({error})") from None
+
+
+def _uneven(reason: str) -> str:
+    """What pandas says of a table whose rows differ in length, with the remedy."""
+    found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason)
+    if found is None:
+        return f" ({reason})"
+    before, line, cells = found.groups()
+    return (
+        f": line {line} has {counted(int(cells), 'cell')}, the lines before it have {before}; the names of the columns "
+        "must come first, and a cell that holds the sign between cells must be in quotes"
+    )
 
 
 Marks = tuple[set[str], set[str], set[str]]

@@ -1,4 +1,4 @@
-"""Parts of a model as short text, and sentences about Python as those about the command line."""
+"""Parts of a model as short text, numbers of things, and sentences about Python as those about the command line."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ def short_text(part: Any) -> str:
     """
     values = PRIOR.sub(r"\1", repr(part))
     return NUMBER.sub(lambda found: f"{float(found.group()):.4g}", values)
+
+
+def counted(n: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{n} {what}" + ("" if n == 1 else "s")
 
 
 OPTIONS = {
