@@ -135,20 +135,31 @@ def test_events_of_two_and_three_classes():
 def test_sobol_indices_of_a_linear_function_in_closed_form():
     X = np.random.default_rng(0).standard_normal((40, 3)) * [1.0, 2.0, 5.0]
     w = np.array([3.0, -1.0, 0.0])
-    found = sobol_total(lambda Z: Z @ w, X, shuffles=39)
-    # all pairs of different rows: half the mean squared difference is the variance with n - 1
-    truth = w**2 * X.var(axis=0) / np.var(X @ w)
-    np.testing.assert_allclose(found.value, truth, rtol=1e-12)
-    np.testing.assert_array_equal(found.error, 0.0)
+    found = sobol_total(lambda Z: Z @ w, X, shuffles=400)
+    truth = w**2 * X.var(axis=0) / np.sum(w**2 * X.var(axis=0))
+    assert np.all(np.abs(found.value - truth) <= 4 * found.error)
+    assert found.error[:2].max() < 0.01
+    assert (found.value[2], found.error[2]) == (0.0, 0.0)
+
+
+def test_inputs_that_go_together_and_act_against_each_other_have_shares_too():
+    # rows differ much in size and little in shape, and the function is the shape: half is due to each length
+    rng = np.random.default_rng(0)
+    size = rng.uniform(10, 50, 100)
+    X = np.column_stack([size, size + 0.5 * rng.standard_normal(100)])
+    found = sobol_total(lambda Z: Z[:, 1] - Z[:, 0], X, shuffles=100)
+    truth = X.var(axis=0) / X.var(axis=0).sum()
+    assert np.all(np.abs(found.value - truth) <= 4 * found.error)
+    assert found.error.max() < 0.02
 
 
 def test_sobol_indices_of_a_product_of_independent_inputs():
     # f = x1 x2 of independent inputs of mean zero: all variance is due to both together, so each index is one
     a, b = np.meshgrid(np.linspace(-1, 1, 12), np.linspace(-1, 1, 12))
     X = np.column_stack([a.ravel(), b.ravel(), np.random.default_rng(0).random(144)])
-    n = len(X)
-    found = sobol_total(lambda Z: Z[:, 0] * Z[:, 1], X, shuffles=n - 1)
-    np.testing.assert_allclose(found.value, [1.0, 1.0, 0.0], atol=1e-12)
+    found = sobol_total(lambda Z: Z[:, 0] * Z[:, 1], X, shuffles=200)
+    assert np.all(np.abs(found.value - [1.0, 1.0, 0.0]) <= 4 * found.error)
+    assert found.error.max() < 0.02
 
 
 def test_the_only_input_has_an_index_of_one_whatever_the_shuffles():
@@ -165,20 +176,19 @@ def test_columns_of_a_group_are_one_input():
     X = np.column_stack([a, -a, rng.standard_normal(30)])
     w = np.array([1.0, 1.0, 2.0])
     found = sobol_total(lambda Z: Z @ w, X, shuffles=29, groups=[[0, 1], [2]])
-    truth = [0.0, 4.0 * X[:, 2].var() / np.var(X @ w)]
-    np.testing.assert_allclose(found.value, truth, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.value, [0.0, 1.0], rtol=1e-12, atol=1e-12)
     assert sobol_total(lambda Z: Z @ w, X, shuffles=29).value[0] > 0.1
 
 
-def test_few_shuffles_agree_with_all_within_their_error():
+def test_few_shuffles_agree_with_many_within_their_error():
     X = np.random.default_rng(3).standard_normal((60, 2))
 
     def f(Z):
         return np.column_stack([np.sin(2 * Z[:, 0]), Z[:, 0] * Z[:, 1]])
 
-    few, all_pairs = sobol_total(f, X, shuffles=10, rng=1), sobol_total(f, X, shuffles=59)
+    few, many = sobol_total(f, X, shuffles=10, rng=1), sobol_total(f, X, shuffles=1000)
     assert np.all(few.error > 0)
-    assert np.all(np.abs(few.value - all_pairs.value) < 4 * few.error)
+    assert np.all(np.abs(few.value - many.value) < 4 * few.error)
 
 
 def test_a_constant_function_has_no_relevance():

@@ -42,7 +42,7 @@ def relevance_of(
     measure : {"variance", "lengthscale"}
         As in `plot_relevance`.
     shuffles, seed : int
-        How often values are taken from other rows.
+        How often inputs are put into random orders.
     groups : lists of column numbers, optional
         Columns that are one input, for "variance".
 
@@ -103,13 +103,13 @@ def plot_relevance(
         Rows at which to measure; those of the fit by default.
     measure : {"variance", "lengthscale"}
         "variance": the share of the variance of the posterior mean of f that is due to the input, alone or together
-        with others: what is lost on average if its values are taken from other rows (total Sobol index; shares add up
-        to more than one where inputs interact, and are those of independent inputs). "lengthscale": standard
+        with others (total Sobol index), if the inputs varied independently of each other, each as in X; shares add up
+        to more than one where inputs interact. "lengthscale": standard
         deviation of the input over its shortest length scale (automatic relevance determination).
     top : int
         Inputs shown, at most.
     shuffles, seed : int
-        Of "variance": how often values are taken from other rows; lines show two standard errors.
+        Of "variance": how often inputs are put into random orders; lines show two standard errors.
     title : str
     ax : Axes, optional
 

@@ -69,7 +69,7 @@ UNTRIED = "Student-t noise was not tried"
 """What is not done if Ctrl-C comes before or in the trial of robust noise."""
 
 SHUFFLES, SHUFFLES_OF_DRAWS = 8, 2
-"""How often relevance takes values from other rows; less often where predictions average over draws."""
+"""How often relevance puts inputs into random orders; less often where predictions average over draws."""
 
 LISTED_OUTLIERS = 50
 

@@ -2,14 +2,16 @@
 
 Relevance is the total Sobol index of the posterior mean m of f (Homma and Saltelli 1996), by Jansen's (1999) formula,
 
-    S_d = E (m(x) - m(x with x_d from another row))^2 / (2 Var m(x)),
+    S_d = E (m(z) - m(z with z_d of z'))^2 / E (m(z) - m(z'))^2,
 
-the part of the variance of predictions that is due to input d, alone or together with others. It is what the command
-line, the report and `cavity.plots` all show, because it means the same for every model: a share, about the function
-that was learned, in any units and whatever the kernel. The change of predictions when a column is shuffled, relative
-to their spread, is sqrt(2 S_d): the same order, but no share of anything. For independent inputs and an additive m the
-indices add up to one; with interactions to more. Columns that stand for one input, such as the 0/1 columns of a text
-column, are taken from the other row together.
+where the columns of z and z' are drawn independently of each other from the values they have in the data: the share of
+the variance of m(z) that is due to input d, alone or together with others. It is what the command line, the report and
+`cavity.plots` all show, because it means the same for every model: a share, about the function that was learned, in any
+units and whatever the kernel. For an additive m the indices add up to one; with interactions to more.
+
+Columns are independent for this to be a share: of two that go together and act against each other (lengths of an
+animal, whose difference tells its sex), each alone would move predictions by more than their whole variance in the
+data. Columns that stand for one input, such as the 0/1 columns of a text column, stay together.
 
 Pictures can show another quantity on request.
 
@@ -53,15 +55,13 @@ def sobol_total(
     rng: np.random.Generator | int | None = 0,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> Relevance:
-    """Total Sobol indices of a function (m, D) -> (m,) or (m, L), values of each column taken from other rows.
+    """Total Sobol indices of a function (m, D) -> (m,) or (m, L) of independent columns, each distributed as in X.
 
     With `groups`, lists of column numbers, the columns of a group are taken together, and there is an index for each
     group.
 
-    Each shuffle moves values by a different number of rows of a random order, so that with n - 1 shuffles every pair
-    of different rows is used once, and the index is exact for the data. The variance is measured on the same pairs,
-    Var m = E (m(x) - m(x'))^2 / 2: the errors of numerator and denominator then go together, and an index of all
-    columns at once is one.
+    In each shuffle the columns of X are put into random orders of their own, twice: z and z'. Numerator and denominator
+    are measured on the same pairs, so that their errors go together, and an index of all columns at once is one.
     """
     n = len(X)
     inputs = [
@@ -69,28 +69,35 @@ def sobol_total(
     ]
     if shuffles < 1:
         raise ValueError(f"shuffles must be an integer >= 1, got {shuffles!r}")
-    before = np.asarray(mean(X)).reshape(n, -1)
-    value, error = np.zeros(len(inputs)), np.zeros(len(inputs))
-    if n < 2 or not float(np.sum(before.var(axis=0))) > 0:
-        return Relevance(value, error)
     rng = np.random.default_rng(rng)
-    with Progress("relevance of inputs", len(inputs)) as progress:
-        for i, columns in enumerate(inputs):
-            order = rng.permutation(n)
-            gaps = []  # squared differences, of the column alone and of all columns
-            for shift in rng.permutation(np.arange(1, n))[:shuffles]:
-                other = np.roll(order, shift)
-                changed = X.copy()
-                changed[np.ix_(order, columns)] = X[np.ix_(other, columns)]
-                alone = np.asarray(mean(changed)).reshape(n, -1) - before
-                gaps.append((_mean_square(alone), _mean_square(before[order] - before[other])))
-            some, all_ = np.array(gaps).T
-            if all_.sum() > 0:  # the pairs of few shuffles may happen to be alike
-                value[i] = some.sum() / all_.sum()
-                if 1 < len(gaps) < n - 1:
-                    error[i] = np.std(some - value[i] * all_, ddof=1) / (all_.mean() * np.sqrt(len(gaps)))
-            progress.advance()
-    return Relevance(value, error)
+
+    def shuffled() -> Array:
+        Z = X.copy()
+        for columns in inputs:
+            Z[:, columns] = X[np.ix_(rng.permutation(n), columns)]
+        return Z
+
+    def values(Z: Array) -> Array:
+        return np.asarray(mean(Z), dtype=float).reshape(n, -1)
+
+    some, all_ = np.zeros((shuffles, len(inputs))), np.zeros(shuffles)
+    with Progress("relevance of inputs", shuffles * len(inputs)) as progress:
+        for s in range(shuffles):
+            here, there = shuffled(), shuffled()
+            before = values(here)
+            all_[s] = _mean_square(values(there) - before)
+            for i, columns in enumerate(inputs):
+                changed = here.copy()
+                changed[:, columns] = there[:, columns]
+                some[s, i] = _mean_square(values(changed) - before)
+                progress.advance()
+    if not all_.sum() > 0:
+        return Relevance(np.zeros(len(inputs)), np.zeros(len(inputs)))
+    share = some.sum(axis=0) / all_.sum()
+    error = np.zeros(len(inputs))
+    if shuffles > 1:
+        error = np.std(some - share * all_[:, None], axis=0, ddof=1) / (all_.mean() * np.sqrt(shuffles))
+    return Relevance(share, error)
 
 
 def _mean_square(gaps: Array) -> float:
