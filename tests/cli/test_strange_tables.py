@@ -37,6 +37,7 @@ def table(first, columns=("x", "y"), separator=",") -> str:
     return "\n".join([separator.join(columns), *(f"{a}{separator}{b}" for a, b in zip(first, Y))]) + "\n"
 
 
+DAYS = pd.date_range("2020-01-01", periods=N)
 NUMBERS = "Regression (the target is numeric)"
 UNDERSTOOD = {
     "semicolons": (PLAIN.to_csv(index=False, sep=";"), NUMBERS),
@@ -50,6 +51,12 @@ UNDERSTOOD = {
     "a byte order mark": ("\ufeff" + PLAIN.to_csv(index=False), NUMBERS),
     "blanks and empty lines": (PLAIN.to_csv(index=False).replace(",", " , ").replace("\n", "\n\n"), NUMBERS),
     "a name of two lines": (PLAIN.to_csv(index=False).replace("x,", '"a\nb",', 1), NUMBERS),
+    "days": (table(DAYS.strftime("%Y-%m-%d")), "Column 'x' holds dates: days since 2020-01-01."),
+    "months of years": (
+        table(pd.date_range("1999-11", periods=N, freq="3MS").strftime("%Y-%m")),
+        "Column 'x' holds dates: years with their fraction.",
+    ),
+    "times of a day": (table(f"2020/1/5 {i + 6}:30" for i in range(N)), "days since 2020-01-05"),
     "truth values as inputs": (PLAIN.assign(flag=X > 5).to_csv(index=False), NUMBERS),
     "truth values as target": (PLAIN.assign(y=X > 5).to_csv(index=False), "2 classes, 'False', 'True'"),
     "three classes of text": (
@@ -80,7 +87,6 @@ def test_tables_that_are_understood(name, tmp_path):
 
 
 NOT_PLAIN = "holds numbers that are not written as plain numbers, such as"
-DAYS = pd.date_range("2020-01-01", periods=N)
 REFUSED = {
     "one row": ("x,y\n1,2\n", "the table has 1 row; a model needs at least 3"),
     "two rows": ("x,y\n1,2\n2,3\n", "the table has 2 rows; a model needs at least 3"),
@@ -90,8 +96,11 @@ REFUSED = {
     "one class": (PLAIN.assign(y="a").to_csv(index=False), "has one class only, 'a': there is nothing to tell"),
     "a target with gaps": (PLAIN.assign(y=PLAIN.y.where(X > 2)).to_csv(index=False), "'y' is missing in"),
     "a column with gaps": (PLAIN.assign(x=PLAIN.x.where(X > 2)).to_csv(index=False), "use --impute median to"),
-    "dates": (table(DAYS.strftime("%Y-%m-%d")), "column 'x' holds dates, such as '2020-01-01'; convert them"),
-    "dates with points": (table(DAYS.strftime("%d.%m.%Y")), "holds dates, such as '01.01.2020'"),
+    "dates with the year last": (table(DAYS.strftime("%d.%m.%Y")), "such as '01.01.2020'; write dates year first"),
+    "a word among dates": (
+        table([*DAYS.strftime("%Y-%m-%d"), "soon"][1:]).replace("soon", "2020-13-01"),
+        "column 'x' has '2020-13-01' in row 12, which is not a date such as 2024-03-05",
+    ),
     "decimal commas in quotes": (table(f'"{with_comma(v)}"' for v in X), f"column 'x' {NOT_PLAIN}"),
     "thousands": (table(f'"{1000 * v:,.0f}"' for v in X), f"column 'x' {NOT_PLAIN}"),
     "per cent": (table(f"{5 * (i % 3)}%" for i in range(N)), f"column 'x' {NOT_PLAIN} '0%'; write them with a"),

@@ -65,7 +65,7 @@ def test_remedies_can_be_typed(monkeypatch):
     data = frame().assign(**{"it's": np.arange(12)})
     notes = prepare(table(data), "price")[0].notes
     assert any("""leave it out with --drop 'it'"'"'s'.""" in note for note in notes)
-    days = frame().assign(**{"day of sale": pd.date_range("2020", periods=12).strftime("%Y-%m-%d")})
+    days = frame().assign(**{"day of sale": pd.date_range("2020", periods=12).strftime("%d/%m/%Y")})
     with pytest.raises(TableError, match="--drop 'day of sale'"):
         prepare(table(days), "price")
     monkeypatch.setattr("cavity.tables.preparation.MAX_LEVELS", 8)
@@ -380,8 +380,10 @@ def test_categories_are_stated():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([f"2020-01-{i + 1:02d}" for i in range(12)], "holds dates, such as '2020-01-01'; convert.*--drop c"),
-        ([f"{i + 1}.3.2021 10:00" for i in range(12)], "holds dates"),
+        (
+            [f"{i + 1}.3.2021 10:00" for i in range(12)],
+            "holds dates.* such as '1.3.2021 10:00'; write.*--drop c",
+        ),
         ([*range(11), "n/k"], "column 'c' holds numbers, except 'n/k' in row 12"),
         ([*range(11), "1e999"], "'1e999' in row 12, which is not a finite number"),
         (
@@ -395,12 +397,11 @@ def test_columns_that_cannot_be_used(values, message):
         inputs(values)
 
 
-def test_dates_in_parquet_are_refused_too():
-    data = pd.DataFrame(
-        {"t": pd.date_range("2020", periods=12), "y": np.arange(12) / 3, "x": np.arange(12) / 7}
-    )
-    with pytest.raises(TableError, match="column 't' holds dates"):
-        prepare(table(data, texts=False), "y")
+def test_spans_of_time_and_dates_as_targets_are_refused():
+    day = pd.date_range("2020", periods=12)
+    data = pd.DataFrame({"t": day, "y": np.arange(12) / 3, "x": np.arange(12) / 7})
+    with pytest.raises(TableError, match=r"column 't' holds dates or times.* spans of time as numbers"):
+        prepare(table(data.assign(t=day - day[0]), texts=False), "y")
     with pytest.raises(TableError, match="target 't' holds dates"):
         prepare(table(data, texts=False), "t")
 

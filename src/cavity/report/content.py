@@ -132,17 +132,20 @@ def glance(frame: pd.DataFrame, preparation: Preparation) -> DataTable:
     """One line per column: kind, missing values, range or most frequent levels."""
     import pandas as pd
 
-    rows = []
+    rows, dates = [], {column.name: column for column in preparation.columns if column.unit}
     for name in [preparation.target, *(c.name for c in preparation.columns)]:
         if name not in frame:
             continue
         values = frame[name]
-        numbers = pd.to_numeric(values, errors="coerce")
+        kind, numbers = "number", pd.to_numeric(values, errors="coerce")
+        if name in dates:
+            times = dates[name].encode(values, np.arange(1, len(values) + 1))[:, 0]
+            kind, numbers = f"dates, in {dates[name].unit}", pd.Series(times).where(values.notna().to_numpy())
         role = "target" if name == preparation.target else "input"
         missing = int(values.isna().sum())
         if numbers.notna().sum() == values.notna().sum() and numbers.notna().any():
             middle = [float(numbers.min()), float(numbers.median()), float(numbers.max())]
-            rows.append([name, role, "number", missing, *middle, ""])
+            rows.append([name, role, kind, missing, *middle, ""])
         else:
             counts = values.astype(str).value_counts()
             common = ", ".join(f"{level} ({count})" for level, count in counts.head(3).items())
@@ -224,7 +227,8 @@ def _predictions(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Bl
         x = X.to_numpy(dtype=float)[:, 0]
         grid = np.linspace(x.min(), x.max(), GRID_OF_DRAWS if draws_of(estimator) else GRID)
         prediction = estimator.predict_dist(_like(X, grid[:, None]))
-        names = (X.columns[0], model.preparation.target)
+        unit = model.preparation.units.get(X.columns[0])
+        names = (X.columns[0] + (f" ({unit})" if unit else ""), model.preparation.target)
         suspicious, label = _suspicious(model, X, y), _suspicion(model)
         svg = as_svg(
             lambda ax: drawings.fit_of_one_input(ax, grid, prediction, x, y, names, suspicious, label), "fit"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.hyper import Array
+from cavity.tables.dates import YEAR_LAST, are_dates, as_times, in_unit
 from cavity.tables.reading import TableError
 
 if TYPE_CHECKING:
@@ -20,10 +21,6 @@ MAX_LEVELS = 20
 
 MISSING_LEVEL = "(missing)"
 """Level of missing text, where missing values are filled in."""
-
-DATE = re.compile(
-    r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T ]\d{1,2}:\d{2}.*)?\s*"
-)
 
 DRESSED = re.compile(r"\s*[$€£¥]?\s*[+-]?[$€£¥]?\d+(?:[.,' \u00a0]\d+)*\s*[$€£¥%]?\s*")
 """Numbers as people write them: with decimal commas, thousands apart, signs of currency, per cent."""
@@ -47,12 +44,15 @@ class Column:
         Categories as one column of codes 0, 1, ... for the categorical kernel, instead of 0/1 columns.
     fill : float, str or None
         What stands in for a missing value; None where that is refused.
+    unit : str
+        What dates are measured in, "years" or "days since 2024-03-05"; empty for what is no date.
     """
 
     name: str
     levels: tuple[str, ...] | None = None
     codes: bool = False
     fill: Any = None
+    unit: str = ""
 
     @property
     def features(self) -> list[str]:
@@ -71,7 +71,10 @@ class Column:
     def encode(self, values: pd.Series, rows: NDArray[np.intp]) -> Array:
         """Columns of X, shape (n, features); `rows` are the numbers of the rows in the file."""
         if self.levels is None:
-            numbers = as_numbers(values, rows)
+            if self.unit:
+                numbers = in_unit(as_times(values, is_missing(values), rows), self.unit)
+            else:
+                numbers = as_numbers(values, rows)
             if self.fill is not None:
                 numbers = np.where(np.isnan(numbers), self.fill, numbers)
             return numbers[:, None]
@@ -148,13 +151,11 @@ def try_numbers(values: pd.Series) -> Array:
 
 
 def looks_like_dates(values: pd.Series) -> bool:
-    """Whether a column holds dates or times."""
+    """Whether a column holds dates, in whatever order they are written, or spans of time."""
     import pandas as pd
 
-    if pd.api.types.is_datetime64_any_dtype(values) or pd.api.types.is_timedelta64_dtype(values):
-        return True
-    present = [str(v) for v in values[~is_missing(values)]]
-    return bool(present) and all(DATE.fullmatch(v) for v in present[:200])
+    present = values[~is_missing(values)]
+    return pd.api.types.is_timedelta64_dtype(values) or are_dates(present) or are_dates(present, YEAR_LAST)
 
 
 def refuse_dressed(what: str, values: pd.Series) -> None:

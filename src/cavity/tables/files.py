@@ -9,19 +9,22 @@ from cavity.estimators import GPClassifier, GPRegressor
 from cavity.io.posterior import is_float, require
 from cavity.io.registry import Codec, add
 from cavity.tables.columns import Column
+from cavity.tables.dates import UNIT
 from cavity.tables.model import TableModel
 from cavity.tables.preparation import TASKS, Preparation
 
 
-def _column(name: Any, levels: Any, codes: Any, fill: Any) -> Column:
+def _column(name: Any, levels: Any, codes: Any, fill: Any, unit: Any = "") -> Column:
     require(isinstance(name, str) and isinstance(codes, bool), "a column has a name")
+    dated = isinstance(unit, str) and levels is None and UNIT.fullmatch(unit) is not None
+    require(unit == "" or dated, "the unit of a column must be one of dates")
     texts = isinstance(levels, tuple) and len(levels) >= 1 and all(isinstance(level, str) for level in levels)
     require(
         levels is None or (texts and list(levels) == sorted(set(levels))), "levels must be different texts"
     )
     kind = float if levels is None else str
     require(fill is None or isinstance(fill, kind), "what stands in for a missing value must suit the column")
-    return Column(name, levels, codes, fill)
+    return Column(name, levels, codes, fill, unit)
 
 
 def _texts(value: Any) -> bool:
@@ -117,7 +120,7 @@ def _fields(*names: str) -> Any:
     return lambda value: {name: getattr(value, name) for name in names}
 
 
-add(Codec("Column", Column, _fields("name", "levels", "codes", "fill"), _column))
+add(Codec("Column", Column, _fields("name", "levels", "codes", "fill", "unit"), _column))
 add(
     Codec(
         "Preparation",

@@ -530,7 +530,10 @@ def _intervals(posterior: Any) -> dict[str, tuple[float, float]]:
 def _meaning(name: str, value: float, preparation: Preparation, feature: str | None) -> str:
     kind = name.split(".")[-1].split("[")[0]
     if feature is not None:
-        return f"in units of {feature}" if kind in ("lengthscale", "period") else f"for {feature}"
+        if kind not in ("lengthscale", "period"):
+            return f"for {feature}"
+        unit = preparation.units.get(feature)
+        return f"in units of {feature}" if unit is None else f"in {unit.split()[0]}, of {feature}"
     if kind == "variance" and preparation.task == "regression" and value >= 0:
         return f"sd {np.sqrt(value):.4g} in units of {preparation.target}"
     if kind in ("scale", "value") and preparation.task == "regression":

@@ -29,6 +29,7 @@ from cavity.tables.columns import (
     refuse_extreme,
     try_numbers,
 )
+from cavity.tables.dates import YEARS, are_dates, as_times, in_unit, unit_of
 from cavity.tables.reading import Table, TableError
 from cavity.tables.words import counted
 
@@ -77,6 +78,11 @@ class Preparation:
     def features(self) -> list[str]:
         """Names of the columns of X."""
         return [feature for column in self.columns for feature in column.features]
+
+    @property
+    def units(self) -> dict[str, str]:
+        """What columns of X that were dates are measured in."""
+        return {column.name: column.unit for column in self.columns if column.unit}
 
     @property
     def kernel(self) -> str | None:
@@ -368,10 +374,12 @@ def _column(
     known = ~np.isnan(numbers) & present
     if known.sum() == present.sum():
         return _numeric(name, values, rows, numbers, impute)
+    if are_dates(values[present]):
+        return _dates(name, values, rows, impute)
     if looks_like_dates(values):
         raise TableError(
-            f"column {name!r} holds dates, such as {str(values[present].iloc[0])!r}; convert them to numbers (for "
-            f"instance days since the first) or leave the column out with {_drop(name)}"
+            f"column {name!r} holds dates or times, such as {str(values[present].iloc[0])!r}; write dates year first, "
+            f"as 2024-03-05, spans of time as numbers, or leave the column out with {_drop(name)}"
         )
     if known.sum() > present.sum() / 2:
         first = int(np.argmax(present & ~known))
@@ -400,6 +408,22 @@ def _numeric(
     if count and fill is not None:
         notes.append(f"Column {name!r}: {counted(count, 'missing value')} filled in by the median, {fill:g}.")
     return Column(name, fill=fill), notes
+
+
+def _dates(
+    name: str, values: pd.Series, rows: NDArray[np.intp], impute: str | None
+) -> tuple[Column | None, list[str]]:
+    missing = is_missing(values)
+    times = as_times(values, missing, rows)
+    if not missing.any() and len(np.unique(times)) == 1:
+        return None, [f"Column {name!r} is constant ({str(values.iloc[0])!r}) and was left out."]
+    unit = unit_of(times)
+    notes = [f"Column {name!r} holds dates: {'years with their fraction' if unit == YEARS else unit}."]
+    fill = float(np.nanmedian(in_unit(times, unit))) if impute == "median" else None
+    if missing.any() and fill is not None:
+        count = counted(int(missing.sum()), "missing value")
+        notes.append(f"Column {name!r}: {count} filled in by the median, {fill:g}.")
+    return Column(name, fill=fill, unit=unit), notes
 
 
 def _categorical(

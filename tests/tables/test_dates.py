@@ -1,0 +1,121 @@
+"""Dates as numbers: what is understood, in which unit, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cavity.io import dumps, loads
+from cavity.io.errors import ModelFileError
+from cavity.report.content import glance
+from cavity.tables import Table, TableError, prepare
+from cavity.tables.columns import Column
+from cavity.tables.files import _column
+from cavity.tables.fitting import Options, fit_table, hyperparameters
+
+N = 12
+Y = np.sin(np.arange(N))
+
+
+def prepared(dates, **options):
+    frame = pd.DataFrame({"day": dates, "y": Y[: len(dates)]})
+    return prepare(Table(frame, np.arange(1, len(frame) + 1), len(frame)), "y", **options)
+
+
+def days_since(first: datetime, *others: datetime) -> list[float]:
+    """By Python's own calendar."""
+    return [(other - first).total_seconds() / 86400 for other in (first, *others)]
+
+
+def test_dates_of_some_months_are_days_since_the_first():
+    preparation, X, _ = prepared(["2024-02-28", "2024-02-29 12:00", "2024-03-01T06:00:00"])
+    truth = days_since(datetime(2024, 2, 28), datetime(2024, 2, 29, 12), datetime(2024, 3, 1, 6))
+    np.testing.assert_allclose(X["day"], truth, rtol=1e-14)
+    assert preparation.columns[0].unit == "days since 2024-02-28"
+
+
+def test_dates_of_several_years_are_years():
+    _, X, _ = prepared(["2000-01", "2001-07-02", "2003-12-31 23:59:59", "2004/7/2"])
+    year = 365 * 86400
+    # the 2nd of July is day 183 of 365, after 182, and day 184 of 366 in a leap year, after 183
+    np.testing.assert_allclose(
+        X["day"], [2000, 2001 + 182 / 365, 2004 - 1 / year, 2004 + 183 / 366], rtol=1e-14
+    )
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pd.date_range("2024-01-01 06:00", periods=N, freq="36h"),
+        pd.date_range("2024-01-01 07:00", periods=N, freq="36h", tz="Europe/Berlin"),
+        [t.isoformat() for t in pd.date_range("2024-01-01 07:00", periods=N, freq="36h", tz="Europe/Berlin")],
+        [t.strftime("%Y/%m/%d %H:%M") for t in pd.date_range("2024-01-01 06:00", periods=N, freq="36h")],
+    ],
+)
+def test_types_zones_and_texts_mean_the_same(dates):
+    _, X, _ = prepared(dates)
+    np.testing.assert_allclose(X["day"], 0.25 + 1.5 * np.arange(N), rtol=1e-14)
+
+
+def test_days_of_python_are_dates():
+    _, X, _ = prepared([date(2024, 1, 1 + i) for i in range(N)])
+    np.testing.assert_array_equal(X["day"], np.arange(N))
+
+
+def test_a_time_zone_that_changes_its_clocks_leaves_no_gap():
+    hours = pd.date_range(
+        "2024-03-30 20:00", periods=N, freq="h", tz="Europe/Berlin"
+    )  # 2 o'clock is missing that night
+    _, X, _ = prepared([t.isoformat() for t in hours])
+    begin = datetime(2024, 3, 30, tzinfo=UTC)
+    truth = [(t.to_pydatetime() - begin).total_seconds() / 86400 for t in hours]
+    np.testing.assert_allclose(X["day"], truth, rtol=1e-14)
+
+
+def test_missing_dates_are_refused_or_filled_in():
+    dates = ["2024-01-01", "", "2024-01-05", "2024-01-03"]
+    with pytest.raises(TableError, match=r"values are missing in 1 column: day \(1\)"):
+        prepared(dates)
+    preparation, X, _ = prepared(dates, impute="median")
+    assert X["day"].tolist() == [0, 2, 4, 2]
+    assert any("1 missing value filled in by the median, 2." in note for note in preparation.notes)
+
+
+def test_dates_that_are_all_the_same_are_left_out():
+    frame = pd.DataFrame({"x": Y, "day": "2024-01-01", "y": Y})
+    preparation, X, _ = prepare(Table(frame, np.arange(1, N + 1), N), "y")
+    assert list(X.columns) == ["x"]
+    assert preparation.ignored == ("day",)
+
+
+def test_new_tables_have_the_unit_of_the_fit():
+    preparation, _, _ = prepared([f"2024-01-{i + 1:02d}" for i in range(N)])
+    new = pd.DataFrame({"day": ["2023-12-31", "2030-01-01"]})  # far more than the dates of the fit span
+    assert preparation.inputs(new)["day"].tolist() == days_since(
+        datetime(2024, 1, 1), datetime(2023, 12, 31)
+    )[1:] + [(date(2030, 1, 1) - date(2024, 1, 1)).days]
+    with pytest.raises(
+        TableError, match="column 'day' has 'soon' in row 2, which is not a date such as 2024-03-05"
+    ):
+        preparation.inputs(pd.DataFrame({"day": ["2024-01-01", "soon"]}))
+
+
+def test_a_model_of_dates_knows_their_unit_after_it_was_stored():
+    frame = pd.DataFrame({"month": pd.date_range("1999-01", periods=N, freq="6MS").strftime("%Y-%m"), "y": Y})
+    table = Table(frame, np.arange(1, N + 1), N)
+    options = Options(likelihood="gaussian", n_restarts=0, test_size=0.0)
+    model = loads(dumps(fit_table(*prepare(table, "y"), table, options)))
+    assert model.preparation.columns == (Column("month", unit="years"),)
+    meanings = {one["name"]: one["meaning"] for one in hyperparameters(model)}
+    assert meanings["se.lengthscale[0]"] == "in years, of month"
+    line = glance(frame, model.preparation).rows[1]
+    assert line[:5] == ["month", "input", "dates, in years", 0, 1999.0]
+
+
+@pytest.mark.parametrize(("levels", "unit"), [(None, "fortnights"), (None, 3), (("a", "b"), "years")])
+def test_files_with_units_that_are_none_are_refused(levels, unit):
+    with pytest.raises(ModelFileError, match="the unit of a column"):
+        _column("day", levels, False, None, unit)
