@@ -112,7 +112,27 @@ def test_a_model_of_dates_knows_their_unit_after_it_was_stored():
     meanings = {one["name"]: one["meaning"] for one in hyperparameters(model)}
     assert meanings["se.lengthscale[0]"] == "in years, of month"
     line = glance(frame, model.preparation).rows[1]
-    assert line[:5] == ["month", "input", "dates, in years", 0, 1999.0]
+    assert line[:4] == ["month", "input", "dates from 1999-01 to 2004-07", 0]
+
+
+def test_a_glance_at_dates_that_have_a_type():
+    frame = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=N), "y": Y})
+    preparation, _, _ = prepare(Table(frame, np.arange(1, N + 1), N), "y")
+    assert glance(frame, preparation).rows[1][2] == "dates from 2024-01-01 00:00:00 to 2024-01-12 00:00:00"
+
+
+def test_length_scales_of_one_column_are_in_its_unit_except_on_a_circle():
+    frame = pd.DataFrame({"month": pd.date_range("1999-01", periods=N, freq="6MS").strftime("%Y-%m"), "y": Y})
+    table = Table(frame, np.arange(1, N + 1), N)
+    kernel = "1.0*SE(5.0) + 1.0*Periodic(SE(1.0), period=fixed(1.0))"
+    options = Options(kernel, likelihood="gaussian", n_restarts=0, test_size=0.0)
+    found = {
+        one["name"]: one["meaning"]
+        for one in hyperparameters(fit_table(*prepare(table, "y"), table, options))
+    }
+    assert found["se.lengthscale"] == "in years, of month"
+    assert found["periodic.period"] == "in years, of month"
+    assert found["se_2.lengthscale"] == ""
 
 
 @pytest.mark.parametrize(("levels", "unit"), [(None, "fortnights"), (None, 3), (("a", "b"), "years")])

@@ -133,23 +133,25 @@ def glance(frame: pd.DataFrame, preparation: Preparation) -> DataTable:
     import pandas as pd
 
     rows, dates = [], {column.name: column for column in preparation.columns if column.unit}
+    blank = [float("nan")] * 3
     for name in [preparation.target, *(c.name for c in preparation.columns)]:
         if name not in frame:
             continue
         values = frame[name]
-        kind, numbers = "number", pd.to_numeric(values, errors="coerce")
-        if name in dates:
-            times = dates[name].encode(values, np.arange(1, len(values) + 1))[:, 0]
-            kind, numbers = f"dates, in {dates[name].unit}", pd.Series(times).where(values.notna().to_numpy())
+        numbers = pd.to_numeric(values, errors="coerce")
         role = "target" if name == preparation.target else "input"
         missing = int(values.isna().sum())
-        if numbers.notna().sum() == values.notna().sum() and numbers.notna().any():
+        if name in dates:
+            times = dates[name].encode(values, np.arange(1, len(values) + 1))[:, 0]
+            first, last = (str(values.iloc[int(k)]) for k in (np.nanargmin(times), np.nanargmax(times)))
+            rows.append([name, role, f"dates from {first} to {last}", missing, *blank, ""])
+        elif numbers.notna().sum() == values.notna().sum() and numbers.notna().any():
             middle = [float(numbers.min()), float(numbers.median()), float(numbers.max())]
-            rows.append([name, role, kind, missing, *middle, ""])
+            rows.append([name, role, "number", missing, *middle, ""])
         else:
             counts = values.astype(str).value_counts()
             common = ", ".join(f"{level} ({count})" for level, count in counts.head(3).items())
-            rows.append([name, role, f"text, {len(counts)} values", missing, *[float("nan")] * 3, common])
+            rows.append([name, role, f"text, {len(counts)} values", missing, *blank, common])
     head = ("column", "role", "kind", "missing", "smallest", "median", "largest", "most frequent")
     return DataTable(head, rows, f"{len(frame)} rows")
 
@@ -238,7 +240,9 @@ def _predictions(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Bl
     suspicious, label = _suspicious(model, X, y), _suspicion(model)
     axis = "predicted from the other rows" if _is_training(model, X, y) else "predicted"
     svg = as_svg(
-        lambda ax: drawings.predicted_against_observed(ax, y, prediction, suspicious, axis, label),
+        lambda ax: drawings.predicted_against_observed(
+            ax, y, prediction, suspicious, model.preparation.target, axis, label
+        ),
         "observed",
         height=4.4,
     )
@@ -334,8 +338,9 @@ def _calibration(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Bl
         return [
             Picture(
                 svg,
-                "Stated probability against share of right answers; rows learned from are included, which flatters. "
-                "The bars hold 95 % of what a calibrated model would show.",
+                "Stated probability against share of right answers, larger dots for more rows; rows learned from are "
+                "included, which flatters. On the line the two agree; the bars hold 95 % of what a calibrated model "
+                "would show.",
             )
         ]
     prediction, how = _unseen(model, X, y)

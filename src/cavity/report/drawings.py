@@ -47,10 +47,11 @@ def predicted_against_observed(
     y: Array,
     prediction: Prediction,
     suspicious: NDArray[np.bool_],
+    name: str = "",
     how: str = "predicted",
     suspicion: str = "probable outliers",
 ) -> None:
-    """Predictions, which `how` names, with their central 90 % interval; suspicious rows stand out."""
+    """Predictions of a target, which `how` names, with their central 90 % interval; suspicious rows stand out."""
     low, high = prediction.interval(0.9)
     mean = prediction.mean
     axis.vlines(y, low, high, color=BLUE, alpha=0.25, linewidth=1)
@@ -58,9 +59,9 @@ def predicted_against_observed(
     if suspicious.any():
         axis.plot(y[suspicious], mean[suspicious], "D", color=ORANGE, markersize=5, label=suspicion)
     ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
-    axis.plot(ends, ends, color=GREY, linewidth=1)
-    _label(axis, "observed", how)
-    axis.legend(frameon=False, fontsize=8)
+    axis.plot(ends, ends, color=GREY, linewidth=1, label="equal")
+    _label(axis, f"observed {name}", how)
+    axis.legend(frameon=False, fontsize=8, loc="upper left")  # where the diagonal leaves room
 
 
 def pit_histogram(axis: Any, below: Array, up_to: Array) -> None:
@@ -74,8 +75,11 @@ def pit_histogram(axis: Any, below: Array, up_to: Array) -> None:
     axis.axhspan(low, high, color=GREEN, alpha=0.2, linewidth=0, label="expected of a calibrated model")
     edges = np.arange(BINS) / BINS
     axis.bar(edges, counts, width=1 / BINS, align="edge", color=BLUE, edgecolor="white", linewidth=0.5)
+    axis.hlines([low, high], 0, 1, color=GREEN, linestyle="--", linewidth=1)  # also in front of bars
+    axis.set_xlim(0, 1)
+    axis.yaxis.get_major_locator().set_params(integer=True)  # rows are counted
     _label(axis, "level of the observed value in its predictive distribution", "rows")
-    axis.legend(frameon=False, fontsize=8)
+    axis.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderpad=0)
 
 
 def reliability(axis: Any, certainty: Array, right: NDArray[np.bool_]) -> None:

@@ -24,6 +24,7 @@ from cavity.estimators.robust import is_robust
 from cavity.hyper import Array
 from cavity.inference.mcmc.rule import MCMC
 from cavity.inference.mcmc.samples import SamplePosterior
+from cavity.kernels import Periodic, Warped
 from cavity.likelihoods import BinaryLikelihood, as_likelihood
 from cavity.tables.limits import Limits
 from cavity.tables.model import TableModel
@@ -550,12 +551,18 @@ def _column_names(kernel: Any, features: Sequence[str]) -> list[tuple[str, str]]
     def walk(node: Any, names: Sequence[str]) -> None:
         for name, param in node._params.items():
             path = next(paths)
-            if name in node._columnwise and np.ndim(param.value) == 1 and len(param.value) == len(names):
+            if name not in node._columnwise:
+                continue
+            if np.ndim(param.value) == 1 and len(param.value) == len(names):
                 found.extend((f"{path}[{i}]", feature) for i, feature in enumerate(names))
+            elif np.ndim(param.value) == 0 and len(names) == 1:
+                found.append((path, names[0]))
         dims = getattr(node, "dims", None)
-        inner = (
+        inner: Sequence[str] = (
             [names[d] for d in dims] if dims is not None and all(isinstance(d, int) for d in dims) else names
         )
+        if isinstance(node, Periodic | Warped):
+            inner = ()  # other inputs: on a circle, or of a function
         for part in node._parts:
             walk(part, inner)
 
