@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from pathlib import Path
@@ -9,13 +10,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from cavity import GPRegressor, studies
 from cavity.cli import app
+from cavity.cli.compare import comparison_table, remarks
 from cavity.kernels import SE
 from cavity.studies import Cell, Outcome, Published, Study
 from cavity.tables import read_table
+from cavity.tables.columns import Column
+from cavity.tables.comparing import FOLDS, Comparison, Entry, candidates
+from cavity.tables.preparation import Preparation
 
 ONE = ["--kernel", "1.0*SE(ard)", "--restarts", "0", "--folds", "2"]
 """One kernel, quick."""
@@ -98,6 +104,19 @@ def test_compare_ranks_announces_and_recommends():
     )
     assert command in page
     assert f"Use {best} noise" in page
+
+
+def test_the_candidates_that_are_tried_by_default_have_a_line_each_in_a_narrow_terminal():
+    tried = candidates(Preparation("level", "regression", (Column("depth"),)))
+    assert len({one.kernel for one in tried}) > 1
+    entries = tuple(Entry(one, -1234.5, -4.567, -4.678, 0.123, 0.045, 123.4, True) for one in tried)
+    found = Comparison(entries, FOLDS, 5, 40)
+    out = Console(width=80, file=io.StringIO())
+    out.print(comparison_table(found))
+    assert sum(line.startswith("│") for line in out.file.getvalue().splitlines()) == len(tried)
+    numbers = remarks(found)[0]
+    for number, kernel in enumerate(dict.fromkeys(one.kernel for one in tried), 1):
+        assert f"{number} is {kernel}" in numbers
 
 
 def test_compare_of_classes_and_of_what_cannot_work():

@@ -113,7 +113,7 @@ def title(found: Comparison) -> str:
 
 
 def comparison_table(found: Comparison) -> Table:
-    """The ranking for a terminal, without what all candidates share."""
+    """The ranking for a terminal, without what all candidates share; kernels by number, since they are long."""
     from rich.table import Table
     from rich.text import Text
 
@@ -132,11 +132,21 @@ def comparison_table(found: Comparison) -> Table:
                 *densities,
                 f"{e.seconds:.1f}",
             ]
-        table.add_row(*(Text(getattr(e.candidate, part)) for part in told), *numbers)
+        parts = {
+            "likelihood": e.candidate.likelihood,
+            "inference": e.candidate.inference,
+            "kernel": str(kernels(found)[e.candidate.kernel]),
+        }
+        table.add_row(*(Text(parts[part]) for part in told), *numbers)
     return table
 
 
-HEADS = {"likelihood": "noise", "inference": "inference", "kernel": "kernel"}
+HEADS = {"likelihood": "noise", "inference": "inference", "kernel": "k"}
+
+
+def kernels(found: Comparison) -> dict[str, int]:
+    """Numbers of the kernels, from 1, in the order of the ranking."""
+    return {kernel: i for i, kernel in enumerate(dict.fromkeys(e.candidate.kernel for e in found.entries), 1)}
 
 
 def remarks(found: Comparison) -> list[str]:
@@ -145,6 +155,9 @@ def remarks(found: Comparison) -> list[str]:
     lines = [
         f"loo, k-fold: mean log density per row, in nats; behind: {rows}, less than the best; se: its error"
     ]
+    if "kernel" not in found.shared:
+        listed = "; ".join(f"{i} is {kernel}" for kernel, i in kernels(found).items())
+        lines.insert(0, f"k, the kernel: {listed}")
     for e in found.entries:
         name = found.short_name(e.candidate)
         if e.failure:
