@@ -86,6 +86,34 @@ def test_tables_that_are_understood(name, tmp_path):
     assert len(predicted.stdout.split()) == N + 1
 
 
+WIDE = PLAIN.assign(x=X, z=X**2)[["x", "z", "y"]]
+BLANK = {
+    "one blank": WIDE.to_csv(index=False, sep=" "),
+    "columns in line": WIDE.to_string(index=False) + "\n",
+    "names in quotes": WIDE.rename(columns={"z": "z squared"}).to_csv(index=False, sep=" "),
+    "decimal commas": WIDE.to_csv(index=False, sep=" ", decimal=","),
+    "commas": WIDE.to_csv(index=False),
+    "tabs": WIDE.to_csv(index=False, sep="\t"),
+    "semicolons": WIDE.to_csv(index=False, sep=";", decimal=","),
+}
+
+
+@pytest.mark.parametrize("name", BLANK)
+@pytest.mark.parametrize("ending", ["txt", "DAT"])
+def test_cells_in_text_files_may_be_separated_by_blanks(name, ending, tmp_path):
+    path = tmp_path / f"t.{ending}"
+    path.write_text(BLANK[name], encoding="utf-8")
+    found = read_table(path).frame
+    assert [c.split()[0] for c in found.columns] == ["x", "z", "y"]
+    np.testing.assert_allclose(found.to_numpy(dtype=float), WIDE.to_numpy(), rtol=1e-4)
+
+
+def test_a_text_file_of_one_column_is_a_table(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("x\n1\n2\n3\n", encoding="utf-8")
+    assert read_table(path).frame["x"].tolist() == ["1", "2", "3"]
+
+
 NOT_PLAIN = "holds numbers that are not written as plain numbers, such as"
 REFUSED = {
     "one row": ("x,y\n1,2\n", "the table has 1 row; a model needs at least 3"),
@@ -124,7 +152,7 @@ REFUSED = {
     "no inputs": (PLAIN[["y"]].to_csv(index=False), "no input columns are left"),
     "too many levels": (table(f"L{i}" for i in range(N)), "leave it out with --drop x"),
     "labels that are no classes": (PLAIN.assign(y=[f"t{i}" for i in range(N)]).to_csv(index=False), "not classes"),
-    "blanks between cells": (PLAIN.to_csv(index=False, sep=" "), "tabs or bars, and here they are by blanks"),
+    "blanks between cells": (PLAIN.to_csv(index=False, sep=" "), "where it is blanks, call the file .txt"),
     "a remark of one word before the header": ("# today\n\n" + PLAIN.to_csv(index=False), "names of the columns must"),
     "rows of different lengths": ("x,y\n1,2\n3,4,5\n6,7\n", "is not a regular table"),
     "a quote without end": ('x,y\n"1,2\n3,4\n', "is not a regular table"),

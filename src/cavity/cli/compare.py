@@ -34,7 +34,7 @@ def add(app: typer.Typer) -> None:
 def compare(
     context: typer.Context,
     data: Annotated[
-        Path, typer.Argument(help="Table: .csv, .tsv (also .gz) or .parquet.", show_default=False)
+        Path, typer.Argument(help="Table: .csv, .tsv, .txt (also .gz) or .parquet.", show_default=False)
     ],
     target: Annotated[str, typer.Option(help="Column to predict.", show_default=False)],
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")] = None,

@@ -24,7 +24,7 @@ def add(app: typer.Typer) -> None:
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],
     data: Annotated[
-        Path, typer.Argument(help="Table: .csv, .tsv (also .gz) or .parquet.", show_default=False)
+        Path, typer.Argument(help="Table: .csv, .tsv, .txt (also .gz) or .parquet.", show_default=False)
     ],
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.9,
     out: Annotated[

@@ -259,7 +259,7 @@ def _check_options(
             headless = all(_is_number(other) for other in names)
             remedy = "; the first row must hold names, and here it holds numbers" if headless else ""
             if len(names) == 1 and " " in names[0]:
-                remedy = "; cells must be separated by commas, semicolons, tabs or bars, and here they are by blanks"
+                remedy = "; commas, semicolons, tabs or bars separate cells; where it is blanks, call the file .txt"
             raise TableError(
                 f"there is no column {name!r} ({what}); {hint}the columns are {_listed(names)}{remedy}"
             )

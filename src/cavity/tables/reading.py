@@ -1,4 +1,4 @@
-"""Reading tables from files: CSV, TSV and Parquet, the first two also compressed by gzip, whole or in blocks.
+"""Reading tables from files: CSV, TSV, text with blanks, also compressed by gzip, and Parquet; whole or in blocks.
 
 Text files are read as text and converted column by column later (`cavity.tables.preparation`), so that what a column
 means never depends on which part of the file is being looked at. Rows are numbered from 1, the first row after the
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 20_000
 """Rows read at a time."""
 
-SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+BLANKS = r"\s+"
+"""Any number of blanks, as pandas is told of them."""
+
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": BLANKS, ".dat": BLANKS}
 OTHERS = (";", "\t", "|")
-"""What may stand in the place of a comma in a .csv file."""
+"""What may stand in the place of a comma in a .csv file, and with commas in that of blanks in a .txt or .dat file."""
 
 PARQUET = (".parquet", ".pq")
 
@@ -79,7 +82,7 @@ def read_table(path: str | Path, max_rows: int | None = None, seed: int = 0) -> 
 
     Parameters
     ----------
-    path : path of a .csv, .tsv or .parquet file, or .csv.gz, .tsv.gz
+    path : path of a .csv, .tsv, .txt or .parquet file; the first three may be compressed, as in .csv.gz
     max_rows : int, optional
         Keep at most so many rows, all with the same probability; the file may be larger than memory.
     seed : int
@@ -134,8 +137,10 @@ def read_blocks(path: str | Path, rows: int = BLOCK_ROWS) -> Iterator[pd.DataFra
         return _parquet_blocks(file, rows)
     if kind[0] in SEPARATORS:
         return _text_blocks(file, SEPARATORS[kind[0]], zipped, rows)
-    known = ", ".join([*SEPARATORS, ".csv.gz", ".tsv.gz", *PARQUET])
-    raise TableError(f"{path} is no kind of table that can be read; its name must end in one of {known}")
+    known = ", ".join([*SEPARATORS, *PARQUET])
+    raise TableError(
+        f"{path} is no kind of table that can be read; its name must end in one of {known}, text also in .gz"
+    )
 
 
 # --- text ---------------------------------------------------------------------------------------------------
@@ -211,7 +216,7 @@ def _understood(block: pd.DataFrame, file: Path, separator: str, marks: Marks) -
     if UNNAMED in block:
         block = block.drop(columns=UNNAMED)
         notes.append("The first column has no name and was left out; give it one to use it.")
-    if separator == ";":
+    if separator in (";", BLANKS):
         for name in block.columns:
             found = [_matches(block[name], kind) for kind in (DECIMAL_COMMA, POINT, THOUSANDS)]
             for mark, cells in zip(marks, found):
@@ -250,7 +255,7 @@ def _refuse_two_ways(marks: Marks, file: Path) -> None:
 def _header(file: Path, separator: str, zipped: bool) -> tuple[list[str], str, dict[str, Any]]:
     """Column names, each of them once, the separator, and what pandas must be told of blank lines.
 
-    A comma may turn out to be a semicolon, a tab or a bar.
+    A comma may turn out to be a semicolon, a tab or a bar, blanks also to be a comma.
     """
     options: dict[str, Any] = {"encoding": "utf-8-sig", "newline": ""}
     with gzip.open(file, "rt", **options) if zipped else file.open(**options) as lines:
@@ -259,11 +264,14 @@ def _header(file: Path, separator: str, zipped: bool) -> tuple[list[str], str, d
             raise TableError(f"{file} is empty")
         if "\0" in first:
             raise TableError(f"{file} is not a text file")
-        if separator == ",":
-            separator = _separator(first)
+        if separator in (",", BLANKS):
+            separator = _separator(first, separator)
         # a name in quotes may go on in the next line
         rest = (line if line.strip() else "\n" for line in lines)
-        records = csv.reader(chain([first], rest), delimiter=separator, skipinitialspace=True)
+        if separator == BLANKS:
+            first = first.strip() + "\n"
+        sign = " " if separator == BLANKS else separator
+        records = csv.reader(chain([first], rest), delimiter=sign, skipinitialspace=True)
         names = [name.strip() for name in next(records)]
         layout: dict[str, Any] = {}
         if len(names) == 1:  # a blank line is an empty cell then, unless nothing follows it
@@ -275,14 +283,15 @@ def _header(file: Path, separator: str, zipped: bool) -> tuple[list[str], str, d
     return names, separator, layout
 
 
-def _separator(header: str) -> str:
-    """What stands between the names of a .csv file: a comma, unless there are more of another sign outside quotes.
+def _separator(header: str, usual: str) -> str:
+    """What stands between the names: the usual, unless there are (more of) other signs outside quotes.
 
     Bars are in names, such as p(a|b), and separate them only where there is no comma.
     """
     plain = re.sub(r'"[^"]*"?', "", header)
     signs = [",", *(sign for sign in OTHERS if sign != "|" or "," not in plain)]
-    return max(signs, key=plain.count)
+    found = max(signs, key=plain.count)
+    return found if found in plain else usual
 
 
 def _check_names(names: list[str], file: Path) -> None:
