@@ -149,11 +149,12 @@ def fit_table(
             learned = _learn(preparation, X.iloc[train], y[train], options, limits, fits)
             if len(test):
                 score = regression_scores if preparation.task == "regression" else classification_scores
-                far = 0
                 with limits.optional("the scores were not computed"):
                     report["scores"] = score(learned.model, X.iloc[test], y[test], y[train])
-                    far = _far_in_all(learned.model, X.iloc[test], y[test], options)
+                far = 0
                 if not limits.interrupted:
+                    with limits.optional("far rows were not looked for among those held out"):
+                        far = _far_in_all(learned.model, X.iloc[test], y[test], options)
                     say("Learning from all rows ...")
                 learned, used = _from_all_rows(learned, X, y, train, limits)
                 if len(used) < len(X):
