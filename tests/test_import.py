@@ -54,6 +54,13 @@ def test_every_public_name_can_be_used(name):
     assert namespace[name] is value
 
 
+@pytest.mark.parametrize("package", [cavity, cavity.control])
+def test_a_star_brings_every_public_name(package):
+    namespace: dict[str, object] = {}
+    exec(f"from {package.__name__} import *", namespace)
+    assert set(package._MODULES) <= set(namespace)
+
+
 def test_type_checkers_see_the_same_names():
     tree = ast.parse(Path(cavity.__file__).read_text(encoding="utf-8"))
     block = next(

@@ -35,6 +35,8 @@ _MODULES = {
     "studies": "cavity.studies",
 }
 
+__all__ = list(_MODULES)
+
 if TYPE_CHECKING:
     from cavity import control as control
     from cavity import datasets as datasets

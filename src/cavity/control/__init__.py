@@ -40,6 +40,8 @@ _MODULES = {
     "value_iteration": "cavity.control.value_iteration",
 }
 
+__all__ = list(_MODULES)
+
 if TYPE_CHECKING:
     from cavity.control import mdp as mdp
     from cavity.control import problems as problems

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils import Bunch
@@ -184,6 +183,8 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         return [(name, member) for name, member in given]
 
     def _adopt(self, names: list[str], fitted: list[GPRegressor], weights: Array, scores: Array) -> None:
+        import pandas as pd
+
         self.estimators_, self.weights_ = fitted, weights
         self.named_estimators_ = Bunch(**dict(zip(names, fitted)))
         self.comparison_ = pd.DataFrame(
