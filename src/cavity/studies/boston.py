@@ -51,9 +51,9 @@ ONE_START = tuple(
     method + robust_methods.ONE_START
     for method in (*robust_methods.ROBUST, *robust_methods.with_prior(robust_methods.ROBUST))
 )
-AVERAGES = tuple(method + robust_methods.STACKED for method in robust_methods.ROBUST)
+AVERAGES = tuple(method + robust_methods.STACKED for method in ("snMLII", *robust_methods.ROBUST))
 METHODS = (*PLAIN, *WITH_PRIOR, *ONE_START, *AVERAGES)
-RESTARTS = {"snMLII": 3, "snMLII+prior": 3}
+RESTARTS = {"snMLII": 3, "snMLII+prior": 3, "snMLII, stacked": 3}
 """Restarts of the optimizer; none for the others, which start at values read off the data and at the solution for
 Gaussian noise."""
 

@@ -179,11 +179,12 @@ def _average(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit:
     of_f, of_y = model.predict_dist(X_test, noise=False), model.predict_dist(X_test)
     weights = {f"weight: {name}": float(w) for (name, _), w in zip(pair, model.weights_)}
     stages = ", ".join(member.posterior_.status.stage for member in model.estimators_)
+    robust = GP_METHODS[method][0] != "gaussian"
     return Fit(
         of_f.mean,
         of_f,
         of_y,
-        outlier_probability=model.outlier_probability_,
+        outlier_probability=model.outlier_probability_ if robust else None,
         extras=weights,
         note=f"{stages}. {note}".strip(),
     )
