@@ -299,7 +299,7 @@ MODEL = "posterior/with/model/with"
         ("starts", {"tuple": [1]}, "runs"),
         ("starts", [], "runs"),
         ("without_own_row", {"tuple": [1, 2]}, "without a row"),
-        ("asked", 3, "columns must be known"),
+        ("asked", 3, "the model asked for must be known"),
         ("columns", {"dict": []}, "number of columns"),
         ("posterior/with/y", {"array": 0}, "same data"),
         ("columns", {"dict": [["n_features_in_", 5]]}, "same data"),
