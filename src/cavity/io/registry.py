@@ -49,6 +49,9 @@ _functions: dict[str, Callable[..., Any]] = {}
 RULE = "inference."
 """How names of inference rules begin."""
 
+OLD_NAMES = {"time_limit": "effort"}
+"""Arguments of inference rules that were called otherwise in older files: those of EP."""
+
 HOMES = {
     "Dynamics": "cavity.control.files",
     "GP": "cavity.io.posterior",
@@ -174,7 +177,12 @@ def _load_rule(name: str) -> None:
     for module, kind in [*RULES.values(), ("cavity.inference.ep", "SequentialEP")]:
         if kind == name and RULE + name not in _by_name:
             rule = getattr(import_module(module), kind)
-            add(Codec(RULE + name, rule, constructor_arguments, rule))
+            add(Codec(RULE + name, rule, constructor_arguments, _with_old_names(rule)))
+
+
+def _with_old_names(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The constructor of a rule, also for arguments as older files call them."""
+    return lambda **given: rule(**{OLD_NAMES.get(name, name): value for name, value in given.items()})
 
 
 def constructor_arguments(part: Any) -> dict[str, Any]:
