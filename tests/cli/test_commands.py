@@ -431,6 +431,26 @@ def test_predictions_from_the_file_alone_in_any_order_of_columns(fitted, folder)
     assert gzip.decompress(zipped.read_bytes()).startswith(b"mean\tsd\tlower\tupper\n")
 
 
+def test_columns_to_keep_stand_before_the_predictions_as_they_are_in_the_file(fitted, folder):
+    new = houses(5, seed=1)
+    new["key"] = ["007", "a b", "", "1e3", '"x"']
+    new.to_csv(folder / "keyed.csv", index=False)
+    result = run(
+        "predict", fitted[1], folder / "keyed.csv", "--keep", "key", "--keep", "size", "--block-rows", "2"
+    )
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(__import__("io").StringIO(result.stdout), dtype=str, keep_default_na=False)
+    assert list(table) == ["key", "size", "mean", "sd", "lower", "upper"]
+    assert list(table["key"]) == ["007", "a b", "", "1e3", '"x"']
+    np.testing.assert_array_equal(table["size"].astype(float), new["size"])
+    assert "'key'" not in result.stderr  # which is not ignored
+    refused(
+        run("predict", fitted[1], folder / "keyed.csv", "--keep", "kay"), "there is no column 'kay' to keep"
+    )
+    new.rename(columns={"key": "mean"}).to_csv(folder / "mean.csv", index=False)
+    refused(run("predict", fitted[1], folder / "mean.csv", "--keep", "mean"), "'mean' cannot be kept")
+
+
 def test_class_probabilities_are_predicted(classified, folder):
     houses(6, seed=2).to_csv(folder / "six.csv", index=False)
     result = run("predict", classified[1], folder / "six.csv")

@@ -27,6 +27,10 @@ def predict(
         Path, typer.Argument(help="Table: .csv, .tsv, .txt (also .gz) or .parquet.", show_default=False)
     ],
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.9,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of the table to write beside the predictions; may be repeated."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Table to write, .csv or .tsv (also .gz) \\[default: screen]."),
@@ -38,7 +42,7 @@ def predict(
 
     Columns are matched by name, in any order. Files may be larger than memory.
 
-    Example: cavity predict houses.cavity new.csv --interval 0.9 -o predicted.csv
+    Example: cavity predict houses.cavity new.csv --interval 0.9 --keep address -o predicted.csv
     """
     with one_sentence(debug):
         from cavity.progress import Progress
@@ -49,7 +53,9 @@ def predict(
         fitted = load_table_model(model)
         rows = 0
         with _opened(out) as file, Progress("predicting", 0) as progress:
-            blocks = fitted.predict_file(data, interval, block_rows, lambda text: say(text, stderr=True))
+            blocks = fitted.predict_file(
+                data, interval, block_rows, lambda text: say(text, stderr=True), keep or ()
+            )
             for block in blocks:
                 block.to_csv(file, sep=separator, index=False, header=rows == 0)
                 rows += len(block)

@@ -7,7 +7,7 @@ class, one column per class      for classification, probabilities that add up t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,21 +74,24 @@ class TableModel:
         interval: float = 0.9,
         block_rows: int = BLOCK_ROWS,
         heard: Callable[[str], None] | None = None,
+        keep: Sequence[str] = (),
     ) -> Iterator[pd.DataFrame]:
         """Predictions for a file, block by block: it may be larger than memory.
 
-        `heard` is called with a sentence where the file has columns that the model does not know.
+        `heard` is called with a sentence where the file has columns that the model does not know. Columns to `keep`
+        (keys, say) stand before the predictions, as they are in the file.
         """
         done = 0
         for block in read_blocks(path, block_rows):
             if done == 0:
-                unknown = self.preparation.unknown(block)
+                unknown = [name for name in self.preparation.unknown(block) if name not in keep]
                 if unknown and heard is not None:
                     self.preparation._require_columns(block)
                     heard(
                         f"Ignored, because the data of the fit did not have them: {', '.join(map(repr, unknown))}."
                     )
-            yield self.predict(block, interval, np.arange(done + 1, done + 1 + len(block)))
+            predicted = self.predict(block, interval, np.arange(done + 1, done + 1 + len(block)))
+            yield _beside(block, keep, predicted)
             done += len(block)
         if done == 0:
             raise TableError(f"{path} has a header but no rows")
@@ -98,6 +101,21 @@ class TableModel:
         from cavity.io import save
 
         save(self, path)
+
+
+def _beside(block: pd.DataFrame, keep: Sequence[str], predicted: pd.DataFrame) -> pd.DataFrame:
+    """Predictions behind columns of the table."""
+    for i, name in enumerate(dict.fromkeys(keep)):
+        if name not in block:
+            raise TableError(
+                f"there is no column {name!r} to keep; there are: {', '.join(map(str, block.columns))}"
+            )
+        if name in predicted:
+            raise TableError(
+                f"column {name!r} cannot be kept, because predictions have one of that name; rename it in the table"
+            )
+        predicted.insert(i, name, block[name].to_numpy())
+    return predicted
 
 
 def _label(value: Any) -> str:
