@@ -18,7 +18,7 @@ import cavity
 from cavity import GPRegressor, StackedRegressor
 from cavity.estimators.stacking import stacking_weights
 from cavity.io import ModelFileError
-from cavity.likelihoods import Gaussian, MixtureOfGaussians, StudentT
+from cavity.likelihoods import Gaussian, KnownNoise, MixtureOfGaussians, StudentT
 
 
 def fixed(kernel: str, noise: object = None, **options: object) -> GPRegressor:
@@ -205,6 +205,42 @@ def test_members_that_saw_other_rows_are_judged_by_what_they_say_of_them():
         other = fixed("1.0 * SE(1.0)").fit(X[rows], y[rows])
         left_out[i] = other.predict_dist(X[i : i + 1]).log_prob(y[i])[0]
     assert model.comparison_.loc["some"].iloc[1] == pytest.approx(left_out.mean(), rel=1e-9)
+
+
+def test_noise_that_is_known_is_that_of_each_row():
+    X, y = data(20)
+    variances = np.linspace(0.01, 0.3, 20)
+    few = fixed("1.0 * SE(1.0)", KnownNoise(variances), max_rows=8, random_state=0)
+    model = StackedRegressor([("known", few)]).fit(X, y)
+    seen = np.flatnonzero(model.estimators_[0].rows_.index >= 0)
+    left_out = np.empty(20)
+    for i in range(20):
+        rows = np.setdiff1d(seen, [i])
+        other = fixed("1.0 * SE(1.0)", KnownNoise(variances[rows])).fit(X[rows], y[rows])
+        left_out[i] = other.predict_dist(X[i : i + 1], noise=variances[[i]]).log_prob(y[i])[0]
+    assert model.comparison_.loc["known"].iloc[1] == pytest.approx(left_out.mean(), rel=1e-9)
+
+
+def test_only_models_of_known_noise_are_told_that_of_new_rows():
+    X, y = data()
+    known = ("known", fixed("1.0 * SE(4.0)", KnownNoise(np.full(25, 0.1))))
+    model = StackedRegressor([known, pair()[1]]).fit(X, y)
+    a, b = model.estimators_
+    w = model.weights_
+    assert w.min() > 0.01
+    new, variances = X[:3] + 0.1, np.array([0.1, 0.2, 0.4])
+    parts = a.predict_dist(new, noise=variances), b.predict_dist(new)
+    mean = w[0] * parts[0].mean + w[1] * parts[1].mean
+    variance = sum(v * (p.variance + (p.mean - mean) ** 2) for v, p in zip(w, parts))
+    np.testing.assert_allclose(model.predict_dist(new, noise=variances).variance, variance, rtol=1e-12)
+    _, cov = model.predict(new, return_cov=True, noise=variances)
+    np.testing.assert_allclose(np.diag(cov), variance, rtol=1e-12)
+    drawn = model.sample_y(new, 20_000, noise=variances).var(axis=1)
+    np.testing.assert_allclose(drawn, variance, rtol=0.05)  # five standard errors of a variance are 0.05
+    with pytest.raises(ValueError, match="noise variances"):
+        model.predict_dist(new)
+    with pytest.raises(ValueError, match="is for KnownNoise"):
+        StackedRegressor(pair()).fit(X, y).predict_dist(new, noise=variances)
 
 
 def test_rows_of_weight_zero_do_not_count():

@@ -29,6 +29,7 @@ from cavity.estimators.regressor import GPRegressor
 from cavity.hyper import Array
 from cavity.inference.mcmc.mixing import average
 from cavity.interrupts import not_swallowed
+from cavity.likelihoods import KnownNoise
 from cavity.prediction import Prediction
 
 GAP = 1e-7
@@ -198,10 +199,20 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         used = np.flatnonzero(self.weights_)
         return average([says(self.estimators_[k]) for k in used], self.weights_[used])
 
+    def _noise_of(self, member: GPRegressor, noise: bool | ArrayLike) -> bool | ArrayLike:
+        """What a model is told of new observations: their noise variances, unless it has learned them itself."""
+        needed = any(isinstance(one.likelihood_, KnownNoise) for one in self.estimators_)
+        own = needed and not isinstance(member.likelihood_, KnownNoise)
+        return True if own and not isinstance(noise, bool | np.bool_) else noise
+
     def predict_dist(self, X: ArrayLike, *, noise: bool | ArrayLike = True) -> Prediction:
-        """Predictive distribution of y at each row (of f with `noise=False`): a mixture of those of the models."""
+        """Predictive distribution of y at each row (of f with `noise=False`): a mixture of those of the models.
+
+        Models with `KnownNoise` need the noise variances of new observations, `noise` of shape (m,); others know their
+        own.
+        """
         check_is_fitted(self)
-        return self._mixture(lambda member: member.predict_dist(X, noise=noise))
+        return self._mixture(lambda member: member.predict_dist(X, noise=self._noise_of(member, noise)))
 
     def predict(
         self,
@@ -224,7 +235,8 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         w = self.weights_[used]
         if not return_cov:
             return np.asarray(w @ np.stack([self.estimators_[k].predict(X) for k in used]))
-        found = [self.estimators_[k].predict(X, return_cov=True, noise=noise) for k in used]
+        members = [self.estimators_[k] for k in used]
+        found = [m.predict(X, return_cov=True, noise=self._noise_of(m, noise)) for m in members]
         mean = np.asarray(w @ np.stack([m for m, _ in found]))
         cov = sum(v * (C + np.outer(m - mean, m - mean)) for v, (m, C) in zip(w, found))
         return mean, np.asarray(cov)
@@ -238,7 +250,8 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         which = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
         out = np.empty((np.shape(X)[0], n_samples))
         for k in np.unique(which):
-            out[:, which == k] = self.estimators_[k].sample_y(X, int(np.sum(which == k)), rng, noise=noise)
+            member, own = self.estimators_[k], self._noise_of(self.estimators_[k], noise)
+            out[:, which == k] = member.sample_y(X, int(np.sum(which == k)), rng, noise=own)
         return out
 
     def leave_one_out(self) -> Prediction:
@@ -281,7 +294,9 @@ def _left_out(member: GPRegressor, X: Array, y: Array, rows: Any) -> Array:
     density = by_given_row(_learned_from(member), member.rows_)
     unseen = rows[member.rows_.index[rows] < 0]
     if len(unseen):
-        density[unseen] = member.posterior_.predict_y(X[unseen]).log_prob(y[unseen])
+        given = member.likelihood
+        known = given.variances[unseen] if isinstance(given, KnownNoise) else None
+        density[unseen] = member.posterior_.predict_y(X[unseen], known).log_prob(y[unseen])
     return np.asarray(density[rows])
 
 
