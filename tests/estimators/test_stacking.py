@@ -321,11 +321,15 @@ def test_files_whose_parts_do_not_fit_are_refused(name, value, words):
         ([("a", GPRegressor()), ("a", GPRegressor())], "not unique"),
         ([("estimators", GPRegressor())], "conflict"),
         ([("a__b", GPRegressor())], "a__b"),
+        (
+            [("a", GPRegressor(likelihood="poisson")), ("b", GPRegressor(likelihood="laplace"))],
+            "'a' of counts, 'b' of real numbers",
+        ),
     ],
 )
 def test_what_cannot_be_stacked_is_named(estimators, words):
     with pytest.raises(ValueError, match=words):
-        StackedRegressor(estimators).fit(*data(8))
+        StackedRegressor(estimators).fit(data(8)[0], np.arange(8.0))
 
 
 def test_pictures_and_assessments_are_of_members():

@@ -29,7 +29,7 @@ from cavity.estimators.regressor import GPRegressor
 from cavity.hyper import Array
 from cavity.inference.mcmc.mixing import average
 from cavity.interrupts import not_swallowed
-from cavity.likelihoods import KnownNoise
+from cavity.likelihoods import KnownNoise, as_likelihood
 from cavity.prediction import Prediction
 
 GAP = 1e-7
@@ -181,6 +181,12 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
                     f"{member!r}; sklearn.ensemble.StackingRegressor combines point predictions of any regressors"
                 )
         self._validate_names([name for name, _ in given])
+        if len({as_likelihood(member.likelihood).discrete for _, member in given}) > 1:
+            kinds = ", ".join(f"{name!r} of {_kind(member)}" for name, member in given)
+            raise ValueError(
+                "probabilities of counts and densities of real numbers cannot be compared or mixed, and the estimators "
+                f"are {kinds}: stack one kind"
+            )
         return [(name, member) for name, member in given]
 
     def _adopt(self, names: list[str], fitted: list[GPRegressor], weights: Array, scores: Array) -> None:
@@ -281,6 +287,10 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
 
         check_is_fitted(self)
         save(self, path)
+
+
+def _kind(member: GPRegressor) -> str:
+    return "counts" if as_likelihood(member.likelihood).discrete else "real numbers"
 
 
 def _learned_from(member: GPRegressor) -> Array:
