@@ -12,13 +12,14 @@ import pytest
 from scipy import integrate, stats
 from scipy.optimize import minimize
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import cavity
 from cavity import GPRegressor, StackedRegressor
 from cavity.estimators.stacking import stacking_weights
 from cavity.io import ModelFileError
-from cavity.likelihoods import Gaussian, KnownNoise, MixtureOfGaussians, StudentT
+from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, KnownNoise, MixtureOfGaussians, StudentT
 
 
 def fixed(kernel: str, noise: object = None, **options: object) -> GPRegressor:
@@ -340,6 +341,37 @@ def test_pictures_and_assessments_are_of_members():
     with pytest.raises(ValueError, match=r"estimators_\[0\]"):
         cavity.assess(model, X, y)
     assert model.sample_y(X, 0).shape == (8, 0)
+
+
+def test_what_was_not_fitted_says_so_also_after_a_fit_that_failed():
+    X, y = data(8)
+    model = StackedRegressor([("a", GPRegressor(n_restarts=-1))])
+    with pytest.raises(ValueError, match="n_restarts"):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_wrong_inputs_are_named():
+    X, y = data(8)
+    with pytest.raises(ValueError, match="column 'town' of X holds text, for instance 'Oslo'"):
+        StackedRegressor(pair()).fit(pd.DataFrame({"time": X[:, 0], "town": "Oslo"}), y)
+    model = StackedRegressor(pair()).fit(X, y)
+    for size in (-1, 2.5, True):
+        with pytest.raises(ValueError, match=f"n_samples must be an integer >= 0, got {size}"):
+            model.sample_y(X, size)
+
+
+def test_latent_functions_of_a_model_that_has_two_are_not_mixed():
+    X, y = data(8)
+    two = fixed("1.0 * SE(1.0)", HeteroscedasticGaussian())
+    model = StackedRegressor([("two", two)]).fit(X, y)
+    np.testing.assert_allclose(model.predict_dist(X).mean, model.estimators_[0].predict_dist(X).mean)
+    for ask in (model.predict_dist, model.sample_y):
+        with pytest.raises(ValueError, match="HeteroscedasticGaussian has 2 latent functions"):
+            ask(X, noise=False)
+    with pytest.raises(ValueError, match="HeteroscedasticGaussian has 2 latent functions"):
+        model.predict(X, return_cov=True, noise=False)
 
 
 def test_several_targets_are_refused():

@@ -12,6 +12,7 @@ concave; the weights are found by EM for the weights of a mixture whose componen
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
@@ -23,9 +24,10 @@ from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from cavity.estimators.base import GPEstimator, generator
+from cavity.estimators.base import GPEstimator, generator, is_number
 from cavity.estimators.left_out import by_given_row, of_used_rows
 from cavity.estimators.regressor import GPRegressor
+from cavity.estimators.rows import require_numbers
 from cavity.hyper import Array
 from cavity.inference.mcmc.mixing import average
 from cavity.interrupts import not_swallowed
@@ -149,6 +151,8 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
             As in `GPRegressor`.
         """
         members = self._checked_members()
+        require_numbers(X, "X")
+        require_numbers(y, "y")
         checked, targets = validate_data(self, X, y, y_numeric=True, multi_output=True, dtype=np.float64)
         targets = np.asarray(column_or_1d(targets, warn=True), dtype=float)
         weight = GPEstimator._checked_weight(sample_weight, checked)
@@ -207,6 +211,11 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
 
     def _noise_of(self, member: GPRegressor, noise: bool | ArrayLike) -> bool | ArrayLike:
         """What a model is told of new observations: their noise variances, unless it has learned them itself."""
+        if np.ndim(noise) == 0 and not noise and member.likelihood_.n_latent > 1:
+            raise ValueError(
+                f"{type(member.likelihood_).__name__} has {member.likelihood_.n_latent} latent functions, which cannot "
+                "be mixed with those of other models: ask each of estimators_ for its own, or leave out noise=False"
+            )
         needed = any(isinstance(one.likelihood_, KnownNoise) for one in self.estimators_)
         own = needed and not isinstance(member.likelihood_, KnownNoise)
         return True if own and not isinstance(noise, bool | np.bool_) else noise
@@ -217,7 +226,7 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         Models with `KnownNoise` need the noise variances of new observations, `noise` of shape (m,); others know their
         own.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "weights_")
         return self._mixture(lambda member: member.predict_dist(X, noise=self._noise_of(member, noise)))
 
     def predict(
@@ -229,7 +238,7 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         noise: bool | ArrayLike = True,
     ) -> Any:
         """Predictive mean, and on request the standard deviation or the covariance; see `GPRegressor.predict`."""
-        check_is_fitted(self)
+        check_is_fitted(self, "weights_")
         if return_std and return_cov:
             raise ValueError(
                 "return_std and return_cov cannot both be True; the sd is the root of cov's diagonal"
@@ -251,7 +260,9 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0, *, noise: bool | ArrayLike = True
     ) -> Array:
         """Joint draws of new observations (of f with `noise=False`), shape (m, n_samples), each from one model."""
-        check_is_fitted(self)
+        check_is_fitted(self, "weights_")
+        if not is_number(n_samples, numbers.Integral) or n_samples < 0:
+            raise ValueError(f"n_samples must be an integer >= 0, got {n_samples!r}")
         rng = generator(random_state)
         which = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
         out = np.empty((np.shape(X)[0], n_samples))
@@ -262,7 +273,7 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
 
     def leave_one_out(self) -> Prediction:
         """Predictive distribution of each training target given all others, at these hyperparameters and weights."""
-        check_is_fitted(self)
+        check_is_fitted(self, "weights_")
         return self._mixture(lambda member: member.leave_one_out())
 
     @property
@@ -272,7 +283,7 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         The average of what the models say, each with its share in the density of that row given all others; see
         `GPRegressor.outlier_probability_`.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "weights_")
         used = [self.estimators_[k] for k in np.flatnonzero(self.weights_)]
         log_share = np.log(self.weights_[self.weights_ > 0])[:, None] + np.stack(
             [by_given_row(_learned_from(member), member.rows_) for member in used]
@@ -285,7 +296,7 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         """Write the models and their weights to a file that `cavity.load` reads."""
         from cavity.io import save
 
-        check_is_fitted(self)
+        check_is_fitted(self, "weights_")
         save(self, path)
 
 
