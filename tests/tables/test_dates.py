@@ -103,6 +103,24 @@ def test_new_tables_have_the_unit_of_the_fit():
         preparation.inputs(pd.DataFrame({"day": ["2024-01-01", "soon"]}))
 
 
+@pytest.mark.parametrize("day", [["2024-01-02", "2024.5"], [2024.0, 2024.5], [20240102, 20240103]])
+def test_numbers_are_no_dates_of_new_tables(day):
+    preparation, _, _ = prepared([f"2024-01-{i + 1:02d}" for i in range(N)])
+    with pytest.raises(TableError, match=r"column 'day' has '20.*, which is not a date such as 2024-03-05"):
+        preparation.inputs(pd.DataFrame({"day": day}))
+
+
+def test_dates_with_points_between_their_parts():
+    _, X, _ = prepared(["2024.01.05", "2024.1.7", "2024.01.06 12:00"])
+    np.testing.assert_array_equal(X["day"], [0, 2, 1.5])
+
+
+def test_months_of_pandas_are_dates_of_new_tables():
+    preparation, _, _ = prepared([f"2024-01-{i + 1:02d}" for i in range(N)])
+    months = pd.DataFrame({"day": pd.period_range("2024-01", periods=2, freq="M")})
+    assert preparation.inputs(months)["day"].tolist() == [0, 31]
+
+
 def test_a_model_of_dates_knows_their_unit_after_it_was_stored():
     frame = pd.DataFrame({"month": pd.date_range("1999-01", periods=N, freq="6MS").strftime("%Y-%m"), "y": Y})
     table = Table(frame, np.arange(1, N + 1), N)

@@ -20,7 +20,11 @@ from cavity.tables.reading import TableError
 if TYPE_CHECKING:
     import pandas as pd
 
-YEAR_FIRST = re.compile(r"\s*(\d{4})[-/.](\d{1,2})(?:[-/.](\d{1,2})(?:[T ](\d{1,2})(:\d{2}.*?))?)?\s*")
+YEAR_FIRST = re.compile(
+    r"\s*(?!\d+\.\d+\s*$)(\d{4})[-/.](\d{1,2})(?:[-/.](\d{1,2})(?:[T ](\d{1,2})(:\d{2}.*?))?)?\s*"
+)
+"""Numbers such as 2024.5 are none."""
+
 YEAR_LAST = re.compile(r"\s*\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ]\d{1,2}:\d{2}.*)?\s*")
 
 YEARS = "years"
@@ -56,8 +60,9 @@ def as_times(values: pd.Series, missing: NDArray[np.bool_], rows: NDArray[np.int
     """
     import pandas as pd
 
-    texts = [_standard(value) for value in values] if values.dtype == object or _is_text(values) else values
-    found = pd.to_datetime(pd.Series(texts), format="ISO8601", errors="coerce", utc=True)
+    typed = pd.api.types.is_datetime64_any_dtype(values)
+    given = values if typed else pd.Series([_standard(value) for value in values], dtype=object)
+    found = pd.to_datetime(given, format="ISO8601", errors="coerce", utc=True)
     times = np.array(found.dt.tz_localize(None).to_numpy(), dtype="datetime64[us]")
     wrong = np.isnat(times) & ~missing
     if wrong.any():
@@ -68,10 +73,6 @@ def as_times(values: pd.Series, missing: NDArray[np.bool_], rows: NDArray[np.int
         )
     times[missing] = np.datetime64("NaT")
     return times
-
-
-def _is_text(values: pd.Series) -> bool:
-    return str(values.dtype) in ("string", "str")
 
 
 def _standard(value: Any) -> str | None:
