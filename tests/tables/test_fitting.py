@@ -221,6 +221,53 @@ def test_after_an_interrupt_of_the_second_look_nothing_is_scored_under_noise_tha
     assert model.report["interrupted"].endswith("rows held out were not scored.")
 
 
+@pytest.mark.usefixtures("interrupts")
+def test_scores_of_the_second_look_are_of_models_that_learned_to_the_end(monkeypatch):
+    fits = []
+
+    def press(model):
+        fits.append(model.likelihood)
+        if fits.count("student-t") == 2:  # the first is the second look, the second is for the scores
+            with suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+    regressor(monkeypatch, lambda _: None, press)
+    model = fit(gross_error_held_out()[0], test_size=0.2)
+    assert fits == ["gaussian", "gaussian", "student-t", "student-t"]
+    assert "scores" not in model.report
+    assert model.report["interrupted"].endswith("rows held out were not scored.")
+
+
+def test_without_time_the_second_look_is_not_scored(monkeypatch):
+    given = clock(monkeypatch, 30.0)
+    model = fit(gross_error_held_out()[0], test_size=0.2, max_time=100.0)
+    assert [noise for noise, _ in given] == ["gaussian", "gaussian", "student-t", "student-t"]
+    assert "scores" not in model.report
+    assert model.report["held_out_rows"] == 0
+    assert (
+        "rows held out were not scored, because there was no time to learn without them; give more --max-time"
+        in model.report["warnings"]
+    )
+
+
+def test_a_model_that_cannot_be_scored_is_kept(monkeypatch):
+    fits = []
+
+    def fail(model):
+        fits.append(model.likelihood)
+        if fits.count("student-t") == 2:
+            raise np.linalg.LinAlgError("no fixed point at any start; try inference='laplace'")
+
+    regressor(monkeypatch, fail)
+    model = fit(gross_error_held_out()[0], test_size=0.2)
+    assert model.estimator.likelihood == "student-t"
+    assert "scores" not in model.report
+    assert (
+        "rows held out were not scored, because the model could not be fitted without them (no fixed point at any "
+        "start; try --inference laplace)" in model.report["warnings"]
+    )
+
+
 def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[tuple[str, float]]:
     """Fits that take so many seconds each; the noise of each and the time it was given."""
     now, given = [0.0], []

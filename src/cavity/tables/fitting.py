@@ -66,8 +66,14 @@ PYTHON_REMEDIES = {
 }
 """What helps in Python, and what does here, where it is more than the name of an option."""
 
+FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
+"""Errors of fits without which one can do."""
+
 UNTRIED = "Student-t noise was not tried"
 """What is not done if Ctrl-C comes before or in the trial of robust noise."""
+
+UNSCORED = "rows held out were not scored"
+"""What is not done if learning without them, under noise that was chosen with them, does not come to its end."""
 
 SHUFFLES, SHUFFLES_OF_DRAWS = 8, 2
 """How often relevance puts inputs into random orders; less often where predictions average over draws."""
@@ -166,11 +172,11 @@ def fit_table(
                     if is_robust(learned.model.likelihood_):
                         del report["scores"]  # they are of the noise that was not chosen
                         report["held_out_rows"] = 0
-                        with limits.optional("rows held out were not scored"):
-                            limits.raise_if_interrupted()
-                            some = _fit(clone(learned.model), X.iloc[train], y[train], limits).model
-                            found = score(some, X.iloc[test], y[test], y[train])
-                            report |= {"scores": found, "held_out_rows": len(test)}
+                        with limits.optional(UNSCORED):
+                            learned, some = _without_held_out(learned, X.iloc[train], y[train], limits)
+                            if some is not None:
+                                found = score(some, X.iloc[test], y[test], y[train])
+                                report |= {"scores": found, "held_out_rows": len(test)}
         model = learned.model
         if learned.choice:
             report["choice"] = learned.choice
@@ -317,9 +323,8 @@ def _with_robust_trial(
     limits.raise_if_interrupted()
     try:
         tried = _fit(robust, X, y, limits, fits)
-    except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        why = f"Gaussian noise: {far}, but Student-t noise could not be fitted ({_for_users(reason)})."
+    except FAILURES as error:
+        why = f"Gaussian noise: {far}, but Student-t noise could not be fitted ({_reason(error)})."
         return replace(plain, choice=why)
     gain = tried.model.log_evidence_ - plain.model.log_evidence_
     better, name = (tried, "Student-t noise") if gain > 0 else (plain, "Gaussian noise")
@@ -358,6 +363,27 @@ def _second_look(
     with limits.optional(UNTRIED):
         return _with_robust_trial(plain, _robust(preparation, options), X, y, count, limits)
     return plain
+
+
+def _without_held_out(
+    learned: Fitted, X: pd.DataFrame, y: NDArray[Any], limits: Limits
+) -> tuple[Fitted, Any | None]:
+    """The same estimator learned from the other rows, X and y, alone; None, with a warning, if that cannot be done."""
+    limits.raise_if_interrupted()
+    try:
+        model = _fit(clone(learned.model), X, y, limits).model
+        lost = "there was no time to learn without them; give more --max-time" if limits.left == 0.0 else ""
+    except FAILURES as error:
+        lost = f"the model could not be fitted without them ({_reason(error)})"
+    limits.raise_if_interrupted()  # an estimator keeps what it has, which is not what was learned from all rows
+    if not lost:
+        return learned, model
+    return replace(learned, warnings=(*learned.warnings, f"{UNSCORED}, because {lost}")), None
+
+
+def _reason(error: Exception) -> str:
+    """Why a fit failed, as a clause."""
+    return _for_users((str(error).splitlines() or [type(error).__name__])[0].rstrip("."))
 
 
 def _far_words(count: int) -> str:
