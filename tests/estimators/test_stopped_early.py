@@ -14,6 +14,7 @@ from cavity.estimators import classifier, regressor
 from cavity.gp import GP
 from cavity.inference.base import ConvergenceWarning
 from cavity.inference.mcmc.rule import MCMC
+from cavity.inference.mcmc.samples import SamplePosterior
 from cavity.kernels import SE, Matern
 
 X = np.linspace(0.0, 6.0, 20)[:, None]
@@ -130,6 +131,24 @@ def test_an_interrupt_of_one_of_several_chains_ends_the_fit():
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, CODES)
     assert len(steps) == 8
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_between_the_chains_of_several_models_ends_the_fit(monkeypatch):
+    """It waits until the draws of one model are kept, and is not forgotten then."""
+    made = []
+
+    def pressed(*arguments):
+        made.append(arguments)
+        signal.raise_signal(signal.SIGINT)
+        return SamplePosterior(*arguments)
+
+    monkeypatch.setattr("cavity.inference.mcmc.rule.SamplePosterior", pressed)
+    rule = MCMC(draws=5, warmup=5, chains=2, warn=False)
+    model = GPClassifier("1.0*SE(1.0)", inference=rule, multi_class="one_vs_rest", n_restarts=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, CODES)
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("kind", [GPRegressor, GPClassifier])

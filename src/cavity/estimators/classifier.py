@@ -40,7 +40,7 @@ from cavity.estimators.sampling import samples
 from cavity.estimators.signal_prior import with_signal_prior
 from cavity.gp import GP
 from cavity.hyper import Array
-from cavity.interrupts import INTERRUPTED
+from cavity.interrupts import INTERRUPTED, Interrupts
 from cavity.kernels import Kernel
 from cavity.likelihoods import Likelihood, Softmax, as_likelihood
 from cavity.prediction import GaussianPrediction
@@ -441,10 +441,13 @@ def _one_after_another(arguments: Sequence[tuple[Any, ...]], time: Deadline) -> 
     for place, one in enumerate(arguments):
         left = time.left
         seconds = 0.0 if interrupted else None if left is None else left / (len(arguments) - place)
-        member = fit_member(*one, max_time=seconds)
+        with (
+            Interrupts() as pressed
+        ):  # also where that waited until draws were kept, and nothing was cut short
+            member = fit_member(*one, max_time=seconds)
         if interrupted:
             member = replace(member, learned=replace(member.learned, stopped=INTERRUPTED))
-        interrupted = interrupted or member.interrupted
+        interrupted = interrupted or pressed.interrupted or member.interrupted
         members.append(member)
         if interrupted and samples(member.posterior.model) and len(members) < len(arguments):
             raise KeyboardInterrupt
