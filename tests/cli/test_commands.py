@@ -451,6 +451,16 @@ def test_columns_to_keep_stand_before_the_predictions_as_they_are_in_the_file(fi
     refused(run("predict", fitted[1], folder / "mean.csv", "--keep", "mean"), "'mean' cannot be kept")
 
 
+def test_keys_are_neither_missing_values_nor_numbers(fitted, folder):
+    new = houses(3, seed=1)
+    new["key"] = ["NA", "null", "1,5"]
+    new.to_csv(folder / "named.csv", index=False, sep=";", decimal=",")
+    result = run("predict", fitted[1], folder / "named.csv", "--keep", "key")
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(__import__("io").StringIO(result.stdout), dtype=str, keep_default_na=False)
+    assert list(table["key"]) == ["NA", "null", "1,5"]
+
+
 def test_class_probabilities_are_predicted(classified, folder):
     houses(6, seed=2).to_csv(folder / "six.csv", index=False)
     result = run("predict", classified[1], folder / "six.csv")

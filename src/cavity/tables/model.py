@@ -79,10 +79,11 @@ class TableModel:
         """Predictions for a file, block by block: it may be larger than memory.
 
         `heard` is called with a sentence where the file has columns that the model does not know. Columns to `keep`
-        (keys, say) stand before the predictions, as they are in the file.
+        (keys, say) stand before the predictions, as they are in the file; inputs of the model as they were understood.
         """
         done = 0
-        for block in read_blocks(path, block_rows):
+        inputs = {column.name for column in self.preparation.columns}
+        for block in read_blocks(path, block_rows, [name for name in keep if name not in inputs]):
             if done == 0:
                 unknown = [name for name in self.preparation.unknown(block) if name not in keep]
                 if unknown and heard is not None:

@@ -12,7 +12,7 @@ import gzip
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -35,6 +35,12 @@ BLANKS = r"\s+"
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": BLANKS, ".dat": BLANKS}
 OTHERS = (";", "\t", "|")
 """What may stand in the place of a comma in a .csv file, and with commas in that of blanks in a .txt or .dat file."""
+
+MISSING = (
+    *("", "NA", "N/A", "n/a", "<NA>", "#NA", "#N/A", "#N/A N/A", "NULL", "null", "None"),
+    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+"""Cells of text files that hold no value."""
 
 PARQUET = (".parquet", ".pq")
 
@@ -123,8 +129,10 @@ def _smallest(frames: list[Any], keys: list[Any], numbers: list[Any], count: int
     return [frame.reset_index(drop=True)], [key[chosen]], [np.concatenate(numbers)[chosen]]
 
 
-def read_blocks(path: str | Path, rows: int = BLOCK_ROWS) -> Iterator[pd.DataFrame]:
-    """A table in blocks of rows."""
+def read_blocks(
+    path: str | Path, rows: int = BLOCK_ROWS, as_written: Collection[str] = ()
+) -> Iterator[pd.DataFrame]:
+    """A table in blocks of rows; in a text file, cells of some columns `as_written`: "NA" there is no missing value."""
     file = Path(path)
     if not file.exists():
         raise TableError(f"there is no file {path}")
@@ -136,7 +144,7 @@ def read_blocks(path: str | Path, rows: int = BLOCK_ROWS) -> Iterator[pd.DataFra
     if kind[0] in PARQUET and not zipped:
         return _parquet_blocks(file, rows)
     if kind[0] in SEPARATORS:
-        return _text_blocks(file, SEPARATORS[kind[0]], zipped, rows)
+        return _text_blocks(file, SEPARATORS[kind[0]], zipped, rows, as_written)
     known = ", ".join([*SEPARATORS, *PARQUET])
     raise TableError(
         f"{path} is no kind of table that can be read; its name must end in one of {known}, text also in .gz"
@@ -146,7 +154,9 @@ def read_blocks(path: str | Path, rows: int = BLOCK_ROWS) -> Iterator[pd.DataFra
 # --- text ---------------------------------------------------------------------------------------------------
 
 
-def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterator[pd.DataFrame]:
+def _text_blocks(
+    file: Path, separator: str, zipped: bool, rows: int, as_written: Collection[str]
+) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
     try:
@@ -158,6 +168,8 @@ def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterato
             names=names,
             index_col=False,
             dtype=str,
+            keep_default_na=False,
+            na_values={name: list(MISSING) for name in names if name not in as_written},
             chunksize=rows,
             compression="gzip" if zipped else None,
             skipinitialspace=True,
@@ -169,7 +181,7 @@ def _text_blocks(file: Path, separator: str, zipped: bool, rows: int) -> Iterato
         with reader:
             while (block := _next_block(reader)) is not None:
                 if len(block):
-                    yield _understood(block.reset_index(drop=True), file, separator, marks)
+                    yield _understood(block.reset_index(drop=True), file, separator, marks, as_written)
     except UnicodeDecodeError:
         raise TableError(f"{file} is not text in UTF-8; save it again in that encoding") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -210,14 +222,16 @@ def _next_block(reader: Any) -> pd.DataFrame | None:
         return next(reader, None)
 
 
-def _understood(block: pd.DataFrame, file: Path, separator: str, marks: Marks) -> pd.DataFrame:
+def _understood(
+    block: pd.DataFrame, file: Path, separator: str, marks: Marks, as_written: Collection[str]
+) -> pd.DataFrame:
     """A block without a first column that has no name, and with points in the place of decimal commas."""
     notes = []
     if UNNAMED in block:
         block = block.drop(columns=UNNAMED)
         notes.append("The first column has no name and was left out; give it one to use it.")
     if separator in (";", BLANKS):
-        for name in block.columns:
+        for name in (name for name in block.columns if name not in as_written):
             found = [_matches(block[name], kind) for kind in (DECIMAL_COMMA, POINT, THOUSANDS)]
             for mark, cells in zip(marks, found):
                 mark.update([name] if cells.any() else [])
