@@ -119,6 +119,22 @@ def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, likelihood: str, evaluation: i
     monkeypatch.setattr(Objective, "__call__", counted)
 
 
+def test_what_was_learned_is_kept_where_the_fit_to_all_rows_fails(monkeypatch):
+    def fail(model):
+        if model.warm_start:
+            raise np.linalg.LinAlgError("no fixed point at any start; try inference='laplace'")
+
+    regressor(monkeypatch, fail)
+    model = fit(far_off(), test_size=0.2, likelihood="gaussian")
+    assert (model.report["rows"], model.report["held_out_rows"]) == (20, 0)
+    assert np.isfinite(model.report["scores"]["rmse"])
+    assert (
+        "rows held out for the scores were not learned from, because the model could not be fitted with them (no fixed "
+        "point at any start; try --inference laplace)" in model.report["warnings"]
+    )
+    assert not model.estimator.warm_start
+
+
 @pytest.mark.usefixtures("interrupts")
 def test_after_an_interrupt_nothing_more_is_tried_and_it_is_said(monkeypatch):
     heard: list[str] = []

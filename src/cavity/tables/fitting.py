@@ -460,7 +460,8 @@ def _from_all_rows(
 ) -> tuple[Fitted, NDArray[np.intp]]:
     """The same estimator learned from all rows, starting from the values it has, and the rows it has learned from.
 
-    After Ctrl-C, and where there is no time for as many draws again, it stays as it is, learned from those of `train`.
+    After Ctrl-C, where that fails, and where there is no time for as many draws again, it stays as it is, learned from
+    those of `train`.
     """
     model, undone = copy(learned.model), "rows held out for the scores were not learned from"
     no_time = f"{undone}, because there was no time for as many draws again; give more --max-time"
@@ -470,6 +471,9 @@ def _from_all_rows(
             again = _fit(model.set_params(warm_start=True, n_restarts=0), X, y, limits)
         except TimeoutError:
             return replace(learned, warnings=(*learned.warnings, no_time)), train
+        except FAILURES as error:
+            failed = f"{undone}, because the model could not be fitted with them ({_reason(error)})"
+            return replace(learned, warnings=(*learned.warnings, failed)), train
         model.set_params(warm_start=False, n_restarts=learned.model.n_restarts)
         if _cut_short(model) and not _cut_short(learned.model):
             limits.raise_if_interrupted()
