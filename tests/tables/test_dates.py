@@ -139,6 +139,13 @@ def test_a_glance_at_dates_that_have_a_type():
     assert glance(frame, preparation).rows[1][2] == "dates from 2024-01-01 00:00:00 to 2024-01-12 00:00:00"
 
 
+def test_a_glance_at_other_dates_does_not_show_what_stands_in_for_missing_ones():
+    preparation, _, _ = prepared([f"2024-01-{i + 1:02d}" for i in range(N)], impute="median")
+    later = pd.DataFrame({"day": ["", "2025-01-02", "2025-01-01", None]})
+    assert glance(later, preparation).rows[0][2] == "dates from 2025-01-01 to 2025-01-02"
+    assert glance(later.iloc[[0, 3]], preparation).rows[0][2] == "dates"
+
+
 def test_length_scales_of_one_column_are_in_its_unit_except_on_a_circle():
     frame = pd.DataFrame({"month": pd.date_range("1999-01", periods=N, freq="6MS").strftime("%Y-%m"), "y": Y})
     table = Table(frame, np.arange(1, N + 1), N)

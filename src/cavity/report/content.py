@@ -15,6 +15,7 @@ from cavity.plots.measures.calibration import pit
 from cavity.report import drawings
 from cavity.report.figures import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
+from cavity.tables.columns import Column, is_missing
 from cavity.tables.fitting import CENTRAL, LIKELY, UNEXPECTED, draws_of, hyperparameters
 from cavity.tables.words import counted, short_text
 
@@ -142,9 +143,7 @@ def glance(frame: pd.DataFrame, preparation: Preparation) -> DataTable:
         role = "target" if name == preparation.target else "input"
         missing = int(values.isna().sum())
         if name in dates:
-            times = dates[name].encode(values, np.arange(1, len(values) + 1))[:, 0]
-            first, last = (str(values.iloc[int(k)]) for k in (np.nanargmin(times), np.nanargmax(times)))
-            rows.append([name, role, f"dates from {first} to {last}", missing, *blank, ""])
+            rows.append([name, role, _span(dates[name], values), missing, *blank, ""])
         elif numbers.notna().sum() == values.notna().sum() and numbers.notna().any():
             middle = [float(numbers.min()), float(numbers.median()), float(numbers.max())]
             rows.append([name, role, "number", missing, *middle, ""])
@@ -154,6 +153,16 @@ def glance(frame: pd.DataFrame, preparation: Preparation) -> DataTable:
             rows.append([name, role, f"text, {len(counts)} values", missing, *blank, common])
     head = ("column", "role", "kind", "missing", "smallest", "median", "largest", "most frequent")
     return DataTable(head, rows, f"{len(frame)} rows")
+
+
+def _span(column: Column, values: pd.Series) -> str:
+    """The first and the last of the dates that there are."""
+    present = np.flatnonzero(~is_missing(values))
+    if not len(present):
+        return "dates"
+    times = column.encode(values.iloc[present], present + 1)[:, 0]
+    first, last = (str(values.iloc[present[k]]) for k in (np.argmin(times), np.argmax(times)))
+    return f"dates from {first} to {last}"
 
 
 def _notes(preparation: Preparation) -> list[Block]:
