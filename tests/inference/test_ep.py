@@ -753,6 +753,14 @@ def test_warm_starts_reproduce_the_cold_value_in_fewer_sweeps():
     assert from_near < from_zero
 
 
+@pytest.mark.parametrize("wrong", [-1.0, np.nan, None, "10s"])
+def test_limits_that_would_fail_or_never_be_reached_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"effort must be a number of seconds .* got {wrong!r}"):
+        EP(effort=wrong)
+    with pytest.raises(ValueError, match=f"tolerance must be a positive number, got {wrong!r}"):
+        EP(tolerance=wrong)
+
+
 def test_an_iteration_whose_effort_is_spent_stops():
     X, y = inputs(N), targets("real", N)
     problem = Problem(prior_of(X), StudentT(0.3, 3.0), y)

@@ -20,6 +20,7 @@ the last one and must converge from there in the same stage; anything else is a 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import numpy as np
 
@@ -153,6 +154,10 @@ class EP:
     name = "ep"
 
     def __init__(self, tolerance: float = TOLERANCE, effort: float = 10.0) -> None:
+        if not (isinstance(tolerance, Real) and tolerance > 0):
+            raise ValueError(f"tolerance must be a positive number, got {tolerance!r}")
+        if not (isinstance(effort, Real) and effort >= 0):
+            raise ValueError(f"effort must be a number of seconds >= 0, inf for no limit, got {effort!r}")
         self.tolerance, self.effort = tolerance, effort
 
     def __repr__(self) -> str:
