@@ -92,8 +92,9 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
     Parameters
     ----------
     estimators : list of (str, GPRegressor)
-        Models with names. They may differ in kernel, priors, noise, inference or starts; averages help where they are
-        about as good as each other and yet differ. Their own settings (`random_state`, `n_jobs`, `max_time`) count.
+        Models with names, all of real numbers or all of counts. They may differ in kernel, priors, noise, inference or
+        starts; averages help where they are about as good as each other and yet differ. Their own settings
+        (`random_state`, `n_jobs`, `max_time`) count.
 
     Attributes
     ----------
