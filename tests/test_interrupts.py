@@ -63,6 +63,25 @@ def test_nobody_on_the_way_answers_an_interrupt_of_work_that_ends_as_a_whole():
     assert done == []
 
 
+@pytest.mark.parametrize("block", [Interrupts, not_swallowed])
+def test_an_interrupt_at_the_very_end_of_a_block_leaves_nothing_behind(block, monkeypatch):
+    before, pressed = signal.getsignal(signal.SIGINT), []
+
+    def late(number, handler):
+        """As signal.signal does: interrupts that wait are answered first."""
+        if handler is before and not pressed:
+            pressed.append(True)
+            press_ctrl_c()
+        return replaced(number, handler)
+
+    replaced = signal.signal
+    monkeypatch.setattr(signal, "signal", late)
+    with pytest.raises(KeyboardInterrupt), block():
+        pass
+    assert pressed
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_without_an_interrupt_nothing_is_changed():
     before = signal.getsignal(signal.SIGINT)
     with not_swallowed(), Postponed() as waits:

@@ -47,8 +47,16 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before is not None:
+        if self._before is None:
+            return
+        try:
             signal.signal(signal.SIGINT, self._before)
+        except (
+            BaseException
+        ):  # of a Ctrl-C that came just now: it is answered first, and nothing was replaced
+            signal.signal(signal.SIGINT, self._before)
+            raise
+        finally:
             self._before = None
 
     def _remember(self, number: int, frame: FrameType | None) -> Any:
