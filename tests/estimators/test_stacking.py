@@ -322,6 +322,7 @@ def test_files_whose_parts_do_not_fit_are_refused(name, value, words):
         ([("a", GPRegressor()), ("a", GPRegressor())], "not unique"),
         ([("estimators", GPRegressor())], "conflict"),
         ([("a__b", GPRegressor())], "a__b"),
+        ([("stacked", GPRegressor())], "'stacked' is that of the average"),
         (
             [("a", GPRegressor(likelihood="poisson")), ("b", GPRegressor(likelihood="laplace"))],
             "'a' of counts, 'b' of real numbers",

@@ -180,6 +180,10 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         for name, member in given:
             if not isinstance(name, str):
                 raise ValueError(f"names of estimators must be texts, got {name!r}")
+            if name == STACKED:
+                raise ValueError(
+                    f"the name {name!r} is that of the average in comparison_; choose another one"
+                )
             if not isinstance(member, GPRegressor):
                 raise ValueError(
                     f"estimator {name!r} must be a GPRegressor, which says how well it predicts left-out rows, got "
