@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -154,9 +155,9 @@ class EP:
     name = "ep"
 
     def __init__(self, tolerance: float = TOLERANCE, effort: float = 10.0) -> None:
-        if not (isinstance(tolerance, Real) and tolerance > 0):
+        if not (_is_number(tolerance) and tolerance > 0):
             raise ValueError(f"tolerance must be a positive number, got {tolerance!r}")
-        if not (isinstance(effort, Real) and effort >= 0):
+        if not (_is_number(effort) and effort >= 0):
             raise ValueError(f"effort must be a number of seconds >= 0, inf for no limit, got {effort!r}")
         self.tolerance, self.effort = tolerance, effort
 
@@ -435,3 +436,7 @@ def _refuse_vague(prior: DensePrior) -> None:
             "basis functions with integrated weights need exact inference; put them into the kernel "
             "(a Linear or Polynomial kernel with a finite variance) or use a mean function with learned coefficients"
         )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real)
