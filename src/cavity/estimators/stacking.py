@@ -114,8 +114,9 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
 
     Notes
     -----
-    Leave-one-out densities are those at the learned hyperparameters. They favor flexible models a little; with far more
-    hyperparameters than rows can tell, average over them instead (`inference="mcmc"`).
+    Leave-one-out densities are those at the learned hyperparameters; of a model that samples, those of the fast rule
+    that its chains start from. They favor flexible models a little; with far more hyperparameters than rows can tell,
+    average over them instead (`inference="mcmc"`).
 
     Examples
     --------
