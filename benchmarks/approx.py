@@ -29,9 +29,9 @@ from benchmarks.ours import Floor
 from benchmarks.problems import Array, Problem, moved
 from cavity.gp import GP
 from cavity.kernels import SE
-from cavity.learning import learn
+from cavity.learning.multistart import learn
 from cavity.likelihoods import Logit, Probit
-from cavity.linalg import Workspace
+from cavity.numerics.tiles import Workspace
 
 IONOSPHERE_ROWS = 200
 SAME_EVIDENCE = 1e-3

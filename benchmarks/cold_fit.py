@@ -13,9 +13,9 @@ import numpy as np
 
 from cavity.gp import GP
 from cavity.kernels import SE
-from cavity.learning import Objective, maximize
+from cavity.learning.multistart import Objective, maximize
+from cavity.learning.starts import Starts
 from cavity.likelihoods import Gaussian
-from cavity.starts import Starts
 
 
 def main() -> None:

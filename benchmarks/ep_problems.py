@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cavity.hyper import fixed
 from cavity.kernels import SE, Kernel, White
 from cavity.likelihoods import MixtureOfGaussians, StudentT
 from cavity.likelihoods.base import Likelihood
+from cavity.parameters.param import fixed
 
 JITTER = 1e-8
 

@@ -170,7 +170,7 @@ def _root(L: np.ndarray, precision: np.ndarray) -> np.ndarray | None:
 
 def at_optimum(problem: StressProblem, max_time: float = 60.0) -> StressProblem:
     """The problem with hyperparameters that maximize the variational bound, from the ones it has."""
-    from cavity.learning import learn
+    from cavity.learning.multistart import learn
 
     model = GP(problem.kernel, problem.likelihood, inference="variational").bind(problem.X.shape[1])
     learned = learn(
@@ -210,7 +210,7 @@ class Journey:
 
 def journey(problem: StressProblem, max_time: float = 60.0) -> Journey:
     """Maximize from the start that is read off the data, as a user would."""
-    from cavity.learning import learn
+    from cavity.learning.multistart import learn
 
     began = time.process_time()
     try:

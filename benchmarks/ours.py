@@ -11,7 +11,7 @@ from benchmarks.problems import Array, Problem, moved
 from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian
-from cavity.linalg import Workspace
+from cavity.numerics.tiles import Workspace
 
 
 class Evidence:

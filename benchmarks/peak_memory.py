@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.ours import Evidence
 from benchmarks.problems import synthetic
-from cavity.passes import load_compiled
+from cavity.numerics.compiled import load_compiled
 
 
 def resident() -> int:

@@ -46,7 +46,7 @@ def interpreter() -> Path:
 
 def environment() -> dict[str, str]:
     """Environment of every measured process: the same number of threads for all numerical libraries."""
-    from cavity.linalg import n_threads
+    from cavity.numerics.threads import n_threads
 
     threads = str(n_threads())
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

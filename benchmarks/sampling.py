@@ -70,11 +70,11 @@ def problem() -> tuple[Any, np.ndarray]:
 
 def ours(method: str, draws: int, repeats: int = REPEATS) -> Row:
     """One of our samplers; the times are those of the fastest repetition."""
-    from cavity.inference.mcmc.diagnostics import ess_bulk
-    from cavity.inference.mcmc.elliptical import elliptical_slice
-    from cavity.inference.mcmc.hmc import hamiltonian
-    from cavity.inference.mcmc.targets import LatentTarget
     from cavity.likelihoods import Probit
+    from cavity.sampling.diagnostics import ess_bulk
+    from cavity.sampling.elliptical_slice import elliptical_slice
+    from cavity.sampling.hmc import hamiltonian
+    from cavity.sampling.targets import LatentTarget
 
     prior, y = problem()
     warmup, rows = WARMUP[method], []
@@ -106,7 +106,7 @@ def ours(method: str, draws: int, repeats: int = REPEATS) -> Row:
 
 def theirs(method: str, draws: int, repeats: int = REPEATS) -> Row | str:
     """BlackJAX in its own process, or why not."""
-    from cavity.inference.mcmc.diagnostics import ess_bulk
+    from cavity.sampling.diagnostics import ess_bulk
 
     python = peers.interpreter()
     if not python.is_file():
@@ -131,9 +131,9 @@ def theirs(method: str, draws: int, repeats: int = REPEATS) -> Row | str:
 def ais_error() -> float | None:
     """|AIS - exact| in nats, Gaussian noise, n = 60."""
     from cavity import GP
-    from cavity.inference.mcmc.ais import annealed_importance_sampling
     from cavity.kernels import SE
     from cavity.likelihoods import Gaussian
+    from cavity.sampling.annealing.ais import annealed_importance_sampling
 
     rng = np.random.default_rng(SEED)
     X = rng.uniform(-3.0, 3.0, (60, 2))

@@ -13,8 +13,8 @@ import numpy as np
 
 from cavity import datasets
 from cavity.gp import GP
-from cavity.inference.mcmc.ais import AISResult, annealed_importance_sampling
-from cavity.inference.mcmc.psis import importance_evidence
+from cavity.sampling.annealing.ais import AISResult, annealed_importance_sampling
+from cavity.sampling.psis import importance_evidence
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, Probit
 

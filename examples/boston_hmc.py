@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from cavity import GP, datasets
-from cavity.inference.mcmc.diagnostics import ess_bulk
-from cavity.inference.mcmc.hmc import hamiltonian
-from cavity.inference.mcmc.targets import HyperTarget
-from cavity.inference.mcmc.trace import Trace
+from cavity.sampling.diagnostics import ess_bulk
+from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.targets import HyperTarget
+from cavity.sampling.trace import Trace
 from cavity.kernels import SE
 from cavity.learning import learn
 from cavity.likelihoods import Gaussian

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cavity import GPRegressor, datasets
-from cavity.hyper import fixed
+from cavity.parameters import fixed
 from cavity.kernels import SE, Kernel, Periodic, RationalQuadratic
 
 BOOK = {

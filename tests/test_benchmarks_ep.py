@@ -20,11 +20,11 @@ from benchmarks import __main__ as command
 from benchmarks import approx, ep_check, ep_problems, ep_stress, peers, timing
 from benchmarks.problems import Problem
 
-from cavity.hyper import fixed
 from cavity.inference.base import Status
 from cavity.kernels import SE, White
+from cavity.latent.sites import Sites
 from cavity.likelihoods import MixtureOfGaussians
-from cavity.sites import Sites
+from cavity.parameters.param import fixed
 
 MIXTURE, STUDENT = 7, 1
 """Seeds of easy problems of each family."""

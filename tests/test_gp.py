@@ -11,13 +11,13 @@ import pytest
 
 from cavity import load
 from cavity.gp import GP
-from cavity.hyper import Param, fixed
-from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE, Matern, White, ard
 from cavity.likelihoods import Gaussian, KnownNoise, Noiseless, as_likelihood
-from cavity.linalg import Workspace
-from cavity.means import Basis, Constant
-from cavity.prediction import GaussianPrediction
+from cavity.means.functions import Basis, Constant
+from cavity.numerics.tiles import Workspace
+from cavity.parameters.param import Param, fixed
+from cavity.prediction.distributions import GaussianPrediction
+from cavity.sampling.mcmc import MCMC
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (20, 2))

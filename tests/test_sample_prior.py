@@ -8,7 +8,7 @@ import pytest
 from cavity import GP
 from cavity.kernels import SE
 from cavity.likelihoods import Softmax
-from cavity.means import Linear
+from cavity.means.functions import Linear
 
 
 def test_moments_within_four_standard_errors() -> None:

@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from cavity import GPRegressor, Param
-from cavity.inference.mcmc.rule import MCMC
+from cavity.sampling.mcmc import MCMC
 from cavity.kernels import SE
-from cavity.priors import LogNormal
+from cavity.parameters.priors import LogNormal
 
 rng = np.random.default_rng(3)
 X = rng.uniform(-4, 4, (12, 1))

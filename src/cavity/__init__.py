@@ -16,22 +16,24 @@ _MODULES = {
     "GP": "cavity.gp",
     "GPClassifier": "cavity.estimators",
     "GPRegressor": "cavity.estimators",
-    "Param": "cavity.hyper",
+    "Param": "cavity.parameters",
     "StackedRegressor": "cavity.estimators",
     "assess": "cavity.assessment",
     "control": "cavity.control",
     "datasets": "cavity.datasets",
     "em": "cavity.em",
-    "fixed": "cavity.hyper",
-    "hyper": "cavity.hyper",
+    "fixed": "cavity.parameters",
     "inference": "cavity.inference",
     "io": "cavity.io",
     "kernels": "cavity.kernels",
+    "learning": "cavity.learning",
     "likelihoods": "cavity.likelihoods",
     "load": "cavity.io",
     "means": "cavity.means",
+    "parameters": "cavity.parameters",
     "plots": "cavity.plots",
-    "priors": "cavity.priors",
+    "prediction": "cavity.prediction",
+    "sampling": "cavity.sampling",
     "studies": "cavity.studies",
 }
 
@@ -41,23 +43,25 @@ if TYPE_CHECKING:
     from cavity import control as control
     from cavity import datasets as datasets
     from cavity import em as em
-    from cavity import hyper as hyper
     from cavity import inference as inference
     from cavity import io as io
     from cavity import kernels as kernels
+    from cavity import learning as learning
     from cavity import likelihoods as likelihoods
     from cavity import means as means
+    from cavity import parameters as parameters
     from cavity import plots as plots
-    from cavity import priors as priors
+    from cavity import prediction as prediction
+    from cavity import sampling as sampling
     from cavity import studies as studies
     from cavity.assessment import assess as assess
     from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
     from cavity.estimators import StackedRegressor as StackedRegressor
     from cavity.gp import GP as GP
-    from cavity.hyper import Param as Param
-    from cavity.hyper import fixed as fixed
     from cavity.io import load as load
+    from cavity.parameters import Param as Param
+    from cavity.parameters import fixed as fixed
 
 
 def __getattr__(name: str) -> Any:

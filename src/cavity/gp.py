@@ -15,22 +15,24 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.hyper import Array, Parametrized
 from cavity.inference.base import Approximation, Status
 from cavity.inference.registry import as_inference
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.kernels.features import FeatureKernel
-from cavity.latent.blocks import BlockPosterior, BlockPrior, PerLatent
 from cavity.latent.dense import DensePrior
-from cavity.latent.posterior import BasisWeights, PosteriorProcess
+from cavity.latent.process import BasisWeights, PosteriorProcess
+from cavity.latent.several import BlockPosterior, BlockPrior, PerLatent
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import Gaussian
-from cavity.linalg import Workspace, threads_for
-from cavity.means import Basis, FunctionMean, Mean, Zero, as_mean
-from cavity.prediction import GaussianPrediction, Prediction
+from cavity.means.functions import Basis, FunctionMean, Mean, Zero, as_mean
+from cavity.numerics.arrays import Array
+from cavity.numerics.threads import threads_for
+from cavity.numerics.tiles import Workspace
+from cavity.parameters.param import Parametrized
+from cavity.prediction.distributions import GaussianPrediction, Prediction
 
 if TYPE_CHECKING:
-    from cavity.control.result import OutputMoments
+    from cavity.control.output_moments import OutputMoments
 
 VAGUE_SD = 100.0
 """Prior sd, in spreads of the targets, that stands in for vague weights where inference is not exact."""

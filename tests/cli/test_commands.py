@@ -334,7 +334,7 @@ def test_fits_that_are_refused(folder, monkeypatch, arguments, message):
 
 
 def test_a_fit_that_does_not_fit_into_memory(folder, monkeypatch):
-    from cavity.tables import fitting
+    from cavity.tables import fit as fitting
 
     houses(30).to_csv(folder / "plain.csv", index=False)
     monkeypatch.setattr(fitting, "available_memory", lambda: 5400.0)
@@ -553,7 +553,7 @@ class Fixed:
         return self.log_p
 
     def predict_dist(self, X):
-        from cavity.prediction import GaussianPrediction
+        from cavity.prediction.distributions import GaussianPrediction
 
         return GaussianPrediction(self.mean, self.variance)
 
@@ -674,7 +674,7 @@ def test_the_report_of_a_model_of_draws(sampled, folder):
 @pytest.mark.filterwarnings("ignore:the chains have not converged")
 def test_sampling_chooses_its_noise_without_sampling(monkeypatch, folder):
     """Which noise suits the data is found by a fit without draws."""
-    from cavity.tables import fitting
+    from cavity.tables import fit as fitting
 
     asked = []
 

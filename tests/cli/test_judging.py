@@ -197,7 +197,7 @@ def test_comparisons_that_are_refused(arguments, message):
     "arguments", [("compare", "wells.csv", "--target", "level"), ("assess", "wells.cavity", "wells.csv")]
 )
 def test_nothing_is_started_that_does_not_fit_into_memory(monkeypatch, arguments):
-    from cavity.tables import fitting
+    from cavity.tables import fit as fitting
 
     monkeypatch.setattr(fitting, "available_memory", lambda: 5400.0)
     refused(run(*arguments), "an exact fit of 30 rows needs about")

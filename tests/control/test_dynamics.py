@@ -9,10 +9,10 @@ import pytest
 
 from cavity import GPRegressor, kernels, likelihoods
 from cavity.control import CartPole, Dynamics, MountainCar, Pendulum, Rollout, Transitions
-from cavity.control.function_draws import FunctionDraws
+from cavity.control.posterior_functions import FunctionDraws
 from cavity.control.problems import Problem, Trajectory
 from cavity.control.trigonometric import squash_map
-from cavity.learning import Objective
+from cavity.learning.multistart import Objective
 
 
 def quick(system, n=40, noise=0.05, seed=0, length=1.5, **options):

@@ -9,7 +9,7 @@ import pytest
 
 from cavity import GP, kernels, likelihoods
 from cavity.control import GaussianMoments, NotAnalyticError
-from cavity.means import Basis, Linear
+from cavity.means.functions import Basis, Linear
 
 NAMES = ("mean", "covariance", "cross", "gain")
 NOISE = 0.05

@@ -22,12 +22,12 @@ from sklearn.preprocessing import StandardScaler
 from cavity import GP, GPClassifier
 from cavity.datasets import make_clusters_1d
 from cavity.estimators import classifier, decisions, multiclass, signal_prior
-from cavity.hyper import Param, fixed
 from cavity.inference.base import ConvergenceWarning, Status
 from cavity.kernels import SE, Linear
 from cavity.likelihoods import Probit
-from cavity.means import Constant
-from cavity.priors import LogNormal
+from cavity.means.functions import Constant
+from cavity.parameters.param import Param, fixed
+from cavity.parameters.priors import LogNormal
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))

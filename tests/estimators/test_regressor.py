@@ -16,15 +16,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cavity import GPRegressor, learning
-from cavity.estimators import reports
+from cavity.estimators import fit_warnings as reports
 from cavity.gp import GP
-from cavity.hyper import Param, fixed
 from cavity.inference.base import ConvergenceWarning
-from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE, Linear, Matern, Periodic, White, ard
 from cavity.likelihoods import Gaussian, KnownNoise
-from cavity.means import Basis
-from cavity.priors import LogNormal
+from cavity.means.functions import Basis
+from cavity.parameters.param import Param, fixed
+from cavity.parameters.priors import LogNormal
+from cavity.sampling.mcmc import MCMC
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([np.sort(RNG.uniform(0, 6, 40)), RNG.uniform(-1, 1, 40)])

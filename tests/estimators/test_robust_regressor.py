@@ -13,12 +13,15 @@ from sklearn.exceptions import NotFittedError
 
 from cavity import GP, GPRegressor
 from cavity.datasets import make_friedman, make_sinc
-from cavity.estimators import choice, left_out, reports, robust
-from cavity.estimators.rows import TrainingRows
+from cavity.estimators import fit_warnings as reports
+from cavity.estimators import leave_one_out as left_out
 from cavity.gp import Posterior
 from cavity.inference.base import ConvergenceWarning, Status
 from cavity.kernels import SE
-from cavity.learning import Learned, Objective, Run, maximize
+from cavity.learning import robust_starts as robust
+from cavity.learning import run_choice as choice
+from cavity.learning.multistart import Learned, Objective, Run, maximize
+from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, StudentT
 
 KERNEL = 1.0 * SE(1.2)

@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cavity import GPClassifier, GPRegressor, deadlines, learning
+from cavity import GPClassifier, GPRegressor, learning
 from cavity.estimators import classifier, regressor
 from cavity.gp import GP
 from cavity.inference.base import ConvergenceWarning
-from cavity.inference.mcmc.rule import MCMC
-from cavity.inference.mcmc.samples import SamplePosterior
 from cavity.kernels import SE, Matern
+from cavity.runtime import deadlines
+from cavity.sampling.mcmc import MCMC
+from cavity.sampling.posterior import SamplePosterior
 
 X = np.linspace(0.0, 6.0, 20)[:, None]
 Y = np.sin(X[:, 0]) + 0.1 * np.cos(17.0 * X[:, 0])
@@ -143,7 +144,7 @@ def test_an_interrupt_between_the_chains_of_several_models_ends_the_fit(monkeypa
         signal.raise_signal(signal.SIGINT)
         return SamplePosterior(*arguments)
 
-    monkeypatch.setattr("cavity.inference.mcmc.rule.SamplePosterior", pressed)
+    monkeypatch.setattr("cavity.sampling.mcmc.SamplePosterior", pressed)
     rule = MCMC(draws=5, warmup=5, chains=2, warn=False)
     model = GPClassifier("1.0*SE(1.0)", inference=rule, multi_class="one_vs_rest", n_restarts=0)
     with pytest.raises(KeyboardInterrupt):

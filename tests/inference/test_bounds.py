@@ -8,7 +8,9 @@ from scipy import stats
 from variational_cases import inputs, likelihoods, mixture_log_evidence, normal_panels, targets
 
 from cavity.inference.base import Approximation, UnsupportedPairError
-from cavity.inference.bounds import (
+from cavity.inference.exact import Exact
+from cavity.inference.laplace.rule import Laplace as LaplaceRule
+from cavity.inference.variational.elbo import (
     conditioned_of,
     evidence_lower_bound,
     kl_divergence,
@@ -17,15 +19,13 @@ from cavity.inference.bounds import (
     waic,
     waic_from_marginals,
 )
-from cavity.inference.exact import Exact
-from cavity.inference.laplace import Laplace as LaplaceRule
-from cavity.inference.variational import Variational
+from cavity.inference.variational.rule import Variational
 from cavity.kernels import SE
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
+from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, Softmax, StudentT
-from cavity.means import Basis, Constant
-from cavity.sites import Sites
+from cavity.means.functions import Basis, Constant
 
 
 def prior_of(X, variance=1.5, length=1.0, mean=None):

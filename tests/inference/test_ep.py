@@ -14,21 +14,22 @@ from variational_cases import Cauchy, inputs, likelihoods, richardson, targets
 from cavity import datasets
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
-from cavity.inference.bounds import lower_bound
 from cavity.inference.ep import EP
 from cavity.inference.ep.effort import Effort
-from cavity.inference.ep.newton_step import krylov, newton_sites
+from cavity.inference.ep.log_concave import guessed_sites, positive_ep, positive_state
+from cavity.inference.ep.log_concave_newton import krylov, newton_sites
 from cavity.inference.ep.parallel import damped
-from cavity.inference.ep.positive import guessed_sites, positive_ep, positive_state
 from cavity.inference.ep.rule import certify
 from cavity.inference.ep.state import Problem, State
 from cavity.inference.exact import Exact
 from cavity.inference.registry import as_inference
-from cavity.inference.variational import Variational
+from cavity.inference.variational.elbo import lower_bound
+from cavity.inference.variational.rule import Variational
 from cavity.kernels import SE
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
-from cavity.learning import learn
+from cavity.latent.sites import Sites
+from cavity.learning.multistart import learn
 from cavity.likelihoods import (
     EpsilonInsensitive,
     Gaussian,
@@ -44,9 +45,8 @@ from cavity.likelihoods import (
     Softmax,
     StudentT,
 )
-from cavity.linalg import Workspace
-from cavity.means import Basis, Constant
-from cavity.sites import Sites
+from cavity.means.functions import Basis, Constant
+from cavity.numerics.tiles import Workspace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -700,7 +700,7 @@ def test_a_useless_guess_does_no_harm(monkeypatch):
     problem = Problem(prior_of(X, 20.0), Probit(), y)
     usual, _ = positive_ep(problem, Sites.zero(40), 1e-9)
     nothing = Sites(np.full(40, np.nan), np.ones(40))
-    monkeypatch.setattr("cavity.inference.ep.positive.guessed_sites", lambda problem: nothing)
+    monkeypatch.setattr("cavity.inference.ep.log_concave.guessed_sites", lambda problem: nothing)
     without, _ = positive_ep(problem, Sites.zero(40), 1e-9)
     assert without.log_evidence == pytest.approx(usual.log_evidence, abs=1e-9)
 

@@ -9,9 +9,9 @@ from cavity.inference.ep.rule import EP, SWEEPS, certify
 from cavity.inference.ep.state import TOLERANCE, Problem
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
+from cavity.latent.sites import Sites
 from cavity.likelihoods import MixtureOfGaussians, StudentT
-from cavity.means import Zero
-from cavity.sites import Sites
+from cavity.means.functions import Zero
 
 N = 3
 MEAN, VAR = np.array([0.3, -1.0, 2.0]), np.array([0.5, 2.0, 1.0])

@@ -18,20 +18,21 @@ from variational_cases import inputs, richardson, targets
 
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError
-from cavity.inference.ep import EP, continuation, points
+from cavity.inference.ep import EP, continuation
+from cavity.inference.ep import cavity_newton as points
 from cavity.inference.ep.acceleration import Acceleration
-from cavity.inference.ep.branch import Landmark, walk
 from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.rule import certify
 from cavity.inference.ep.state import Problem, State
-from cavity.inference.variational import Variational
+from cavity.inference.ep.tracking import Landmark, walk
+from cavity.inference.variational.rule import Variational
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
+from cavity.latent.sites import Sites
 from cavity.likelihoods import MixtureOfGaussians, Probit, StudentT
-from cavity.linalg import Workspace
-from cavity.means import Constant
-from cavity.sites import Sites
+from cavity.means.functions import Constant
+from cavity.numerics.tiles import Workspace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

@@ -13,7 +13,7 @@ from cavity.inference.exact import Exact
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.likelihoods import Gaussian, Probit, StudentT
-from cavity.means import Constant
+from cavity.means.functions import Constant
 
 N = 9
 NAMES = sorted(likelihoods(N))

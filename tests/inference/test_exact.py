@@ -10,7 +10,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from cavity.gp import GP
-from cavity.hyper import Param, fixed
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.exact import Exact
 from cavity.kernels import (
@@ -24,9 +23,10 @@ from cavity.kernels import (
     Wiener,
 )
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace
-from cavity.linalg import NotPositiveDefiniteError
-from cavity.means import Basis, Constant, FunctionMean, Polynomial, Zero
-from cavity.means import Linear as LinearMean
+from cavity.means.functions import Basis, Constant, FunctionMean, Polynomial, Zero
+from cavity.means.functions import Linear as LinearMean
+from cavity.numerics.cholesky import NotPositiveDefiniteError
+from cavity.parameters.param import Param, fixed
 
 RNG = np.random.default_rng(0)
 N = 25

@@ -12,12 +12,12 @@ from sklearn.gaussian_process import kernels as sk
 from cavity import datasets
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
-from cavity.inference.laplace import Laplace as LaplaceRule
-from cavity.inference.newton import NoModeError, OneLatent
+from cavity.inference.laplace.mode_search import NoModeError, OneLatent
+from cavity.inference.laplace.rule import Laplace as LaplaceRule
 from cavity.inference.registry import RULES, as_inference
 from cavity.kernels import SE, Matern
 from cavity.latent.dense import DensePrior
-from cavity.learning import learn
+from cavity.learning.multistart import learn
 from cavity.likelihoods import (
     Binomial,
     EpsilonInsensitive,
@@ -37,8 +37,8 @@ from cavity.likelihoods import (
     Softmax,
     StudentT,
 )
-from cavity.linalg import Workspace
-from cavity.means import Basis
+from cavity.means.functions import Basis
+from cavity.numerics.tiles import Workspace
 
 RNG = np.random.default_rng(3)
 N = 14

@@ -9,14 +9,14 @@ from scipy.special import log_softmax, softmax
 
 from cavity.gp import GP
 from cavity.inference.base import UnsupportedPairError
-from cavity.inference.many_latents import ManyLatents, gradient, without_own_site
-from cavity.inference.modes import search
+from cavity.inference.laplace.several import ManyLatents, gradient, without_own_site
+from cavity.inference.laplace.tracking import search
 from cavity.kernels import SE, Matern
-from cavity.latent.blocks import DenseCorrection
-from cavity.learning import learn
+from cavity.latent.several import DenseCorrection
+from cavity.learning.multistart import learn
 from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Logit, Softmax
-from cavity.linalg import Workspace
-from cavity.means import Basis
+from cavity.means.functions import Basis
+from cavity.numerics.tiles import Workspace
 
 RNG = np.random.default_rng(2)
 N, C = 12, 3

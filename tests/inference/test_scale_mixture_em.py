@@ -9,16 +9,16 @@ from scipy.special import digamma, gammaln
 from variational_cases import grid_log_evidence, inputs, mixture_log_evidence, richardson, targets
 
 from cavity.gp import GP
-from cavity.inference.ascent import maximize_bound
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.inference.exact import Exact
 from cavity.inference.registry import as_inference
-from cavity.inference.scale_mixture_em import ScaleMixtureEM, squared_residual_bound
-from cavity.inference.variational import Variational
+from cavity.inference.variational.natural_gradient import maximize_bound
+from cavity.inference.variational.rule import Variational
+from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM, squared_residual_bound
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.likelihoods import Gaussian, Laplace, MixtureOfGaussians, Probit, StudentT
-from cavity.linalg import Workspace
+from cavity.numerics.tiles import Workspace
 
 NOISE = {
     "student-t": StudentT(0.3, 3.0),

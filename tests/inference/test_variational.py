@@ -18,15 +18,16 @@ from variational_cases import (
 )
 
 from cavity.gp import GP
-from cavity.inference.ascent import Local, maximize_bound
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.inference.exact import Exact
 from cavity.inference.registry import as_inference
-from cavity.inference.variational import Variational
+from cavity.inference.variational.natural_gradient import Local, maximize_bound
+from cavity.inference.variational.rule import Variational
 from cavity.kernels import SE
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
-from cavity.learning import learn
+from cavity.latent.sites import Sites
+from cavity.learning.multistart import learn
 from cavity.likelihoods import (
     Gaussian,
     Heaviside,
@@ -38,9 +39,8 @@ from cavity.likelihoods import (
     Softmax,
     StudentT,
 )
-from cavity.linalg import Workspace
-from cavity.means import Basis, Constant
-from cavity.sites import Sites
+from cavity.means.functions import Basis, Constant
+from cavity.numerics.tiles import Workspace
 
 N = 9
 NAMES = sorted(likelihoods(N))

@@ -21,10 +21,10 @@ from cavity.em import (
     Plugin,
     StudentTMixture,
 )
-from cavity.inference.mcmc.rule import MCMC
 from cavity.io import ModelFileError, dumps, loads
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, Poisson, Probit, StudentT
+from cavity.sampling.mcmc import MCMC
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-2, 2, (12, 2))
@@ -307,7 +307,7 @@ def test_files_with_a_wrong_place(data, path, value, message):
 
 def test_files_that_need_more_memory_than_there_is(monkeypatch):
     monkeypatch.setattr("cavity.io.posterior.LARGE", 5)
-    monkeypatch.setattr("cavity.estimators.memory.available_memory", lambda: 100.0)
+    monkeypatch.setattr("cavity.numerics.memory.available_memory", lambda: 100.0)
     with pytest.raises(ModelFileError, match="12 rows need more memory than is free"):
         loads(DRAWS)
 

@@ -19,12 +19,12 @@ from model_archives import archive, contents, mutated
 
 import cavity
 from cavity import GP, GPClassifier, GPRegressor
-from cavity.hyper import Param
 from cavity.io import ModelFileError, dumps, load, loads, register, registry, save
 from cavity.io.archive import pack, unpack
 from cavity.kernels import SE, Gibbs, Power, Warped
 from cavity.likelihoods import Gaussian, Likelihood, Softmax
-from cavity.means import Basis, FunctionMean
+from cavity.means.functions import Basis, FunctionMean
+from cavity.parameters.param import Param
 
 X = np.random.default_rng(0).uniform(-2, 2, (18, 2))
 Y = np.sin(X[:, 0])
@@ -339,8 +339,8 @@ def test_errors_name_the_file_and_are_value_errors(tmp_path):
 
 
 def test_a_file_that_needs_more_memory_than_there_is(monkeypatch):
-    from cavity.estimators import memory
     from cavity.io import posterior
+    from cavity.numerics import memory
 
     monkeypatch.setattr(posterior, "LARGE", 5)
     assert loads(GOOD) is not None

@@ -16,11 +16,10 @@ import pytest
 
 import cavity
 from cavity import GP, GPClassifier, GPRegressor
-from cavity.hyper import Log, Param, fixed
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.ep import EP, SequentialEP
 from cavity.inference.registry import RULES, as_inference
-from cavity.inference.variational import Variational
+from cavity.inference.variational.rule import Variational
 from cavity.io import dumps, loads
 from cavity.io.registry import codec_named
 from cavity.kernels import SE, Categorical, Linear, Matern, Warped, ard
@@ -44,9 +43,10 @@ from cavity.likelihoods import (
     Softmax,
     StudentT,
 )
-from cavity.means import Basis, Constant, Harmonics, Polynomial, Powers
-from cavity.means import Linear as LinearMean
-from cavity.priors import Gamma, HalfCauchy, LogNormal, Normal, Uniform
+from cavity.means.functions import Basis, Constant, Harmonics, Polynomial, Powers
+from cavity.means.functions import Linear as LinearMean
+from cavity.parameters.param import Log, Param, fixed
+from cavity.parameters.priors import Gamma, HalfCauchy, LogNormal, Normal, Uniform
 
 CASES_FILE = Path(__file__).parents[1] / "kernels" / "kernel_cases.py"
 

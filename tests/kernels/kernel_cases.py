@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cavity.hyper import Param, fixed
 from cavity.kernels import (
     SE,
     Additive,
@@ -32,6 +31,7 @@ from cavity.kernels import (
     Wiener,
     ard,
 )
+from cavity.parameters.param import Param, fixed
 
 LOADINGS = [[0.5, -0.3], [0.2, 0.9], [-0.4, 0.1]]
 

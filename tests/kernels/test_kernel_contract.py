@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cavity.hyper import Param, fixed
 from cavity.kernels import (
     SE,
     Additive,
@@ -35,6 +34,7 @@ from cavity.kernels import (
     Wiener,
     ard,
 )
+from cavity.parameters.param import Param, fixed
 
 X = np.random.default_rng(0).standard_normal((6, 3))
 

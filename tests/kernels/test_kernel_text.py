@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_cases import CASES, Case
 
-import cavity.hyper
 import cavity.kernels
-from cavity.hyper import IDENTITY, Param, fixed
+import cavity.parameters.param
 from cavity.kernels import (
     SE,
     Additive,
@@ -31,10 +30,14 @@ from cavity.kernels import (
     parse,
     register_function,
 )
+from cavity.parameters.param import IDENTITY, Param, fixed
 
 NAMESPACE = {
     **{name: getattr(cavity.kernels, name) for name in cavity.kernels.__all__},
-    **{name: getattr(cavity.hyper, name) for name in ("Param", "fixed", "Log", "Logit", "Transform")},
+    **{
+        name: getattr(cavity.parameters.param, name)
+        for name in ("Param", "fixed", "Log", "Logit", "Transform")
+    },
 }
 
 SPECIAL = {
@@ -218,7 +221,7 @@ def test_equality_is_by_value() -> None:
 
 
 def test_priors_in_text() -> None:
-    priors = pytest.importorskip("cavity.priors")
+    priors = pytest.importorskip("cavity.parameters.priors")
     k = 2.0 * SE(Param(1.5, prior=priors.LogNormal(0.0, 1.0)))
     assert parse(repr(k)) == k
     assert eval(repr(k), {**NAMESPACE, **vars(priors)}) == k

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from cavity.hyper import Param, fixed
 from cavity.kernels import (
     SE,
     Additive,
@@ -35,6 +34,7 @@ from cavity.kernels import (
     Wiener,
 )
 from cavity.kernels.bessel import log_matern, log_matern_slope, order_derivative
+from cavity.parameters.param import Param, fixed
 
 RNG = np.random.default_rng(20)
 X3, Z3 = RNG.standard_normal((9, 3)), RNG.standard_normal((6, 3))

@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal
 from cavity.kernels import SE, Matern
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
-from cavity.means import Linear as LinearMean
-from cavity.sites import Sites
+from cavity.latent.sites import Sites
+from cavity.means.functions import Linear as LinearMean
 
 RNG = np.random.default_rng(0)
 N = 10

@@ -9,7 +9,7 @@ import pytest
 from cavity.kernels import SE
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
-from cavity.sites import Sites
+from cavity.latent.sites import Sites
 
 X = np.random.default_rng(0).uniform(-10, 10, (15, 1))
 

@@ -7,9 +7,10 @@ import pytest
 
 from cavity.kernels import SE, Constant, Linear, Matern, White
 from cavity.latent.dense import DensePrior, ImproperPosteriorError
-from cavity.linalg import NotPositiveDefiniteError, Workspace
-from cavity.means import Linear as LinearMean
-from cavity.sites import Sites
+from cavity.latent.sites import Sites
+from cavity.means.functions import Linear as LinearMean
+from cavity.numerics.cholesky import NotPositiveDefiniteError
+from cavity.numerics.tiles import Workspace
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 2))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cavity import likelihoods as lk
-from cavity.hyper import Param
 from cavity.likelihoods.mixture import ABOVE_ONE
+from cavity.parameters.param import Param
 
 
 @pytest.mark.parametrize(

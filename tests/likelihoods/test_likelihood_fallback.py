@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 from cavity import likelihoods as lk
-from cavity.likelihoods import fallback
+from cavity.likelihoods import by_quadrature as fallback
 
 
 class Cauchy(lk.Likelihood):

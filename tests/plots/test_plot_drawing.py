@@ -18,13 +18,13 @@ from matplotlib.figure import Figure
 
 from cavity import GP, GPClassifier, GPRegressor
 from cavity import plots as P
-from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE, Linear, Periodic
 from cavity.likelihoods import Gaussian, StudentT
+from cavity.measures.components import components
 from cavity.plots.contours import expected_losses
-from cavity.plots.measures.components import components
 from cavity.plots.style import LINES, MARKERS, PALETTE, panels_or_new, plain
 from cavity.plots.view import View
+from cavity.sampling.mcmc import MCMC
 
 HOSTILE = ["$x_1$^^", "_hidden", "\\frac{a}{", "a\nb\x00" + "z" * 80]
 
@@ -488,7 +488,7 @@ def test_residuals_of_counts_and_of_one_target():
 def test_residuals_beyond_all_digits_are_counted():
     from types import SimpleNamespace
 
-    from cavity.prediction import MixturePrediction
+    from cavity.prediction.distributions import MixturePrediction
 
     X = np.arange(3.0)[:, None]
     posterior = GP(1.0 * SE(1.0), Gaussian(0.1)).condition(X, np.zeros(3))

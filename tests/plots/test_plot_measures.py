@@ -11,7 +11,7 @@ from scipy import stats
 from cavity import GP
 from cavity.kernels import SE, Additive, Linear, Periodic, White
 from cavity.likelihoods import Gaussian, Poisson
-from cavity.plots.measures.calibration import (
+from cavity.measures.calibration import (
     events,
     normal_order_band,
     pit,
@@ -21,11 +21,11 @@ from cavity.plots.measures.calibration import (
     reliability,
     wilson,
 )
-from cavity.plots.measures.components import additive_terms, components, short_text
-from cavity.plots.measures.evidence import evidence_surface, optima
-from cavity.plots.measures.grids import central_row, grid_of, slice_rows
-from cavity.plots.measures.relevance import inverse_lengthscales, partial_dependence, sobol_total
-from cavity.prediction import GaussianPrediction, MixturePrediction
+from cavity.measures.components import additive_terms, components, short_text
+from cavity.measures.evidence import evidence_surface, optima
+from cavity.measures.grids import central_row, grid_of, slice_rows
+from cavity.measures.relevance import inverse_lengthscales, partial_dependence, sobol_total
+from cavity.prediction.distributions import GaussianPrediction, MixturePrediction
 
 # --- calibration --------------------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ def test_terms_minus_their_averages_in_closed_form():
 
 def test_terms_with_explicit_basis_functions_match_a_wide_prior():
     # vague weights as the limit of a linear kernel and a constant of large variance, in dense algebra
-    from cavity.means import Basis
+    from cavity.means.functions import Basis
 
     rng = np.random.default_rng(2)
     X, Z = rng.uniform(0, 3, (12, 1)), np.array([[0.5], [2.0], [4.0]])

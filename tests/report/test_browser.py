@@ -15,7 +15,7 @@ import pytest
 from cavity.report import model_page
 from cavity.tables import prepare, read_table
 from cavity.tables.comparing import Candidate, compare_models
-from cavity.tables.fitting import Options, fit_table
+from cavity.tables.fit import Options, fit_table
 
 BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
 HOSTILE = "<script>document.title='run'</script>"

@@ -8,7 +8,7 @@ import pytest
 
 from cavity.report import drawings, model_page
 from cavity.tables import Table, TableModel, prepare
-from cavity.tables.fitting import Options, fit_table
+from cavity.tables.fit import Options, fit_table
 
 WRONG = 7
 """Number of the row with a gross error, from 1."""

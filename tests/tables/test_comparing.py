@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from cavity import GPClassifier, GPRegressor
-from cavity.prediction import GaussianPrediction
+from cavity.prediction.distributions import GaussianPrediction
 from cavity.tables import Preparation, TableError, comparing
 from cavity.tables.columns import Column
 from cavity.tables.comparing import (
@@ -25,7 +25,7 @@ from cavity.tables.comparing import (
     candidates,
     compare_models,
 )
-from cavity.tables.fitting import far_rows
+from cavity.tables.fit import far_rows
 
 REGRESSION = Preparation("y", "regression", (Column("x"),))
 CLASSES = Preparation("y", "classification", (Column("x"),))
@@ -137,7 +137,7 @@ def test_time_that_is_up_keeps_what_is_done(stubs, monkeypatch):
         return fit(self, X, y)
 
     monkeypatch.setattr(Stub, "fit", slow)
-    monkeypatch.setattr("cavity.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("cavity.runtime.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
     X, y = numbers()
     found = compare_models(REGRESSION, X, y, tried("wide", "narrow", "wide"), folds=2, max_time=45.0)
     assert given == [45.0, 35.0, 25.0, 15.0, 5.0]

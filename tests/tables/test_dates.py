@@ -14,7 +14,7 @@ from cavity.report.content import glance
 from cavity.tables import Table, TableError, prepare
 from cavity.tables.columns import Column
 from cavity.tables.files import _column
-from cavity.tables.fitting import Options, fit_table, hyperparameters
+from cavity.tables.fit import Options, fit_table, hyperparameters
 
 N = 12
 Y = np.sin(np.arange(N))

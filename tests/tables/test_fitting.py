@@ -16,11 +16,12 @@ from cavity import GP, GPRegressor, load
 from cavity.cli import app
 from cavity.inference.base import ConvergenceWarning
 from cavity.io import dumps, loads
-from cavity.learning import Objective
-from cavity.progress import Progress
-from cavity.tables import Table, TableModel, fitting, prepare
+from cavity.learning.multistart import Objective
+from cavity.runtime.progress import Progress
+from cavity.tables import Table, TableModel, prepare
+from cavity.tables import fit as fitting
 from cavity.tables.comparing import Candidate, compare_models
-from cavity.tables.fitting import Options, fit_table
+from cavity.tables.fit import Options, fit_table
 
 
 def far_off(n: int = 25) -> pd.DataFrame:
@@ -291,7 +292,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[tuple[str, fl
     def wait(_):
         now[0] += seconds
 
-    monkeypatch.setattr("cavity.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("cavity.runtime.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
     regressor(monkeypatch, lambda model: given.append((model.likelihood, model.max_time)), wait)
     return given
 
@@ -427,7 +428,7 @@ def chains(monkeypatch: pytest.MonkeyPatch, at_step) -> list[float]:
         advance(self, note)
 
     monkeypatch.setattr(Progress, "advance", counted)
-    monkeypatch.setattr("cavity.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("cavity.runtime.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 

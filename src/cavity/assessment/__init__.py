@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cavity.assessment.comparison import MethodResult, Predictive, compare, measured
 from cavity.assessment.gold import Chains, GoldStandard, gold_standard, predict
@@ -22,11 +22,11 @@ from cavity.assessment.result import Assessment
 from cavity.gp import GP
 from cavity.inference.registry import as_inference
 from cavity.likelihoods.classification import BinaryLikelihood
-from cavity.means import Basis
+from cavity.means.functions import Basis
+from cavity.numerics.arrays import Array
 
 __all__ = ["Assessment", "Chains", "GoldStandard", "MethodResult", "Predictive", "assess"]
 
-Array = NDArray[np.float64]
 
 UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 

@@ -6,16 +6,14 @@ import time
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from cavity.assessment.gold import Chains, GoldStandard
 from cavity.gp import GP, Posterior
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
-from cavity.inference.mcmc.psis import importance_evidence
-from cavity.prediction import CategoricalPrediction, Prediction
-
-Array = NDArray[np.float64]
+from cavity.numerics.arrays import Array
+from cavity.prediction.distributions import CategoricalPrediction, Prediction
+from cavity.sampling.psis import importance_evidence
 
 BINS = 20
 """Bins of equal probability under the approximation, for total variation."""

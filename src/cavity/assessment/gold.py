@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
-from cavity.inference.mcmc import diagnostics
-from cavity.inference.mcmc.ais import AISResult, annealed_importance_sampling
-from cavity.inference.mcmc.hmc import hamiltonian
-from cavity.inference.mcmc.mixing import average
-from cavity.inference.mcmc.targets import LatentTarget
-from cavity.prediction import Prediction
-
-Array = NDArray[np.float64]
+from cavity.numerics.arrays import Array
+from cavity.prediction.distributions import Prediction
+from cavity.prediction.mixtures import average
+from cavity.sampling import diagnostics
+from cavity.sampling.annealing.ais import AISResult, annealed_importance_sampling
+from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.targets import LatentTarget
 
 CHAINS = 8
 WARMUP = 300

@@ -6,17 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.assessment.comparison import MethodResult, Predictive
 from cavity.assessment.gold import GoldStandard
 from cavity.assessment.verdict import gold_words, label, verdict
+from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 SHOWN = {
     "log_evidence": ("evidence", "{:.2f}"),

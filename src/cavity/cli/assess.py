@@ -88,7 +88,7 @@ def assess_table(
     from cavity.inference.registry import as_inference
     from cavity.likelihoods import GaussianNoise
     from cavity.tables import read_table
-    from cavity.tables.fitting import draws_of
+    from cavity.tables.fit import draws_of
 
     if draws_of(model.estimator):
         raise ValueError(

@@ -75,7 +75,7 @@ def fit(
     with one_sentence(debug):
         from cavity.cli.summary import show
         from cavity.tables import prepare, read_table
-        from cavity.tables.fitting import Options, fit_table
+        from cavity.tables.fit import Options, fit_table
         from cavity.tables.words import counted
 
         file = _out_file(data, out)

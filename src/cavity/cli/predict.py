@@ -45,7 +45,7 @@ def predict(
     Example: cavity predict houses.cavity new.csv --interval 0.9 --keep address -o predicted.csv
     """
     with one_sentence(debug):
-        from cavity.progress import Progress
+        from cavity.runtime.progress import Progress
         from cavity.tables.words import counted
 
         separator = _separator(out)

@@ -86,7 +86,7 @@ def _sentence(error: BaseException) -> str:
 
 def check_memory(rows: int) -> None:
     """Say how much memory an exact fit takes, where that is a lot, and refuse what cannot fit."""
-    from cavity.tables.fitting import memory_estimate
+    from cavity.tables.fit import memory_estimate
 
     needed, free = memory_estimate(rows)
     gib = f"{needed / 2**30:.1f} GiB"

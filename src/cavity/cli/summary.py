@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cavity.tables.fitting import CENTRAL, draws_of
+from cavity.tables.fit import CENTRAL, draws_of
 from cavity.tables.words import short_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from cavity.inference.mcmc.samples import SamplePosterior
+    from cavity.sampling.posterior import SamplePosterior
     from cavity.tables import TableModel
 
 SHOWN = 12
@@ -190,7 +190,7 @@ def _score_rows(scores: Any) -> list[tuple[str, str]]:
 
 def hyperparameter_table(model: TableModel) -> Table | None:
     """Values in the user's units."""
-    from cavity.tables.fitting import hyperparameters
+    from cavity.tables.fit import hyperparameters
 
     found = hyperparameters(model)
     several = any(row["problem"] for row in found)

@@ -18,7 +18,7 @@ _MODULES = {
     "LinearPolicy": "cavity.control.policies",
     "MountainCar": "cavity.control.problems",
     "NotAnalyticError": "cavity.control.analytic",
-    "OutputMoments": "cavity.control.result",
+    "OutputMoments": "cavity.control.output_moments",
     "Pendulum": "cavity.control.problems",
     "Planner": "cavity.control.planning",
     "Problem": "cavity.control.problems",
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from cavity.control.losses import SaturatingLoss as SaturatingLoss
     from cavity.control.losses import tip_distance as tip_distance
     from cavity.control.moments import GaussianMoments as GaussianMoments
+    from cavity.control.output_moments import OutputMoments as OutputMoments
     from cavity.control.planning import Planner as Planner
     from cavity.control.policies import LinearPolicy as LinearPolicy
     from cavity.control.policies import RBFPolicy as RBFPolicy
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from cavity.control.problems import Problem as Problem
     from cavity.control.problems import System as System
     from cavity.control.problems import Trajectory as Trajectory
-    from cavity.control.result import OutputMoments as OutputMoments
     from cavity.control.risk import ExactModel as ExactModel
     from cavity.control.rollouts import Rollout as Rollout
     from cavity.control.transitions import Transitions as Transitions

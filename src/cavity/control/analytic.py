@@ -22,20 +22,20 @@ from typing import cast
 
 import numpy as np
 
-from cavity.basis import Powers
-from cavity.control.result import Array
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel
 from cavity.kernels.dot import Linear, Polynomial
 from cavity.kernels.features import FeatureKernel
 from cavity.kernels.simple import Constant, White
 from cavity.kernels.stationary import SE
-from cavity.latent.posterior import PosteriorProcess
-from cavity.linalg import mirror_lower
-from cavity.means import Basis, Mean, Zero
-from cavity.means import Constant as ConstantMean
-from cavity.means import Linear as LinearMean
-from cavity.means import Sum as SumMean
+from cavity.latent.process import PosteriorProcess
+from cavity.means.features import Powers
+from cavity.means.functions import Basis, Mean, Zero
+from cavity.means.functions import Constant as ConstantMean
+from cavity.means.functions import Linear as LinearMean
+from cavity.means.functions import Sum as SumMean
+from cavity.numerics.arrays import Array
+from cavity.numerics.tiles import mirror_lower
 
 
 class NotAnalyticError(ValueError):

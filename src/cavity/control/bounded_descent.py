@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.control.result import Array
+from cavity.numerics.arrays import Array
 
 ENOUGH = 1e-4
 """Share of the predicted decrease that must be reached (Armijo)."""

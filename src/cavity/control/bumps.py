@@ -33,8 +33,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cavity.control.result import Array
-from cavity.exponential import exp_in_place
+from cavity.numerics.arrays import Array
+from cavity.numerics.exponential import exp_in_place
 
 STRIPS = 4
 """A symmetric pair is evaluated in this many strips of rows, each up to its diagonal: 5/8 of the work."""

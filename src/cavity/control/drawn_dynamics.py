@@ -23,13 +23,13 @@ from numpy.typing import ArrayLike
 
 from cavity.control.analytic import NotAnalyticError, _linear_features, analytic_outputs, decompose
 from cavity.control.dynamics import Dynamics
-from cavity.control.mean_only import MeanCache, MeanOnly
-from cavity.control.result import Array
+from cavity.control.mean_prediction import MeanCache, MeanOnly
 from cavity.control.rollouts import root
 from cavity.gp import Posterior
 from cavity.latent.dense import ObservedCorrection, SiteCorrection
-from cavity.latent.posterior import PosteriorProcess
-from cavity.means import Basis
+from cavity.latent.process import PosteriorProcess
+from cavity.means.functions import Basis
+from cavity.numerics.arrays import Array
 
 
 @dataclass(frozen=True)

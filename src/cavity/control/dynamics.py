@@ -24,19 +24,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from cavity.control.mean_only import MeanCache
+from cavity.control.mean_prediction import MeanCache
 from cavity.control.moments import GaussianMoments, MomentCache
-from cavity.control.result import OutputMoments, checked_gaussian
+from cavity.control.output_moments import OutputMoments, checked_gaussian
 from cavity.control.rollouts import Rollout, at_point, controller, joint, root
 from cavity.control.state_regressors import LARGEST_SIGNAL, LEAST_NOISE, learnable_mean, of_state, regressor
 from cavity.control.transitions import Transitions
 from cavity.control.trigonometric import TrigonometricCache, angle_map
 from cavity.gp import Posterior
-from cavity.interrupts import not_swallowed
 from cavity.kernels import Kernel
-from cavity.progress import Progress
+from cavity.numerics.arrays import Array
+from cavity.runtime.interrupts import not_swallowed
+from cavity.runtime.progress import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from cavity.control.problems import Problem, Trajectory
     from cavity.estimators import GPRegressor
 
-Array = NDArray[np.float64]
 
 TARGETS = ("difference", "next")
 
@@ -453,7 +453,7 @@ class Dynamics:
         consistent : bool
             Whether a roll-out keeps its function, or draws it anew at each step.
         """
-        from cavity.control.function_draws import FunctionDraws
+        from cavity.control.posterior_functions import FunctionDraws
 
         if int(size) != size or size < 2:
             raise ValueError(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from cavity.control.dynamics import Dynamics
     from cavity.control.problems import Trajectory
     from cavity.control.transitions import Transitions
-
-Array = NDArray[np.float64]
 
 
 def forecast_errors(

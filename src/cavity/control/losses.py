@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.control.problems import CartPole, Pendulum, Problem
-from cavity.control.result import Array
 from cavity.control.trigonometric import TrigonometricMap, angle_map
+from cavity.numerics.arrays import Array
 
 
 class Loss(ABC):

@@ -24,9 +24,10 @@ from numpy.typing import ArrayLike
 
 from cavity.control.analytic import AnalyticOutput, analytic_outputs
 from cavity.control.bumps import Bumps, Group, Pair, PairSums, Singles, folded
-from cavity.control.mean_only import MeanOnly
-from cavity.control.result import Array, OutputMoments, checked_gaussian
-from cavity.latent.posterior import PosteriorProcess
+from cavity.control.mean_prediction import MeanOnly
+from cavity.control.output_moments import OutputMoments, checked_gaussian
+from cavity.latent.process import PosteriorProcess
+from cavity.numerics.arrays import Array
 
 CHECKED = 3
 """Training inputs at which the rounding errors of variances are looked at."""

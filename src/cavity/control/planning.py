@@ -20,9 +20,9 @@ from cavity.control.bounded_descent import Descent, descend
 from cavity.control.dynamics import Dynamics
 from cavity.control.losses import Loss, SaturatingLoss, tip_distance
 from cavity.control.problems import CartPole, Problem, System, Trajectory
-from cavity.control.result import Array
 from cavity.control.risk import Model, MomentRisk, mean_risk, mean_values
-from cavity.progress import Progress
+from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
 
 
 @dataclass(frozen=True)

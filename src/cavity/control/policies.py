@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.control.output_moments import OutputMoments
 from cavity.control.problems import Problem
-from cavity.control.result import Array, OutputMoments
 from cavity.control.trigonometric import TrigonometricMap, angle_map, squash_map
+from cavity.numerics.arrays import Array
 
 
 def _t(a: Array) -> Array:

@@ -21,9 +21,10 @@ from numpy.typing import ArrayLike
 
 from cavity.control.dynamics import Dynamics
 from cavity.control.losses import Loss
+from cavity.control.output_moments import checked_gaussian
 from cavity.control.policies import Policy
-from cavity.control.result import Array, checked_gaussian
 from cavity.control.risk import Model
+from cavity.numerics.arrays import Array
 
 
 class ParticleRisk:

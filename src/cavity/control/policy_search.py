@@ -27,9 +27,9 @@ from cavity.control.losses import Loss
 from cavity.control.policies import Policy, RBFPolicy
 from cavity.control.policy_risk import ParticleRisk, PolicyRisk
 from cavity.control.problems import Problem, System
-from cavity.control.result import Array
 from cavity.control.transitions import Transitions
-from cavity.progress import Progress
+from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
 
 Risk = Callable[[Policy], tuple[float, Array]]
 """Expected loss of a policy, and its derivative in the parameters."""

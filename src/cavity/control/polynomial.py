@@ -21,13 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.control.analytic import NotAnalyticError, linear_mean
-from cavity.control.result import Array, OutputMoments, checked_gaussian
+from cavity.control.output_moments import OutputMoments, checked_gaussian
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel
 from cavity.kernels.dot import Linear, Polynomial
 from cavity.kernels.simple import Constant, White
-from cavity.latent.posterior import PosteriorProcess
-from cavity.linalg import mirror_lower
+from cavity.latent.process import PosteriorProcess
+from cavity.numerics.arrays import Array
+from cavity.numerics.tiles import mirror_lower
 
 Index = tuple[int, ...]
 Terms = dict[Index, float]

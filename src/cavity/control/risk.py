@@ -18,7 +18,7 @@ from cavity.control.dynamics import Dynamics
 from cavity.control.losses import Loss
 from cavity.control.moments import GaussianMoments, MomentCache
 from cavity.control.problems import System
-from cavity.control.result import Array
+from cavity.numerics.arrays import Array
 
 
 class Model(Protocol):

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cavity.hyper import Param
 from cavity.kernels import SE, ard
 from cavity.likelihoods import Gaussian
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import Param
 
 if TYPE_CHECKING:
     from cavity.estimators import GPRegressor
 
-Array = NDArray[np.float64]
 
 LARGEST_SIGNAL, LEAST_NOISE = 30.0, 1e-3
 """Bounds of signal and noise sd, in units of what the mean function leaves of the targets. On data without noise the

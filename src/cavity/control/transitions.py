@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from cavity.progress import Progress
+from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from cavity.control.problems import Policy, Problem, System, Trajectory
 
-Array = NDArray[np.float64]
 
 IN_VAIN = 100
 """Episodes in a row without a complete transition, after which collecting is given up."""

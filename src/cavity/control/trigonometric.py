@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.control.result import Array, OutputMoments, checked_gaussian
+from cavity.control.output_moments import OutputMoments, checked_gaussian
+from cavity.numerics.arrays import Array
 
 Complex = NDArray[np.complex128]
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.control.analytic import NotAnalyticError
-from cavity.control.fallback import METHODS, approximate_moments
+from cavity.control.cubature import METHODS, approximate_moments
 from cavity.control.moments import GaussianMoments
+from cavity.control.output_moments import OutputMoments, checked_gaussian
 from cavity.control.polynomial import PolynomialMoments
-from cavity.control.result import OutputMoments, checked_gaussian
 
 
 def exact_moments(posteriors: Any, noise: bool = False) -> GaussianMoments | PolynomialMoments:

@@ -11,10 +11,11 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.datasets.dataset import Array, Dataset
+from cavity.datasets.dataset import Dataset
 from cavity.datasets.locate import locate
 from cavity.datasets.registry import Source
 from cavity.datasets.tables import Table, not_a_number, read_csv
+from cavity.numerics.arrays import Array
 
 Part = tuple[Array, NDArray[Any]]
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.datasets.dataset import Array, Dataset
+from cavity.datasets.dataset import Dataset
+from cavity.numerics.arrays import Array
 
 _LICENSE = "synthetic, no restriction"
 _THESIS = "M. Kuss, Gaussian Process Models for Robust Regression and Classification, PhD thesis, 2006"

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
+from cavity.numerics.arrays import Array
+
 from .transforms import lower_indices
 
-Array = NDArray[np.float64]
 BLOCK = 1024
 FEW_FEATURES = 16
 

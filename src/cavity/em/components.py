@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlog1py, xlogy
 
+from cavity.numerics.arrays import Array
+
 from .engine import DegeneracyError
 from .options import is_number, is_whole
 from .transforms import simplex_from_free, simplex_size, simplex_to_free
 
-Array = NDArray[np.float64]
 Params = dict[str, Array]
 Stats = dict[str, Array]
 

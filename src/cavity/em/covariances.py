@@ -15,13 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cavity.numerics.arrays import Array
 
 from .engine import DegeneracyError
 from .options import is_whole
 from .transforms import lower_indices, spd_from_free, spd_to_free
 
-Array = NDArray[np.float64]
 Params = dict[str, Array]
 
 FACTOR_SWEEPS = 5  # alternations of the factor-analysis M-step per EM step

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.numerics.arrays import Array
+
 from .components import (
     Bernoulli,
     Categorical,
@@ -30,7 +32,6 @@ from .options import is_number, is_whole
 from .student import StudentT
 from .transforms import simplex_from_free, simplex_size, simplex_to_free
 
-Array = NDArray[np.float64]
 SYMMETRY = 1e-8  # relative difference of a covariance and its transpose that counts as rounding
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from cavity.numerics.arrays import Array
 
 from .components import Components, Params, mixed, responsibilities
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
+from cavity.numerics.arrays import Array
+
 from .backend import gaussian_kernels, row_ranges, run_parts
 from .components import DEAD, Components, Params, Stats, has_nan
 from .covariances import CovarianceStructure, cholesky, make_structure
@@ -26,7 +28,6 @@ from .options import is_number
 from .priors import NormalInverseWishart
 from .transforms import lower_indices
 
-Array = NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
 NEARLY_CONSTANT = 1e-13  # standard deviation over magnitude at which a column holds rounding noise only
 MOSTLY_PRIOR = (

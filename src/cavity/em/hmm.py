@@ -20,6 +20,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
+from cavity.numerics.arrays import Array
+
 from .backend import recursion_kernels, resolve_threads
 from .components import Components, Params
 from .emissions import (
@@ -42,7 +44,6 @@ from .selection import Candidate, best_size, candidates, criteria, entropy_of, p
 from .standard_errors import StandardErrors, standard_errors
 from .student import StudentT
 
-Array = NDArray[np.float64]
 FEW_VISITS = 1e-6  # expected visits below which a state counts as dead
 
 

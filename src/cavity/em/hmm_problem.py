@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.numerics.arrays import Array
+
 from .components import Components, Params, add_stats
 from .emissions import attribute, check_parameters
 from .engine import DegeneracyError
@@ -17,7 +19,6 @@ from .priors import dirichlet_log_prior
 from .recursions import Posterior, forward_backward
 from .transforms import simplex_from_free, simplex_size, simplex_to_free
 
-Array = NDArray[np.float64]
 Starts = NDArray[np.int64]
 
 # Rows per call of a family's log density and statistics: large enough to share among threads, small enough

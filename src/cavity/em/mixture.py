@@ -19,6 +19,8 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, validate_data
 
+from cavity.numerics.arrays import Array
+
 from .backend import resolve_threads
 from .components import ROW_BLOCK, Components, Params, responsibilities
 from .emissions import make_components, nonnegative
@@ -30,8 +32,6 @@ from .selection import Candidate, best_size, candidates, criteria, entropy_of, p
 from .standard_errors import StandardErrors, standard_errors
 from .student import StudentT
 from .transforms import simplex_from_free, simplex_size, simplex_to_free
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

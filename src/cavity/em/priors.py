@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from cavity.numerics.arrays import Array
 
 from .options import is_number
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

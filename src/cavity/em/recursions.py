@@ -17,9 +17,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.numerics.arrays import Array
+
 from .backend import recursion_kernels, row_ranges, run_parts
 
-Array = NDArray[np.float64]
 Starts = NDArray[np.int64]
 LogEmissions = Callable[[int, int], Array]  # rows start:stop -> log densities (stop - start, K)
 

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cavity.numerics.arrays import Array
 
 from .engine import DegeneracyError, DegeneracyWarning
-
-Array = NDArray[np.float64]
 
 # Along axes, second derivatives of Q are about one: fourth-order differences then err by about h^4 by
 # truncation and eps |Q| / h by rounding.

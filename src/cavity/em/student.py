@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
+from cavity.numerics.arrays import Array
+
 from .components import DEAD, Params, Stats, has_nan
 from .gaussian import Gaussian, missing_patterns, pattern_distance
 from .options import is_number
 from .priors import NormalInverseWishart
-
-Array = NDArray[np.float64]
 
 START_DOF = 2.0  # heavy tails first: a start near Gaussian tails would let outliers capture a component
 

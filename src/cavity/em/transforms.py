@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from cavity.numerics.arrays import Array
 
 
 @lru_cache(maxsize=64)

@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from cavity.estimators.rows import require_numbers
 from cavity.gp import GP
-from cavity.hyper import Array, Parametrized
 from cavity.kernels import SE, Kernel, ard
 from cavity.kernels import parse as parse_kernel
+from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import Likelihood
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import Parametrized
 
 
 class NestedParameters(BaseEstimator):  # type: ignore[misc]

@@ -14,7 +14,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from cavity.deadlines import Deadline
 from cavity.estimators.base import GPEstimator
 from cavity.estimators.decisions import (
     ErrorRejectCurve,
@@ -24,7 +23,7 @@ from cavity.estimators.decisions import (
     error_reject_curve,
     with_rejects,
 )
-from cavity.estimators.memory import require_memory
+from cavity.estimators.fit_warnings import issue, warnings_of
 from cavity.estimators.multiclass import (
     STRATEGIES,
     AllAtOnce,
@@ -34,17 +33,18 @@ from cavity.estimators.multiclass import (
     Strategy,
     fit_member,
 )
-from cavity.estimators.reports import issue, warnings_of
-from cavity.estimators.rows import require_numbers
 from cavity.estimators.sampling import samples
 from cavity.estimators.signal_prior import with_signal_prior
 from cavity.gp import GP
-from cavity.hyper import Array
-from cavity.interrupts import INTERRUPTED, Interrupts
 from cavity.kernels import Kernel
+from cavity.learning.starts import Starts
+from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import Likelihood, Softmax, as_likelihood
-from cavity.prediction import GaussianPrediction
-from cavity.starts import Starts
+from cavity.numerics.arrays import Array
+from cavity.numerics.memory import require_memory
+from cavity.prediction.distributions import GaussianPrediction
+from cavity.runtime.deadlines import Deadline
+from cavity.runtime.interrupts import INTERRUPTED, Interrupts
 
 Indices = NDArray[np.intp]
 

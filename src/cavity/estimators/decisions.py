@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.hyper import Array
+from cavity.numerics.arrays import Array
 
 Indices = NDArray[np.intp]
 

@@ -14,13 +14,13 @@ from sklearn.base import clone
 from cavity.estimators.classifier import GPClassifier
 from cavity.estimators.multiclass import STRATEGIES, Binary, Member, Strategy
 from cavity.estimators.regressor import GPRegressor
-from cavity.estimators.rows import TrainingRows
 from cavity.estimators.stacking import SCORE, StackedRegressor
 from cavity.gp import GP, Posterior
-from cavity.inference.mcmc.samples import SamplePosterior
 from cavity.io.posterior import is_array, is_float, require
 from cavity.io.registry import Codec, add
-from cavity.learning import Learned, Run
+from cavity.learning.multistart import Learned, Run
+from cavity.learning.training_rows import TrainingRows
+from cavity.sampling.posterior import SamplePosterior
 
 # --- what estimators are made of ----------------------------------------------------------------------------
 

@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
-from cavity.deadlines import Deadline
-from cavity.estimators.choice import choose
-from cavity.estimators.rows import TrainingRows, contains_white
 from cavity.estimators.sampling import prepared, time_to_learn
 from cavity.gp import GP, Posterior
-from cavity.hyper import Array
-from cavity.interrupts import INTERRUPTED
-from cavity.learning import Learned, learn
+from cavity.learning.multistart import Learned, learn
+from cavity.learning.run_choice import choose
+from cavity.learning.training_rows import TrainingRows, contains_white
+from cavity.numerics.arrays import Array
+from cavity.runtime.deadlines import Deadline
+from cavity.runtime.interrupts import INTERRUPTED
 
 Indices = NDArray[np.intp]
 

@@ -12,22 +12,22 @@ from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from cavity.deadlines import Deadline
 from cavity.estimators.base import GPEstimator, generator, is_number
-from cavity.estimators.choice import choose
-from cavity.estimators.left_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
-from cavity.estimators.memory import require_memory
-from cavity.estimators.reports import issue, warnings_of
-from cavity.estimators.robust import first_stages, from_gaussian, is_robust
-from cavity.estimators.rows import TrainingRows, contains_white, require_numbers, require_usual_units
+from cavity.estimators.fit_warnings import issue, warnings_of
+from cavity.estimators.leave_one_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
 from cavity.estimators.sampling import prepared, samples, time_to_learn
 from cavity.gp import GP, Posterior
-from cavity.hyper import Array
 from cavity.kernels import Kernel
-from cavity.learning import OBJECTIVES, Learned, learn
+from cavity.learning.multistart import OBJECTIVES, Learned, learn
+from cavity.learning.robust_starts import first_stages, from_gaussian, is_robust
+from cavity.learning.run_choice import choose
+from cavity.learning.training_rows import TrainingRows, contains_white, require_numbers, require_usual_units
 from cavity.likelihoods import GaussianNoise, Likelihood, Noiseless, as_likelihood
-from cavity.means import Basis
-from cavity.prediction import Prediction
+from cavity.means.functions import Basis
+from cavity.numerics.arrays import Array
+from cavity.numerics.memory import require_memory
+from cavity.prediction.distributions import Prediction
+from cavity.runtime.deadlines import Deadline
 
 STARTS = ("several", "gaussian")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cavity.deadlines import Deadline
 from cavity.gp import GP
+from cavity.runtime.deadlines import Deadline
 
 LEARNING_SHARE = 0.25
 """Share of the time allowed that learning may take where chains follow."""

@@ -15,10 +15,11 @@ from typing import cast
 
 import numpy as np
 
-from cavity.hyper import Array, Param
 from cavity.kernels import Kernel, Scaled
-from cavity.layout import Prior
-from cavity.priors import HalfCauchy
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import Param
+from cavity.parameters.priors import HalfCauchy
+from cavity.parameters.vector import Prior
 
 SIGNAL_VARIANCE = 400.0
 """Variance of f up to which the prior is flat."""

@@ -25,14 +25,14 @@ from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from cavity.estimators.base import GPEstimator, generator, is_number
-from cavity.estimators.left_out import by_given_row, of_used_rows
+from cavity.estimators.leave_one_out import by_given_row, of_used_rows
 from cavity.estimators.regressor import GPRegressor
-from cavity.estimators.rows import require_numbers
-from cavity.hyper import Array
-from cavity.inference.mcmc.mixing import average
-from cavity.interrupts import not_swallowed
+from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import KnownNoise, as_likelihood
-from cavity.prediction import Prediction
+from cavity.numerics.arrays import Array
+from cavity.prediction.distributions import Prediction
+from cavity.prediction.mixtures import average
+from cavity.runtime.interrupts import not_swallowed
 
 GAP = 1e-7
 """Nats a row by which the weights may fall short of the best ones."""

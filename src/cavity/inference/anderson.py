@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cavity.linalg import Array
+from cavity.numerics.arrays import Array
 
 
 def in_posterior_units(change: Array, mean: Array, var: Array) -> Array:

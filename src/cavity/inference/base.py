@@ -19,13 +19,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
-    from cavity.latent.posterior import PosteriorProcess
-    from cavity.sites import Sites
-
-Array = NDArray[np.float64]
+    from cavity.latent.process import PosteriorProcess
+    from cavity.latent.sites import Sites
 
 
 class ConvergenceWarning(UserWarning):

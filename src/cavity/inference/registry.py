@@ -9,11 +9,11 @@ from cavity.likelihoods.base import Likelihood
 
 RULES = {
     "exact": ("cavity.inference.exact", "Exact"),
-    "laplace": ("cavity.inference.laplace", "Laplace"),
+    "laplace": ("cavity.inference.laplace.rule", "Laplace"),
     "ep": ("cavity.inference.ep", "EP"),
-    "variational": ("cavity.inference.variational", "Variational"),
-    "scale-mixture-em": ("cavity.inference.scale_mixture_em", "ScaleMixtureEM"),
-    "mcmc": ("cavity.inference.mcmc.rule", "MCMC"),
+    "variational": ("cavity.inference.variational.rule", "Variational"),
+    "scale-mixture-em": ("cavity.inference.variational.scale_mixture_em", "ScaleMixtureEM"),
+    "mcmc": ("cavity.sampling.mcmc", "MCMC"),
 }
 """Name -> module and class."""
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from cavity.gp import GP
-from cavity.inference.mcmc.rule import MCMC
-from cavity.inference.mcmc.samples import Draws, SamplePosterior
-from cavity.inference.mcmc.trace import Trace
-from cavity.interrupts import INTERRUPTED
 from cavity.io.posterior import check_data, is_array, is_float, require, require_room
 from cavity.io.registry import RULE, Codec, add, constructor_arguments
+from cavity.runtime.interrupts import INTERRUPTED
+from cavity.sampling.mcmc import MCMC
+from cavity.sampling.posterior import Draws, SamplePosterior
+from cavity.sampling.trace import Trace
 
 MAX_DRAWS = 1_000_000
 """Most draws or chains that the settings of a sampler may ask for in a file."""

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 
 import cavity.kernels
-from cavity import basis, likelihoods, means, priors, transforms
+from cavity import likelihoods, means
 from cavity.gp import WeightedFeatures
-from cavity.hyper import Param
 from cavity.io.errors import ModelFileError
 from cavity.io.registry import Codec, add, constructor_arguments
 from cavity.kernels.columns import Ard
 from cavity.kernels.features import FeatureKernel
 from cavity.kernels.functions import NamedFunction, as_function
-from cavity.latent.blocks import PerLatent
-from cavity.sites import Sites
+from cavity.latent.several import PerLatent
+from cavity.latent.sites import Sites
+from cavity.means import features as basis
+from cavity.parameters import priors, transforms
+from cavity.parameters.param import Param
 
 MAX_COUNT = 10_000
 """Largest degree, order, exponent or number of classes or latent functions in a file."""

@@ -19,19 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.gp import GP, Posterior
-from cavity.hyper import Array
 from cavity.inference.base import Approximation, Status
 from cavity.inference.exact import Exact
 from cavity.io.errors import ModelFileError
 from cavity.io.registry import Codec, add
 from cavity.kernels.base import Kernel
-from cavity.latent.blocks import BlockPosterior, DenseCorrection, PerLatent, SoftmaxCorrection
 from cavity.latent.dense import ObservedCorrection, SiteCorrection
-from cavity.latent.posterior import PosteriorProcess
+from cavity.latent.process import PosteriorProcess
+from cavity.latent.several import BlockPosterior, DenseCorrection, PerLatent, SoftmaxCorrection
+from cavity.latent.sites import Sites
 from cavity.likelihoods import GaussianNoise, Likelihood
-from cavity.linalg import Cholesky, threads_for
-from cavity.means import Mean
-from cavity.sites import Sites
+from cavity.means.functions import Mean
+from cavity.numerics.arrays import Array
+from cavity.numerics.cholesky import Cholesky
+from cavity.numerics.threads import threads_for
 
 LARGE = 2000
 """Rows from which the memory that is needed is compared to what is free."""
@@ -313,7 +314,7 @@ def require_room(n: int) -> None:
     """Refuse a file whose matrices would not fit into memory, before they are allocated."""
     if n <= LARGE:
         return
-    from cavity.estimators.memory import require_memory
+    from cavity.numerics.memory import require_memory
 
     try:
         require_memory(n, "evidence")

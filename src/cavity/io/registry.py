@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from cavity.hyper import Parametrized
 from cavity.inference.registry import RULES
 from cavity.io.errors import ModelFileError
 from cavity.kernels.columns import Ard
+from cavity.parameters.param import Parametrized
 
 Arguments = Callable[[Any], Mapping[str, Any]]
 

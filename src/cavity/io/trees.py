@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import Parametrized
 from cavity.io.archive import KINDS
 from cavity.io.errors import ModelFileError
 from cavity.io.registry import codec_named, codec_of, function_name, function_named
+from cavity.parameters.param import Parametrized
 
 INLINE = 16
 """Elements up to which an array of numbers is written in place, where it can be read."""

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import LOG, Array, Transform
 from cavity.kernels.base import Kernel, Rows
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import LOG, Transform
 
 
 def _has_ard(kernel: Kernel) -> bool:

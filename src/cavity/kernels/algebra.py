@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import LOG, Array, Param, Transform
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import integer_power
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import LOG, Param, Transform
 
 
 def _is_scale(value: Any) -> bool:

@@ -21,8 +21,9 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.hyper import IDENTITY, LOG, Array, Param, Parametrized, format_value
 from cavity.kernels.columns import Ard
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import IDENTITY, LOG, Param, Parametrized, format_value
 
 Rows = tuple[Any, ...]
 """Prepared inputs: a (nested) tuple of arrays whose first axis runs over the rows."""

@@ -22,7 +22,7 @@ from typing import cast
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from cavity.hyper import Array
+from cavity.numerics.arrays import Array
 
 DEBYE_ORDER = 40.0
 """From this order on the asymptotic expansion, with `DEBYE_TERMS` terms, is exact to about 1e-15."""

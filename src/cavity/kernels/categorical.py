@@ -17,8 +17,9 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import IDENTITY, LOG, UNIT, Array, Logit, Transform
 from cavity.kernels.base import Kernel, Rows
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import IDENTITY, LOG, UNIT, Logit, Transform
 
 
 class Categorical(Kernel):

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import Array
+from cavity.numerics.arrays import Array
 
 Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import LOG, Array, Param, Transform
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import integer_power
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import LOG, Param, Transform
 
 
 class DotProduct(Kernel):

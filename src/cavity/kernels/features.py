@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import Array
 from cavity.kernels.base import Kernel, Rows
+from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
-    from cavity.means import Basis
+    from cavity.means.functions import Basis
 
 
 class FeatureKernel(Kernel):

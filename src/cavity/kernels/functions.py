@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from cavity.hyper import Array
+from cavity.numerics.arrays import Array
 
 InputFunction = Callable[[Array], Array]
 

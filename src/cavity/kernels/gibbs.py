@@ -13,10 +13,11 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import IDENTITY, LOG, Array, Transform
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import difference
 from cavity.kernels.functions import InputFunction, as_function
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import IDENTITY, LOG, Transform
 
 
 class Gibbs(Kernel):

@@ -69,8 +69,8 @@ def _kernels() -> Mapping[str, Callable[..., Any]]:
 @cache
 def _helpers() -> Mapping[str, Callable[..., Any]]:
     """Names that make arguments: parameters, transforms, priors."""
-    from cavity import hyper
     from cavity.kernels.columns import ard
+    from cavity.parameters import param as hyper
 
     table: dict[str, Callable[..., Any]] = {
         "Param": hyper.Param,
@@ -81,8 +81,8 @@ def _helpers() -> Mapping[str, Callable[..., Any]]:
         "ard": ard,
         "float": float,  # for infinite bounds
     }
-    found = importlib.util.find_spec("cavity.priors")
-    priors = vars(importlib.import_module("cavity.priors")) if found else {}
+    found = importlib.util.find_spec("cavity.parameters.priors")
+    priors = vars(importlib.import_module("cavity.parameters.priors")) if found else {}
     for name, prior in priors.items():
         if isinstance(prior, type) and not name.startswith("_") and hasattr(prior, "log_density"):
             table.setdefault(name, prior)
@@ -190,7 +190,7 @@ class _Reader:
         self.fail(node, f"unknown name {name!r}; {hint}The kernels are {kernels}")
 
     def operation(self, node: ast.BinOp, depth: int) -> Any:
-        from cavity.hyper import Param
+        from cavity.parameters.param import Param
 
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
         if isinstance(node.op, ast.Pow):

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cavity.hyper import IDENTITY, LOG, Array, Logit, Param, Transform
 from cavity.kernels.base import Rows
 from cavity.kernels.bessel import log_matern, log_matern_slope, order_derivative
 from cavity.kernels.distances import Pairs, integer_power
 from cavity.kernels.stationary import Stationary
-from cavity.passes import kernel_exp
+from cavity.numerics.arrays import Array
+from cavity.numerics.compiled import kernel_exp
+from cavity.parameters.param import IDENTITY, LOG, Logit, Param, Transform
 
 SMALL_RATIO = 0.02
 """Below this r2 / (2 alpha) the derivative in alpha is summed as a series (ten terms reach round-off)."""

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import LOG, Array, Transform
 from cavity.kernels.base import Kernel, Rows
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import LOG, Transform
 
 
 class Constant(Kernel):

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import IDENTITY, LOG, Array, Transform
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import (
     Metric,
@@ -25,6 +24,8 @@ from cavity.kernels.distances import (
     second_moments,
     squared_distances,
 )
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import IDENTITY, LOG, Transform
 
 TURN = 2.0 * np.pi
 

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.hyper import IDENTITY, LOG, Array, Transform
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import (
     Metric,
@@ -32,7 +31,9 @@ from cavity.kernels.distances import (
     second_moments,
     squared_distances,
 )
-from cavity.passes import kernel_exp, lower_moments, product_and_sums
+from cavity.numerics.arrays import Array
+from cavity.numerics.compiled import kernel_exp, lower_moments, product_and_sums
+from cavity.parameters.param import IDENTITY, LOG, Transform
 
 
 class Stationary(Kernel):

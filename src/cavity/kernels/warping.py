@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import LOG, Array, Transform
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.functions import InputFunction, as_function
 from cavity.kernels.spectral import TURN, phase
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import LOG, Transform
 
 
 class _Wrapper(Kernel):

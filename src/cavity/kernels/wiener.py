@@ -16,8 +16,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import Array
 from cavity.kernels.base import Kernel, Rows
+from cavity.numerics.arrays import Array
 
 
 class Wiener(Kernel):

@@ -21,9 +21,10 @@ from functools import cached_property
 import numpy as np
 
 from cavity.latent.dense import DensePrior
-from cavity.latent.posterior import PosteriorProcess
-from cavity.linalg import Array, mirror_lower
-from cavity.sites import Sites
+from cavity.latent.process import PosteriorProcess
+from cavity.latent.sites import Sites
+from cavity.numerics.arrays import Array
+from cavity.numerics.tiles import mirror_lower
 
 INFORMATIVE = 0.5
 """Value of tau v above which 1 - tau v is taken from R, where it does not cancel."""

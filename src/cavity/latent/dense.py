@@ -24,23 +24,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.kernels.base import Kernel, take
-from cavity.linalg import (
-    PARALLEL_FROM,
-    Array,
-    Cholesky,
-    Workspace,
-    factorize,
-    first_duplicates,
-    halve_symmetric,
-    map_tiles,
-    mirror_lower,
-    try_factorize,
-)
-from cavity.passes import COMPILED_FROM, compiled_passes, outer_minus
-from cavity.sites import Sites
+from cavity.latent.sites import Sites
+from cavity.numerics.arrays import Array
+from cavity.numerics.cholesky import Cholesky, factorize, first_duplicates, try_factorize
+from cavity.numerics.compiled import COMPILED_FROM, compiled_passes, outer_minus
+from cavity.numerics.tiles import PARALLEL_FROM, Workspace, halve_symmetric, map_tiles, mirror_lower
 
 if TYPE_CHECKING:
-    from cavity.means import Mean
+    from cavity.means.functions import Mean
 
 
 SAFE_INFORMATION = 1e-3

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsymm
 
 from cavity.latent.dense import DensePrior, SiteCorrection
-from cavity.linalg import Array
+from cavity.numerics.arrays import Array
 
 INFORMATION = 1e-6
 """Precision times posterior variance below which a variance is not taken from 1 - (B^-1)_ii, which has ten

@@ -6,7 +6,7 @@ axes may hold quadrature nodes or samples, and `y` has shape (n,). With several 
 (..., n, L).
 
 A subclass must write `log_prob` alone; everything else is then found by adaptive quadrature and safe
-numerical differentiation (`cavity.likelihoods.fallback`). Families with closed forms override what they
+numerical differentiation (`cavity.likelihoods.by_quadrature`). Families with closed forms override what they
 know better.
 
 Derivatives in parameters are with respect to `flat`, the natural values, one row per value: shape (P, n).
@@ -25,9 +25,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.hyper import Array, Parametrized
-from cavity.prediction import Prediction
-from cavity.special import Moments
+from cavity.numerics.arrays import Array
+from cavity.numerics.special import Moments
+from cavity.parameters.param import Parametrized
+from cavity.prediction.distributions import Prediction
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -249,7 +250,7 @@ class Likelihood(Parametrized):
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         """log p and its first three derivatives in f."""
-        from cavity.likelihoods import fallback
+        from cavity.likelihoods import by_quadrature as fallback
 
         return fallback.derivatives(self, y, f)
 
@@ -259,7 +260,7 @@ class Likelihood(Parametrized):
 
     def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
         """Derivatives in the flat parameters of log p, d log p/df and d^2 log p/df^2, each (P, n)."""
-        from cavity.likelihoods import fallback
+        from cavity.likelihoods import by_quadrature as fallback
 
         return fallback.parameter_derivatives(self, y, f)
 
@@ -267,7 +268,7 @@ class Likelihood(Parametrized):
         """d log p / d flat alone, shape (P, ...) for f (..., n)."""
         if type(self).parameter_derivatives is not Likelihood.parameter_derivatives:
             return self.parameter_derivatives(np.broadcast_to(y, np.shape(f)), f).log_prob
-        from cavity.likelihoods import fallback
+        from cavity.likelihoods import by_quadrature as fallback
 
         return fallback.d_log_prob(self, y, f)
 
@@ -290,7 +291,7 @@ class Likelihood(Parametrized):
         order : 2 or 4
             With 4, third and fourth central moments too.
         """
-        from cavity.likelihoods import fallback
+        from cavity.likelihoods import by_quadrature as fallback
 
         return fallback.tilted(self, y, cavity_shift, cavity_precision, power, order)
 
@@ -323,13 +324,13 @@ class Likelihood(Parametrized):
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
         """E[log p(y|f)] under f ~ N(mean, var) with derivatives in mean, var and the flat parameters."""
-        from cavity.likelihoods import fallback
+        from cavity.likelihoods import by_quadrature as fallback
 
         return fallback.expected_log_prob(self, y, mean, var)
 
     def predictive(self, mean: ArrayLike, var: ArrayLike) -> Prediction:
         """Distribution of a new y where f ~ N(mean, var)."""
-        from cavity.likelihoods import fallback
+        from cavity.likelihoods import by_quadrature as fallback
 
         return fallback.predictive(self, mean, var)
 

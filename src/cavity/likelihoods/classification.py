@@ -2,7 +2,7 @@
 
 Probit: Phi(y f) = P(g > 0) for g = y f + standard normal noise. With a normal cavity g is normal too, cut
 at zero by the observation, and f given g is normal: tilted moments are those of a cut normal density
-(`cavity.special`) pushed through a linear map, plus an independent normal part. Nothing is subtracted, so
+(`cavity.numerics.special`) pushed through a linear map, plus an independent normal part. Nothing is subtracted, so
 no variance can come out negative. A power other than one, and the logit, go through adaptive or fixed
 panels.
 
@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, log_ndtr
 
-from cavity.hyper import Array
-from cavity.likelihoods import fallback
+from cavity.likelihoods import by_quadrature as fallback
 from cavity.likelihoods.base import (
     Derivatives,
     ExpectedLogProb,
@@ -30,9 +29,10 @@ from cavity.likelihoods.base import (
     log_cavity_mass,
     require_cavity,
 )
-from cavity.prediction import CategoricalPrediction
-from cavity.special import Moments, half_line, inverse_mills, log_sigmoid
-from cavity.transforms import Logit as LogitTransform
+from cavity.numerics.arrays import Array
+from cavity.numerics.special import Moments, half_line, inverse_mills, log_sigmoid
+from cavity.parameters.transforms import Logit as LogitTransform
+from cavity.prediction.distributions import CategoricalPrediction
 
 LABELS = np.array([-1.0, 1.0])
 
@@ -281,7 +281,7 @@ class LapseProbit(BinaryLikelihood):
     ) -> Tilted:
         """Mixture of the cavity itself and a cut normal density; panels where the power is not one."""
         from cavity.likelihoods.mixture import _softmax_columns
-        from cavity.special import mix_moments
+        from cavity.numerics.special import mix_moments
 
         if np.any(np.asarray(power) != 1.0):
             return _tilted_by_power(self, y, cavity_shift, cavity_precision, power, order)

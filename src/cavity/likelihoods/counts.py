@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, digamma, expit, gammaln, pdtr
 
-from cavity.hyper import LOG, Array
 from cavity.likelihoods.base import (
     Derivatives,
     ExpectedLogProb,
@@ -24,8 +23,10 @@ from cavity.likelihoods.base import (
     first_bad,
 )
 from cavity.likelihoods.predictive import CountPrediction
-from cavity.prediction import Prediction
-from cavity.special import log1p_minus, log_sigmoid
+from cavity.numerics.arrays import Array
+from cavity.numerics.special import log1p_minus, log_sigmoid
+from cavity.parameters.param import LOG
+from cavity.prediction.distributions import Prediction
 
 
 class CountLikelihood(Likelihood):

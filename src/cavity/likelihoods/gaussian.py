@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.hyper import LOG, Array
 from cavity.likelihoods.base import (
     LOG_2PI,
     Derivatives,
@@ -22,7 +21,9 @@ from cavity.likelihoods.base import (
     log_cavity_mass,
     require_cavity,
 )
-from cavity.prediction import GaussianPrediction
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import LOG
+from cavity.prediction.distributions import GaussianPrediction
 
 
 class GaussianNoise(Likelihood):
@@ -258,7 +259,7 @@ class Noiseless(GaussianNoise):
     """Observations of f itself, y = f: no noise, for exact inference only.
 
     The covariance matrix is then that of the kernel alone. Where that is nearly singular (points close
-    together, a long length scale), the jitter policy of `cavity.linalg` steps in and reports what it added.
+    together, a long length scale), the jitter policy of `cavity.numerics.cholesky` steps in and reports what it added.
 
     Examples
     --------

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from cavity.hyper import LOG, Array
 from cavity.likelihoods.base import (
     LOG_2PI,
     ExpectedLogProb,
@@ -25,8 +24,10 @@ from cavity.likelihoods.base import (
     MultiLatentLikelihood,
     Tilted,
 )
-from cavity.prediction import MixturePrediction
-from cavity.quadrature import Index, adaptive_rule, ladder, widen
+from cavity.numerics.arrays import Array
+from cavity.numerics.quadrature import Index, adaptive_rule, ladder, widen
+from cavity.parameters.param import LOG
+from cavity.prediction.distributions import MixturePrediction
 
 
 class HeteroscedasticGaussian(MultiLatentLikelihood):

@@ -3,7 +3,7 @@
     p(y|f) = exp(-max(|y-f| - epsilon, 0)/s) / (2 (s + epsilon));  epsilon = 0 is the Laplace density.
 
 The tilted density consists of a normal density cut to the flat middle and two products of a normal density
-with an exponential tail, which are again cut normal densities: see `cavity.special`. Each piece has its log
+with an exponential tail, which are again cut normal densities: see `cavity.numerics.special`. Each piece has its log
 weight and moments in closed form without cancellation, for any ratio of cavity width to noise scale; the
 pieces are then mixed.
 """
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from cavity.hyper import LOG, Array
 from cavity.likelihoods.base import (
     Derivatives,
     ExpectedLogProb,
@@ -28,8 +27,10 @@ from cavity.likelihoods.base import (
 )
 from cavity.likelihoods.predictive import NoisePrediction
 from cavity.likelihoods.scale_mixture import ScaleMixture
-from cavity.quadrature import trapezoid_nodes
-from cavity.special import LOG_2PI, Moments, half_line, log_half_line, mix_moments, normal_interval
+from cavity.numerics.arrays import Array
+from cavity.numerics.quadrature import trapezoid_nodes
+from cavity.numerics.special import LOG_2PI, Moments, half_line, log_half_line, mix_moments, normal_interval
+from cavity.parameters.param import LOG
 
 
 def _excess(a: Array) -> tuple[Array, Array]:

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax
 
-from cavity.hyper import LOG, UNIT, Array, Param, Transform
-from cavity.likelihoods import fallback
+from cavity.likelihoods import by_quadrature as fallback
 from cavity.likelihoods.base import (
     LOG_2PI,
     Derivatives,
@@ -31,8 +30,10 @@ from cavity.likelihoods.base import (
     require_cavity,
 )
 from cavity.likelihoods.scale_mixture import ScaleMixture, tilted_from_nodes
-from cavity.prediction import MixedPrediction, MixturePrediction, Prediction
-from cavity.special import Moments, mix_moments
+from cavity.numerics.arrays import Array
+from cavity.numerics.special import Moments, mix_moments
+from cavity.parameters.param import LOG, UNIT, Param, Transform
+from cavity.prediction.distributions import MixedPrediction, MixturePrediction, Prediction
 
 
 class AboveOne(Transform):

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
-from cavity.hyper import IDENTITY, LOG, Array, Param
-from cavity.likelihoods import fallback
+from cavity.likelihoods import by_quadrature as fallback
 from cavity.likelihoods.base import (
     LOG_2PI,
     Derivatives,
@@ -28,8 +27,10 @@ from cavity.likelihoods.base import (
     log_cavity_mass,
     require_cavity,
 )
-from cavity.prediction import CategoricalPrediction
-from cavity.special import Moments, half_line, inverse_mills, log_normal_interval, normal_interval
+from cavity.numerics.arrays import Array
+from cavity.numerics.special import Moments, half_line, inverse_mills, log_normal_interval, normal_interval
+from cavity.parameters.param import IDENTITY, LOG, Param
+from cavity.prediction.distributions import CategoricalPrediction
 
 
 def cut_normal(low: Array, high: Array) -> tuple[Array, Array, Moments]:

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.hyper import Array
 from cavity.likelihoods.base import Likelihood, Tilted
-from cavity.prediction import ContinuousPrediction, Prediction, Seed, check_levels
+from cavity.numerics.arrays import Array
+from cavity.prediction.distributions import ContinuousPrediction, Prediction, Seed, check_levels
 
 
 class Noise(Protocol):

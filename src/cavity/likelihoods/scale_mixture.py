@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cavity.hyper import Array
 from cavity.likelihoods.base import LOG_2PI, Likelihood, log_cavity_mass
-from cavity.special import Moments, mix_moments
+from cavity.numerics.arrays import Array
+from cavity.numerics.special import Moments, mix_moments
 
 WIDE = 3.0
 """An observation whose own noise sd exceeds this many scales of the noise model is called an outlier."""

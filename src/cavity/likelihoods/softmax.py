@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax, ndtr, ndtri, softmax
 
-from cavity.hyper import Array
 from cavity.likelihoods.base import (
     ExpectedLogProb,
     LatentDerivatives,
@@ -30,7 +29,8 @@ from cavity.likelihoods.base import (
     as_targets,
     first_bad,
 )
-from cavity.prediction import CategoricalPrediction
+from cavity.numerics.arrays import Array
+from cavity.prediction.distributions import CategoricalPrediction
 
 STEP = 0.28
 """Trapezoid step in x: a Gumbel density is analytic in a strip of half-width pi/2, error exp(-pi^2/step)."""

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, ndtr
 
-from cavity.hyper import LOG, Array
 from cavity.likelihoods.base import (
     Derivatives,
     ExpectedLogProb,
@@ -29,7 +28,9 @@ from cavity.likelihoods.base import (
 )
 from cavity.likelihoods.predictive import NoisePrediction
 from cavity.likelihoods.scale_mixture import ScaleMixture, tilted_from_nodes
-from cavity.quadrature import chunks, trapezoid_nodes
+from cavity.numerics.arrays import Array
+from cavity.numerics.quadrature import chunks, trapezoid_nodes
+from cavity.parameters.param import LOG
 
 STEP = 0.28
 """Trapezoid step in log u: the error of a strip of half-width pi/2 is exp(-pi^2/step) = 5e-16."""

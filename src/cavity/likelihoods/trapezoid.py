@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import Array
 from cavity.likelihoods.base import LOG_2PI, Likelihood
+from cavity.numerics.arrays import Array
 
 AGREE = 1e-6
 """Agreement of the rules at h and 2h, relative to the sizes of the moments."""

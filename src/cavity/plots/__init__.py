@@ -2,9 +2,10 @@
 
 Every function takes `ax=None` and returns the axes it drew on; small multiples take one, which they divide, or as many
 as they need, and return a list. Colors can be told apart by color-blind people, and nothing is told by color alone.
-The mathematics behind the pictures is in `cavity.plots.measures`, without matplotlib.
+The mathematics behind the pictures is in `cavity.measures`, without matplotlib.
 """
 
+from cavity.plots.auto import plot, plot_traces
 from cavity.plots.calibration import plot_calibration, plot_residuals
 from cavity.plots.components import plot_components
 from cavity.plots.contours import plot_contours
@@ -12,7 +13,6 @@ from cavity.plots.evidence import plot_hyperparameters, plot_starts
 from cavity.plots.fit import plot_fit
 from cavity.plots.kernels import plot_kernel
 from cavity.plots.relevance import plot_relevance, relevance_of
-from cavity.plots.sensible import plot, plot_traces
 from cavity.plots.slices import plot_partial_dependence, plot_slices
 from cavity.plots.style import BAND, DATA, OUTLIER, PALETTE, TRUTH, new_figure
 from cavity.plots.traces import plot_autocorrelation, plot_trace

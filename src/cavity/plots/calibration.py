@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from cavity.plots.measures.calibration import (
+from cavity.measures.calibration import (
     events,
     normal_order_band,
     pit,
@@ -17,14 +17,13 @@ from cavity.plots.measures.calibration import (
     quantile_residuals,
     reliability,
 )
+from cavity.numerics.arrays import Array
 from cavity.plots.style import BAND, DATA, TRUTH, axes_or_new, label, legend, panels_or_new, plain, tidy
 from cavity.plots.view import View, pick
-from cavity.prediction import GaussianPrediction, Prediction
+from cavity.prediction.distributions import GaussianPrediction, Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Array = NDArray[np.float64]
 
 
 def plot_calibration(

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from cavity.plots.measures.components import components
-from cavity.plots.measures.grids import central_row, grid_of, slice_rows
+from cavity.measures.components import components
+from cavity.measures.grids import central_row, grid_of, slice_rows
 from cavity.plots.style import DATA, color, label, legend, line, panels_or_new, plain, tidy
 from cavity.plots.view import View
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.plots.measures.grids import MARGIN, central_row
+from cavity.measures.grids import MARGIN, central_row
+from cavity.numerics.arrays import Array
 from cavity.plots.style import BLACK, BLUE, VERMILION, axes_or_new, color, label, marker, plain
 from cavity.plots.view import View, pick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.float64]
 
 LABELED = (0.1, 0.25, 0.75, 0.9)
 """Probabilities whose contours are drawn and labeled, beside the boundary."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.plots.measures.evidence import evidence_surface, optima
+from cavity.measures.evidence import evidence_surface, optima
 from cavity.plots.style import (
     TRUTH,
     VERMILION,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.plots.measures.grids import grid_of
+from cavity.measures.grids import grid_of
+from cavity.numerics.arrays import Array
 from cavity.plots.style import (
     BAND,
     DATA,
@@ -25,13 +26,12 @@ from cavity.plots.style import (
     tidy,
 )
 from cavity.plots.view import View, pick
-from cavity.prediction import Prediction
-from cavity.progress import Progress
+from cavity.prediction.distributions import Prediction
+from cavity.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.float64]
 
 FAINTEST = 0.25
 """Outlier probability from which a point gets a ring."""

@@ -6,18 +6,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.gp import GP
 from cavity.kernels import Kernel, parse
 from cavity.kernels.algebra import On
-from cavity.plots.measures.components import short_text
+from cavity.measures.components import short_text
+from cavity.numerics.arrays import Array
 from cavity.plots.style import TRUTH, color, label, legend, line, panels_or_new, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.float64]
 
 SCALES = ("lengthscale", "period", "scale")
 """Parameters that say how far to look."""

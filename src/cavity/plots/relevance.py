@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.plots.measures.relevance import Relevance, inverse_lengthscales, sobol_total
+from cavity.measures.relevance import Relevance, inverse_lengthscales, sobol_total
 from cavity.plots.style import BAND, DATA, axes_or_new, label, tick_names, tidy
 from cavity.plots.view import View
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from cavity.measures.grids import central_row, grid_of, slice_rows
+from cavity.measures.relevance import partial_dependence, sobol_total
+from cavity.numerics.arrays import Array
 from cavity.plots.fit import draw_classes, draw_prediction
-from cavity.plots.measures.grids import central_row, grid_of, slice_rows
-from cavity.plots.measures.relevance import partial_dependence, sobol_total
 from cavity.plots.style import (
     BAND,
     DATA,
@@ -29,7 +30,6 @@ from cavity.plots.view import View
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.float64]
 
 MOST_PANELS = 9
 """Inputs drawn when none are named: the most relevant ones."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from cavity.numerics.arrays import Array
 from cavity.plots.style import LINES, PALETTE, TRUTH, axes_or_new, label, legend, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.float64]
 
 CHAINS = PALETTE
 """One color per chain, used in turn."""
@@ -106,7 +106,7 @@ def plot_autocorrelation(
     >>> ax.get_xlabel()
     'lag'
     """
-    from cavity.inference.mcmc.diagnostics import ess_bulk
+    from cavity.sampling.diagnostics import ess_bulk
 
     x, called = _draws(source, name)
     ax = axes_or_new(ax, 6.4, 3.2)

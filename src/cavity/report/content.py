@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor
-from cavity.estimators.robust import is_robust
-from cavity.plots.measures.calibration import pit
+from cavity.learning.robust_starts import is_robust
+from cavity.measures.calibration import pit
 from cavity.report import drawings
 from cavity.report.figures import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
 from cavity.tables.columns import Column, is_missing
-from cavity.tables.fitting import CENTRAL, LIKELY, UNEXPECTED, draws_of, hyperparameters
+from cavity.tables.fit import CENTRAL, LIKELY, UNEXPECTED, draws_of, hyperparameters
 from cavity.tables.words import counted, short_text
 
 if TYPE_CHECKING:

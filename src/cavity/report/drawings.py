@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from cavity.plots.measures import calibration
-from cavity.prediction import Prediction
-
-Array = NDArray[np.float64]
+from cavity.measures import calibration
+from cavity.numerics.arrays import Array
+from cavity.prediction.distributions import Prediction
 
 BLUE, ORANGE, GREEN, GREY = "#2b8cc4", "#e07b28", "#1b9e77", "#7d858d"
 BINS = 10

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.estimators import GPClassifier, GPRegressor
 from cavity.kernels import SE
-
-Array = NDArray[np.float64]
+from cavity.numerics.arrays import Array
 
 PROCESSES = {"Laplace": "laplace", "EP": "ep"}
 METHODS = (*PROCESSES, "SVM", "kNN", "label regression")

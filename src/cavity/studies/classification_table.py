@@ -14,16 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from cavity.datasets import load
+from cavity.numerics.arrays import Array
 from cavity.studies import classification_methods
 from cavity.studies.base import Cell, Outcome, Published, Results, Study
 from cavity.studies.folds import standardized, stratified_by_class
 from cavity.studies.pictures import COLORS, MARKERS, new_panels, save
 from cavity.studies.summary import cpu_per_fit
-
-Array = NDArray[np.float64]
 
 FOLDS = 10
 INFORMATION, ERROR, LENGTH = "information, bits", "error, percent", "length of the mean"

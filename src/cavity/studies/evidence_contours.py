@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.numerics.arrays import Array
 from cavity.studies.base import Results
 from cavity.studies.evidence_problem import COARSE, RANGES, Range, coarse_surface, surface
 from cavity.studies.pictures import COLORS, new_panels, save
-
-Array = NDArray[np.float64]
 
 NATS_BELOW = np.array([200, 150, 100, 70, 50, 35, 25, 15, 10, 6, 3, 1, 0])
 """Contours of log evidence, in nats below the greatest value of all methods."""

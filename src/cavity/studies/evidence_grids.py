@@ -15,7 +15,7 @@ import numpy as np
 
 from cavity.assessment.gold import gold_standard
 from cavity.inference.base import InferenceFailedError
-from cavity.inference.bounds import lower_bound
+from cavity.inference.variational.elbo import lower_bound
 from cavity.likelihoods import Probit
 from cavity.studies import evidence_contours, evidence_point
 from cavity.studies.base import Cell, Outcome, Results, Study, Target

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from scipy.stats import norm, skew
 
 from cavity.assessment.gold import gold_standard
+from cavity.numerics.arrays import Array
 from cavity.studies.base import Outcome, Results
 from cavity.studies.classification_methods import information
 from cavity.studies.evidence_problem import CLOSELY, log_p, model_at, problem, sampled_log_p
 from cavity.studies.pictures import COLORS, MARKERS, new_panels, save
-
-Array = NDArray[np.float64]
 
 METHODS = {"laplace": "Laplace", "ep": "EP"}
 SKEWED = 3

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
 from cavity.assessment.gold import Chains
@@ -19,11 +18,10 @@ from cavity.datasets import load
 from cavity.gp import GP, Posterior
 from cavity.kernels import SE
 from cavity.likelihoods import Probit
+from cavity.numerics.arrays import Array
 from cavity.studies.base import Results
 from cavity.studies.folds import standardized
 from cavity.studies.synthetic_classification import given_draws
-
-Array = NDArray[np.float64]
 
 POINTS = 21
 COARSE = tuple(range(1, POINTS, 3))

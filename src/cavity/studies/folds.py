@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from cavity.numerics.arrays import Array
 
 
 def stratified_by_value(y: Array, folds: int, seed: int) -> NDArray[np.int64]:

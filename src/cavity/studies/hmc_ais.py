@@ -14,23 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.datasets import load
 from cavity.gp import GP
-from cavity.inference.mcmc.ais import annealed_importance_sampling
-from cavity.inference.mcmc.diagnostics import ess_bulk
-from cavity.inference.mcmc.hmc import hamiltonian
-from cavity.inference.mcmc.targets import HyperTarget
 from cavity.kernels import SE
-from cavity.learning import learn
+from cavity.learning.multistart import learn
 from cavity.likelihoods import Gaussian
+from cavity.numerics.arrays import Array
+from cavity.sampling.annealing.ais import annealed_importance_sampling
+from cavity.sampling.diagnostics import ess_bulk
+from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.targets import HyperTarget
 from cavity.studies.base import Cell, Outcome, Published, Results, Study
 from cavity.studies.folds import standardized
 from cavity.studies.pictures import COLORS, new_panels, save
 from cavity.studies.summary import cpu_per_fit
-
-Array = NDArray[np.float64]
 
 MAXIMUM, SAMPLED = "evidence maximum", "HMC"
 THESIS_AIS, CERTIFIED_AIS = "AIS, settings of the thesis", "AIS, until certified"

@@ -10,14 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from cavity.numerics.arrays import Array
 from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import new_panels, save
-
-Array = NDArray[np.float64]
 
 WEIGHTS, MEANS, SDS = np.array([0.5, 0.5]), np.array([-2.0, 2.0]), np.array([0.5, 0.7])
 # The trapezoid rule under a normal density: log p bends sharply between the modes, which defeats Gauss-Hermite.

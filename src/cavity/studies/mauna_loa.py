@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from cavity.datasets import load
 from cavity.estimators import GPRegressor
 from cavity.gp import GP
-from cavity.hyper import fixed
 from cavity.kernels import SE, Kernel, Periodic, RationalQuadratic
 from cavity.likelihoods import Gaussian
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import fixed
 from cavity.studies.base import Cell, Outcome, Published, Results, Study
 from cavity.studies.pictures import COLORS, new_panels, save
-
-Array = NDArray[np.float64]
 
 BOOK = {
     "trend: amplitude, ppm": 66.0,

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.control.dynamics import Dynamics
 from cavity.control.problems import MountainCar, Trajectory, animation
@@ -38,10 +37,9 @@ from cavity.control.value_iteration import (
     reward_of,
     value_uncertainty,
 )
+from cavity.numerics.arrays import Array
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
 from cavity.studies.pictures import new_panels, save
-
-Array = NDArray[np.float64]
 
 SEEDS = 20
 STEPS = 40

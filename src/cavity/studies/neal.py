@@ -11,17 +11,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.datasets import load, make_neal
 from cavity.datasets.synthetic import neal_function
+from cavity.numerics.arrays import Array
 from cavity.studies import robust_methods
 from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.box_plots import box_plots
 from cavity.studies.pictures import COLORS, new_panels, save
 from cavity.studies.summary import cpu_per_fit
-
-Array = NDArray[np.float64]
 
 METHODS = robust_methods.DETERMINISTIC
 QUICK = ("snMLII", "tVar", "lapEP", "tEP", "mnEP")

@@ -11,19 +11,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.datasets import make_friedman
 from cavity.estimators import GPRegressor
 from cavity.gp import GP
-from cavity.inference.mcmc import diagnostics
-from cavity.inference.mcmc.gibbs import gibbs
 from cavity.kernels import SE
 from cavity.likelihoods import MixtureOfGaussians
+from cavity.numerics.arrays import Array
+from cavity.sampling import diagnostics
+from cavity.sampling.outlier_gibbs import gibbs
 from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import COLORS, new_panels, save
-
-Array = NDArray[np.float64]
 
 CHAINS = 4
 

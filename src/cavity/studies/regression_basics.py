@@ -10,17 +10,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.datasets import make_sinc
 from cavity.estimators import GPRegressor
 from cavity.gp import GP
 from cavity.kernels import SE, Kernel, Linear, Matern, RationalQuadratic
 from cavity.likelihoods import Gaussian
+from cavity.numerics.arrays import Array
 from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import COLORS, LINES, new_panels, save
-
-Array = NDArray[np.float64]
 
 # --- figure 3.5: covariance functions and sample paths --------------------------------------------------------
 

@@ -35,18 +35,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor, StackedRegressor
-from cavity.hyper import Param
-from cavity.inference.mcmc.rule import MCMC
 from cavity.kernels import SE, Kernel, ard
 from cavity.likelihoods import StudentT
-from cavity.prediction import GaussianPrediction, Prediction
-from cavity.priors import LogNormal
+from cavity.numerics.arrays import Array
+from cavity.parameters.param import Param
+from cavity.parameters.priors import LogNormal
+from cavity.prediction.distributions import GaussianPrediction, Prediction
+from cavity.sampling.mcmc import MCMC
 from cavity.studies.summary import cpu_per_fit
-
-Array = NDArray[np.float64]
 
 GP_METHODS = {
     "snMLII": ("gaussian", "exact"),

@@ -17,8 +17,8 @@ import pandas as pd
 
 import cavity
 from cavity.datasets import DatasetNotFoundError
-from cavity.interrupts import not_swallowed
-from cavity.progress import Progress, quiet
+from cavity.runtime.interrupts import not_swallowed
+from cavity.runtime.progress import Progress, quiet
 from cavity.studies.base import Cell, Results, Study
 from cavity.studies.store import Store, Tabled, write_table
 from cavity.studies.summary import as_markdown, summarize

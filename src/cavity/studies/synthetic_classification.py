@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from cavity.assessment.gold import Chains, sample_latent
@@ -22,13 +21,12 @@ from cavity.datasets import make_clusters_1d
 from cavity.datasets.synthetic import CLUSTERS_1D
 from cavity.estimators import GPClassifier
 from cavity.gp import GP
-from cavity.inference.mcmc.ais import annealed_importance_sampling
 from cavity.kernels import SE
 from cavity.likelihoods import Probit
+from cavity.numerics.arrays import Array
+from cavity.sampling.annealing.ais import annealed_importance_sampling
 from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import COLORS, LINES, new_panels, save
-
-Array = NDArray[np.float64]
 
 RULES = {"Laplace": "laplace", "EP": "ep"}
 METHODS = (*RULES, "MCMC")

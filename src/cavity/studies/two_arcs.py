@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 
 from cavity.datasets import make_two_arcs
 from cavity.gp import GP
-from cavity.inference.mcmc.gibbs import gibbs
-from cavity.inference.mcmc.mixture_targets import noise_of
 from cavity.kernels import SE
+from cavity.latent.sites import Sites
 from cavity.likelihoods import Laplace, Likelihood, MixtureOfGaussians, StudentT
-from cavity.sites import Sites
+from cavity.numerics.arrays import Array
+from cavity.sampling.mixture_targets import noise_of
+from cavity.sampling.outlier_gibbs import gibbs
 from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import COLORS, new_panels, save
-
-Array = NDArray[np.float64]
 
 GRID = np.linspace(-5.5, 5.5, 221)
 CENTER = int(np.argmin(np.abs(GRID)))

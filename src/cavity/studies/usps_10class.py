@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from cavity.datasets import load
 from cavity.estimators import GPClassifier
 from cavity.kernels import SE, Kernel
+from cavity.numerics.arrays import Array
 from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import COLORS, LINES, MARKERS, new_panels, save
-
-Array = NDArray[np.float64]
 
 CLASSES = 10
 LEARNED, AT_THE_BOOK, LINEAR, NEAREST = (

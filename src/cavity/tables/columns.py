@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import Array
+from cavity.numerics.arrays import Array
 from cavity.tables.dates import YEAR_LAST, are_dates, as_times, in_unit
 from cavity.tables.reading import TableError
 

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.deadlines import OUT_OF_TIME, Deadline
 from cavity.estimators import GPClassifier, GPRegressor
 from cavity.gp import GP
-from cavity.hyper import Array
 from cavity.inference.registry import as_inference
-from cavity.interrupts import INTERRUPTED, not_swallowed
 from cavity.kernels import parse
 from cavity.likelihoods import as_likelihood
-from cavity.progress import Progress
-from cavity.tables.fitting import draws_of, with_row_numbers
+from cavity.numerics.arrays import Array
+from cavity.runtime.deadlines import OUT_OF_TIME, Deadline
+from cavity.runtime.interrupts import INTERRUPTED, not_swallowed
+from cavity.runtime.progress import Progress
+from cavity.tables.fit import draws_of, with_row_numbers
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import TableError
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import Array
+from cavity.numerics.arrays import Array
 from cavity.tables.reading import TableError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from cavity.deadlines import Deadline
-from cavity.interrupts import Interrupts
+from cavity.runtime.deadlines import Deadline
+from cavity.runtime.interrupts import Interrupts
 
 
 class Limits(Interrupts, Deadline):

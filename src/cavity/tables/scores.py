@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.hyper import Array
+from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
     import pandas as pd

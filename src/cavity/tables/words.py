@@ -15,9 +15,9 @@ PRIOR = re.compile(r"Param\((\[[^\]]*\]|[^(),]*), prior=\w+\([^()]*\)\)")
 def short_text(part: Any) -> str:
     """A kernel or a likelihood as text, numbers with four digits, without priors.
 
-    >>> from cavity.hyper import Param
+    >>> from cavity.parameters import Param
     >>> from cavity.kernels import SE
-    >>> from cavity.priors import LogNormal
+    >>> from cavity.parameters.priors import LogNormal
     >>> short_text(Param(1.23456, prior=LogNormal(0.0, 1.0)) * SE(2.0))
     '1.235 * SE(lengthscale=2)'
     """

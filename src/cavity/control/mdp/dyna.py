@@ -13,7 +13,8 @@ from contextlib import suppress
 import numpy as np
 
 from cavity.control.mdp.learning import Learned, _epsilon, _explore, _Run
-from cavity.control.mdp.tables import MDP, Array, Indices
+from cavity.control.mdp.tables import MDP, Indices
+from cavity.numerics.arrays import Array
 
 
 class DirichletModel:

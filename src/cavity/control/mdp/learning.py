@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.control.mdp.solving import greedy
-from cavity.control.mdp.tables import MDP, Array, Indices, Simulator
-from cavity.progress import Progress
+from cavity.control.mdp.tables import MDP, Indices, Simulator
+from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
 
 TRACES = ("replacing", "accumulating")
 

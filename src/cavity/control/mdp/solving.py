@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.control.mdp.tables import MDP, Array, Indices
+from cavity.control.mdp.tables import MDP, Indices
+from cavity.numerics.arrays import Array
 
 TIE = 1e-10
 """Difference of two actions, relative to the values of a state, below which they count as equally good."""

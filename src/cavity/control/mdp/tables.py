@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from cavity.numerics.arrays import Array
+
 Indices = NDArray[np.int64]
 
 ROUNDING = 1e-9

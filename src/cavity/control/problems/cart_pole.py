@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.control.problems.problem import Array, System
+from cavity.control.problems.problem import System
+from cavity.numerics.arrays import Array
 
 
 class CartPole(System):

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from cavity.control.problems.cart_pole import CartPole
 from cavity.control.problems.mountain_car import MountainCar
 from cavity.control.problems.pictures import Pixels, picture
-from cavity.control.problems.problem import Array, Problem, System
+from cavity.control.problems.problem import Problem, System
+from cavity.numerics.arrays import Array
 
 IDS = {"cavity/MountainCar-v0": ("MountainCarEnv", 40), "cavity/CartPoleSwingUp-v0": ("CartPoleEnv", 60)}
 """Registered names, with the class and the number of steps of an episode (8 s and 12 s)."""

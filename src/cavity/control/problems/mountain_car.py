@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.control.problems.problem import Array, System, runge_kutta
+from cavity.control.problems.problem import System, runge_kutta
+from cavity.numerics.arrays import Array
 
 NEWTON_STEPS = 4
 """Iterations for the instant of the crossing: quadratic convergence from an error of at most one substep."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.problems.problem import Array, System
+from cavity.control.problems.problem import System
+from cavity.numerics.arrays import Array
 
 FRAME = 0.05
 """Seconds of one step of `Pendulum-v1`."""

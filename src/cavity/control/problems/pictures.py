@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.control.problems.cart_pole import CartPole
 from cavity.control.problems.mountain_car import MountainCar
 from cavity.control.problems.pendulum import Pendulum
-from cavity.control.problems.problem import Array, System, Trajectory
-from cavity.progress import Progress
+from cavity.control.problems.problem import System, Trajectory
+from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
 
 Pixels = NDArray[np.uint8]
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from cavity.numerics.arrays import Array
+
 Policy = Callable[[Array], Any]
 
 DERIVATIVE_STEP = 1e-5

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cavity.control.value_iteration.factors import Array
 from cavity.control.value_iteration.improvement import ascend
 from cavity.control.value_iteration.next_states import Model
 from cavity.control.value_iteration.rewards import Reward
 from cavity.control.value_iteration.value_gp import ValueGP
+from cavity.numerics.arrays import Array
 
 ROWS = 20_000
 """Next states predicted at a time."""

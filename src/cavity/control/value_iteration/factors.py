@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ive, ndtr
 
-Array = NDArray[np.float64]
+from cavity.numerics.arrays import Array
 
 SMALLEST_TERM = 1e-15
 """Fourier terms below this are left out; the largest value of a bump is 1."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.control.value_iteration.factors import Array
+from cavity.numerics.arrays import Array
 
 Rows = NDArray[np.intp]
 Gradient = Callable[[Rows, Array], tuple[Array, Array]]

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.value_iteration.factors import Array
 from cavity.control.value_iteration.improvement import candidate_actions
 from cavity.control.value_iteration.next_states import checked_bounds, checked_iterations
-from cavity.progress import Progress
+from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
 
 REACH = 3
 """Grid points to each side that count: exp(-(3 / 0.8)^2 / 2) = 0.0009 is the first that does not."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from cavity.control.dynamics import Dynamics
 from cavity.control.problems import System
-from cavity.control.value_iteration.factors import Array
+from cavity.numerics.arrays import Array
 
 
 class Model(Protocol):

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.control.value_iteration.backup import Backup, Monitor, Round, spectral_radius
-from cavity.control.value_iteration.factors import Array
 from cavity.control.value_iteration.improvement import candidate_actions
 from cavity.control.value_iteration.next_states import as_model, checked_bounds, checked_iterations
 from cavity.control.value_iteration.rewards import Reward
 from cavity.control.value_iteration.value_gp import Support, ValueGP
-from cavity.progress import Progress
+from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
 
 MOST_EQUATIONS = 3000
 """Support points up to which policies are evaluated by linear equations; beyond, by repeated backups."""

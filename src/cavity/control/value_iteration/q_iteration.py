@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.control.value_iteration.backup import Backup, Monitor, Round
-from cavity.control.value_iteration.factors import Array
 from cavity.control.value_iteration.improvement import ascend, candidate_actions
 from cavity.control.value_iteration.next_states import as_model, checked_bounds, checked_iterations
 from cavity.control.value_iteration.rewards import Reward
 from cavity.control.value_iteration.value_gp import Support, ValueGP
-from cavity.progress import Progress
+from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 
 from cavity.control.losses import Loss
 from cavity.control.problems import MountainCar, Problem
-from cavity.control.value_iteration.factors import Angle, Array, Factor, Line
+from cavity.control.value_iteration.factors import Angle, Factor, Line
+from cavity.numerics.arrays import Array
 
 
 class Reward(Protocol):

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cavity.control.value_iteration.factors import Array
 from cavity.control.value_iteration.policy_iteration import ValuePolicy, evaluate
 from cavity.control.value_iteration.rewards import BumpReward
 from cavity.control.value_iteration.value_gp import ValueGP, contract
+from cavity.numerics.arrays import Array
 
 
 @dataclass(frozen=True)

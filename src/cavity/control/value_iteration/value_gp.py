@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import minimize
 
-from cavity.control.value_iteration.factors import Array, Factor, Line
+from cavity.control.value_iteration.factors import Factor, Line
+from cavity.numerics.arrays import Array
 
 SHORTEST, LONGEST = 0.3, 10.0
 """Bounds of a length scale in units of the spacing of support points: the first values are one spike, from which the

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from cavity.inference.anderson import correction
-from cavity.linalg import Array
+from cavity.numerics.arrays import Array
 
 DEPTH = 12
 """Sweeps that are remembered."""

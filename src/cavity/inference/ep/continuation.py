@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
+from cavity.inference.ep.cavity_newton import LARGEST_PROBLEM, Point, newton
 from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.parallel import damped
-from cavity.inference.ep.points import LARGEST_PROBLEM, Point, newton
 from cavity.inference.ep.state import TOLERANCE, Problem
+from cavity.latent.sites import Sites
 from cavity.likelihoods.scale_mixture import ScaleMixture
-from cavity.linalg import Array
-from cavity.sites import Sites
+from cavity.numerics.arrays import Array
 
 PATH_TOLERANCE = 1e-3
 """Mismatch up to which a point counts as being on the path."""

@@ -12,8 +12,8 @@ import numpy as np
 from cavity.inference.ep.acceleration import Acceleration
 from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.state import TOLERANCE, Problem, State
-from cavity.linalg import Array
-from cavity.sites import Sites
+from cavity.latent.sites import Sites
+from cavity.numerics.arrays import Array
 
 DAMPED_SWEEPS = 60
 

@@ -33,17 +33,17 @@ from cavity.inference.base import (
     UnsupportedPairError,
 )
 from cavity.inference.ep.acceleration import Acceleration
-from cavity.inference.ep.branch import Landmark, walk
 from cavity.inference.ep.effort import Effort
+from cavity.inference.ep.log_concave import positive_ep
 from cavity.inference.ep.parallel import damped, state_or_none
-from cavity.inference.ep.positive import positive_ep
 from cavity.inference.ep.state import TOLERANCE, Problem, State
+from cavity.inference.ep.tracking import Landmark, walk
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
+from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
-from cavity.linalg import Array
-from cavity.prediction import Prediction
-from cavity.sites import Sites
+from cavity.numerics.arrays import Array
+from cavity.prediction.distributions import Prediction
 
 POWERS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Powers tried in turn where EP proper finds no fixed point; the largest that converges is reported."""
@@ -284,7 +284,7 @@ class EP:
     def _variational(
         self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
     ) -> Approximation:
-        from cavity.inference.variational import Variational
+        from cavity.inference.variational.rule import Variational
 
         if not Variational().supports(likelihood):
             raise InferenceFailedError(
@@ -358,7 +358,7 @@ class EP:
         return None if state is None else Solution(state, "ep", 0)
 
     def _corrected(self, problem: Problem, start: Sites, effort: Effort | None = None) -> State | None:
-        from cavity.inference.ep.points import newton_from_sites
+        from cavity.inference.ep.cavity_newton import newton_from_sites
 
         sites = newton_from_sites(problem, start, effort)
         return None if sites is None else certify(problem, sites, self.tolerance)
@@ -421,7 +421,7 @@ def _with_conditioned(state: State) -> State:
 
 def _lower_bound(state: State) -> float:
     """E_q log p(y|f) - KL(q || prior) at the EP solution (thesis eq. 6.13)."""
-    from cavity.inference.bounds import evidence_lower_bound
+    from cavity.inference.variational.elbo import evidence_lower_bound
 
     problem = state.problem
     weight = None if np.ndim(problem.weight) == 0 else np.asarray(problem.weight)
@@ -429,7 +429,7 @@ def _lower_bound(state: State) -> float:
 
 
 def _refuse_vague(prior: DensePrior) -> None:
-    from cavity.means import Basis
+    from cavity.means.functions import Basis
 
     if isinstance(prior.mean_function, Basis):
         raise UnsupportedPairError(

@@ -13,9 +13,9 @@ from cavity.inference.ep.rule import EP, Solution, certify
 from cavity.inference.ep.state import TOLERANCE, Problem
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
+from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
-from cavity.linalg import Array
-from cavity.sites import Sites
+from cavity.numerics.arrays import Array
 
 
 class SequentialEP(EP):

@@ -1,0 +1,5 @@
+"""Laplace's method: a Gaussian at the mode of the posterior."""
+
+from cavity.inference.laplace.rule import Laplace
+
+__all__ = ["Laplace"]

@@ -1,1 +1,0 @@
-"""Markov chain Monte Carlo on the same model objects as the approximations."""

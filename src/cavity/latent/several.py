@@ -1,0 +1,482 @@
+"""Several independent latent functions at the same inputs: classes of a softmax, a level and a log noise.
+
+The prior of f_1..f_L is block-diagonal, K = diag(K_1, .., K_L), with one kernel shared by all functions or
+one each. The likelihood couples them at each input, so that the posterior covariance of (f_1(x), .., f_L(x))
+is an L x L block for every x:
+
+    mean_c(x*)    = m_c(x*) + k_c(X, x*)' a_c
+    cov_cd(x*)    = k_c(x*, x*) [c = d] - k_c(X, x*)' R_cd k_d(X, x*)
+
+R = (K + W^-1)^-1 is known to a `BlockCorrection`, never formed. Two of them are here, for the two kinds of
+curvature W, which is an L x L matrix at each point:
+
+- `SoftmaxCorrection`: W = D - D R1 (R1'D R1)^-1 R1'D with D diagonal, R1 stacked identities; then, with E_c =
+  (K_c + D_c^-1)^-1, R = E - E R1 (sum_c E_c)^-1 R1' E (book eq. 3.47). O(L n^3) time, O(L n^2) memory.
+- `DenseCorrection`: any symmetric W, indefinite ones too; with K_c = L_c L_c', M = I + L' W L is positive
+  definite exactly if the posterior is proper. O((L n)^3) time: for few functions.
+
+Shapes: latent values (n, L), blocks (n, L, L).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Protocol, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg.blas import dsymm
+
+from cavity.kernels.base import Kernel, as_inputs
+from cavity.latent.dense import DensePrior, ImproperPosteriorError
+from cavity.latent.process import BLOCK_DOUBLES
+from cavity.means.functions import Mean
+from cavity.numerics.arrays import Array
+from cavity.numerics.cholesky import Cholesky, factorize, try_factorize
+from cavity.numerics.tiles import Workspace, mirror_lower
+from cavity.parameters.param import Parametrized
+
+# --- kernels and means of several functions -----------------------------------------------------------------
+
+
+class PerLatent(Parametrized):
+    """Parts that belong to one latent function each: kernels, or mean functions.
+
+    Parameters are listed function by function; parts of a kind are numbered (`se`, `se_2`).
+    """
+
+    def __init__(self, parts: Sequence[Parametrized]) -> None:
+        self._set_up({}, tuple(parts))
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[Parametrized]:
+        return iter(self._parts)
+
+    def __getitem__(self, c: int) -> Parametrized:
+        return self._parts[c]
+
+    def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
+        """Made definite for data with these columns."""
+        parts = tuple(cast(Any, part).bind(n_features, feature_names) for part in self._parts)
+        return self._rebuild({}, parts)
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self._parts))}]"
+
+
+# --- the prior ----------------------------------------------------------------------------------------------
+
+
+class BlockPrior:
+    """L independent Gaussian processes at n training inputs.
+
+    Parameters
+    ----------
+    kernel : Kernel or PerLatent
+        Shared by all functions, or one each.
+    X : array (n, D)
+    n_latent : int
+        L.
+    mean_function : PerLatent, optional
+        One mean function each; zero if none.
+    workspace : Workspace, optional
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | PerLatent,
+        X: ArrayLike,
+        n_latent: int,
+        mean_function: PerLatent | None = None,
+        workspace: Workspace | None = None,
+    ) -> None:
+        if isinstance(kernel, PerLatent) and len(kernel) != n_latent:
+            raise ValueError(f"the likelihood has {n_latent} latent functions, got {len(kernel)} kernels")
+        self.kernel, self.mean_function = kernel, mean_function
+        self.X = np.asarray(X, dtype=float)
+        self.n, self.n_latent = len(self.X), n_latent
+        self.workspace = workspace or Workspace()
+        self.shared = not isinstance(kernel, PerLatent)
+        kernels = list(kernel) if isinstance(kernel, PerLatent) else [kernel]
+        spaces = self.workspace.memory.setdefault(f"blocks {len(kernels)}", [Workspace() for _ in kernels])
+        own = [DensePrior(cast(Kernel, k), self.X, None, w) for k, w in zip(kernels, spaces)]
+        self.functions: list[DensePrior] = own * n_latent if self.shared else own
+        """The prior of each latent function, without its mean."""
+        self.mean = np.zeros((self.n, n_latent))
+        if mean_function is not None:
+            self.mean = np.column_stack([cast(Mean, m)(self.X) for m in mean_function])
+
+    def times(self, A: Array) -> Array:
+        """K a, shapes (n, L)."""
+        if self.shared:
+            return self.functions[0].covariance @ A
+        return np.column_stack([p.covariance @ a for p, a in zip(self.functions, A.T)])
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """Prior variances, shape (n, L)."""
+        if self.shared:
+            return np.repeat(self.functions[0].diagonal[:, None], self.n_latent, axis=1)
+        return np.column_stack([p.diagonal for p in self.functions])
+
+    def unwhiten(self, U: Array) -> Array:
+        """f = mean + L U for standard normal U of shape (S, n, L)."""
+        moved = [p.factor.multiply(U[:, :, c].T).T for c, p in enumerate(self.functions)]
+        return np.asarray(self.mean + np.stack(moved, axis=-1))
+
+    def pull(self, cotangent: Callable[[int, slice, slice], Array]) -> Array:
+        """Gradient, in the natural values of the kernels, of sum_c sum_ij G^c_ij K^c_ij.
+
+        `cotangent(c, rows, columns)` gives a fresh tile of the symmetric G^c.
+        """
+        if not self.shared:
+            pieces = [
+                p.pull(lambda rows, columns, c=c: cotangent(c, rows, columns))  # type: ignore[misc]
+                for c, p in enumerate(self.functions)
+            ]
+            return np.concatenate(pieces)
+
+        def total(rows: slice, columns: slice) -> Array:
+            G = cotangent(0, rows, columns)
+            for c in range(1, self.n_latent):
+                G += cotangent(c, rows, columns)
+            return G
+
+        return self.functions[0].pull(total)
+
+    def pull_mean(self, G: Array) -> Array:
+        """Gradient, in the natural values of the mean functions, of sum_ic G_ic m_c(x_i)."""
+        if self.mean_function is None:
+            return np.zeros(0)
+        pieces = [cast(Mean, m).pull(self.X, g) for m, g in zip(self.mean_function, G.T)]
+        return np.concatenate(pieces)
+
+
+# --- corrections --------------------------------------------------------------------------------------------
+
+
+class BlockCorrection(Protocol):
+    """R = (K + W^-1)^-1 for a curvature W of L x L blocks.
+
+    Attributes
+    ----------
+    log_det : float
+        log |I + K W|.
+    jitter : float
+    """
+
+    log_det: float
+    jitter: float
+
+    def project(self, b: Array) -> tuple[Array, Array]:
+        """((I - R K) b, K (I - R K) b), shapes (n, L)."""
+        ...
+
+    def training_blocks(self) -> Array:
+        """Posterior covariance blocks at the training inputs, shape (n, L, L)."""
+        ...
+
+    def into_matrices(self) -> list[Array]:
+        """R_cc of every function, in lower triangles; the correction may be gone afterwards."""
+        ...
+
+    def reduce(self, cross: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """(U, V), one array per function, with k_c' R_cd k_d = [c = d] k_c' U_c - V_c' V_d for
+        cross-covariances k_c = K_c(X, X*) of shape (n, m)."""
+        ...
+
+
+class SoftmaxCorrection:
+    """R for W = D - D R1 (R1'D R1)^-1 R1'D.
+
+    Parameters
+    ----------
+    D : array (n, L)
+        Positive; rows add up to the sample weights.
+    """
+
+    def __init__(self, prior: BlockPrior, D: Array) -> None:
+        self.prior, self.D, self.jitter = prior, D, 0.0
+        self._information = np.empty_like(D)
+        self.E: list[Array] = []
+        """E_c, in lower triangles."""
+        self.log_det = 0.0
+        total = np.zeros((prior.n, prior.n))
+        for function, d in zip(prior.functions, D.T):
+            root = np.sqrt(d)
+
+            def build(K: Array = function.covariance, root: Array = root) -> Array:
+                B = K * root
+                B *= root[:, None]
+                B.reshape(-1)[:: len(B) + 1] += 1.0
+                return B
+
+            factor = factorize(build, function.explain)
+            self.log_det += factor.log_det
+            self.jitter = max(self.jitter, factor.jitter)
+            E = factor.into_inverse()
+            self._information[:, len(self.E)] = 1.0 - np.diagonal(E)
+            E *= root
+            E *= root[:, None]
+            total += E
+            self.E.append(E)
+        self.M = factorize(total.copy)
+        # |I + K W| = prod_c |B_c| |sum_c E_c| / |R1'D R1|; the book's Algorithm 3.3 lacks |sum_c E_c|.
+        self.log_det += self.M.log_det - float(np.log(D.sum(axis=1)).sum())
+
+    def _times_E(self, c: int, U: Array) -> Array:
+        """E_c U for U (n, m), reading the lower triangle."""
+        return np.asarray(dsymm(1.0, self.E[c].T, U, lower=0))
+
+    def project(self, b: Array) -> tuple[Array, Array]:
+        """(I - R K) b and K times that."""
+        Kb = self.prior.times(b)
+        EKb = np.column_stack([self._times_E(c, Kb[:, [c]])[:, 0] for c in range(b.shape[1])])
+        z = self.M.solve(EKb.sum(axis=1))
+        back = np.column_stack([self._times_E(c, z[:, None])[:, 0] for c in range(b.shape[1])])
+        a = b - EKb + back
+        return a, self.prior.times(a)
+
+    def reduce(self, cross: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """U_c = E_c k_c and V_c = L_M^-1 E_c k_c."""
+        U = [self._times_E(c, k) for c, k in enumerate(cross)]
+        return U, [self.M.half_solve(u) for u in U]
+
+    @cached_property
+    def _Q(self) -> list[Array]:
+        """L_M^-1 E_c, of every function."""
+        return [self.M.half_solve(mirror_lower(E)) for E in self.E]
+
+    def training_blocks(self) -> Array:
+        """Posterior covariance blocks at the training inputs, shape (n, L, L), for gradients.
+
+        The variance of a function whose D is tiny has few digits; its weight in a gradient is as tiny.
+        """
+        functions = self.prior.functions
+        blocks = _cross_products([Q @ p.covariance for Q, p in zip(self._Q, functions)])
+        for c, p in enumerate(functions):
+            blocks[:, c, c] += np.clip(self._information[:, c] / self.D[:, c], 0.0, p.diagonal)
+        return blocks
+
+    def into_matrices(self) -> list[Array]:
+        """R_cc of every function, in lower triangles; overwrites E."""
+        for E, Q in zip(self.E, self._Q):
+            E -= Q.T @ Q
+        return self.E
+
+
+class DenseCorrection:
+    """R for any symmetric W, through M = I + L' W L with K = L L'.
+
+    Parameters
+    ----------
+    W : array (n, L, L)
+
+    Raises
+    ------
+    ImproperPosteriorError
+        If K^-1 + W is not positive definite.
+    """
+
+    def __init__(self, prior: BlockPrior, W: Array) -> None:
+        self.prior, self.W = prior, W
+        self.jitter = max(p.factor.jitter for p in prior.functions)
+        self.factors = [p.factor for p in prior.functions]
+        factor = try_factorize(self.whitened(prior, W))
+        if factor is None:
+            raise ImproperPosteriorError(
+                "the posterior is improper: negative curvature of the likelihood outweighs the prior"
+            )
+        self.M: Cholesky = factor
+        self.log_det = factor.log_det
+
+    @staticmethod
+    def whitened(prior: BlockPrior, W: Array) -> Array:
+        """I + L' W L, shape (L n, L n), function by function."""
+        n, L = prior.n, prior.n_latent
+        roots = [np.tril(p.factor.lower) for p in prior.functions]
+        M = np.empty((L * n, L * n))
+        for c in range(L):
+            for d in range(c + 1):
+                M[c * n : (c + 1) * n, d * n : (d + 1) * n] = roots[c].T @ (W[:, c, d, None] * roots[d])
+        M.reshape(-1)[:: L * n + 1] += 1.0
+        return M
+
+    def project(self, b: Array) -> tuple[Array, Array]:
+        """K^-1 Sigma b and Sigma b, by whitened coordinates."""
+        n = self.prior.n
+        rotated = [np.tril(F.lower).T @ x for F, x in zip(self.factors, b.T)]
+        u = self.M.solve(np.concatenate(rotated)).reshape(-1, n)
+        a = np.column_stack([F.half_solve_transposed(x) for F, x in zip(self.factors, u)])
+        return a, np.column_stack([F.multiply(x[:, None])[:, 0] for F, x in zip(self.factors, u)])
+
+    def reduce(self, cross: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """U_c = K_c^-1 k_c and V_c = L_M^-1 (0, .., L_c^-1 k_c, .., 0)."""
+        n, L = self.prior.n, self.prior.n_latent
+        U, V = [], []
+        for c, k in enumerate(cross):
+            whitened = self.factors[c].half_solve(k)
+            U.append(self.factors[c].half_solve_transposed(whitened))
+            padded = np.zeros((L * n, k.shape[1]))
+            padded[c * n : (c + 1) * n] = whitened
+            V.append(self.M.half_solve(padded))
+        return U, V
+
+    @cached_property
+    def _Sigma(self) -> Array:
+        """Posterior covariance L M^-1 L' of all functions at all training inputs, shape (L, n, L, n)."""
+        n, L = self.prior.n, self.prior.n_latent
+        half = np.vstack([self.M.half_solve(x).T for x in self._roots()])
+        return (half @ half.T).reshape(L, n, L, n)
+
+    def _roots(self) -> Iterator[Array]:
+        """L_c' in the rows of its function, zero elsewhere, shape (L n, n)."""
+        n, L = self.prior.n, self.prior.n_latent
+        for c, F in enumerate(self.factors):
+            padded = np.zeros((L * n, n))
+            padded[c * n : (c + 1) * n] = np.tril(F.lower).T
+            yield padded
+
+    def training_blocks(self) -> Array:
+        """Posterior covariance blocks at the training inputs, shape (n, L, L)."""
+        return np.array(np.einsum("cidi->icd", self._Sigma))
+
+    def into_matrices(self) -> list[Array]:
+        """R_cc = W_cc - sum_de W_cd Sigma_de W_ec of every function."""
+        R = []
+        for c in range(self.prior.n_latent):
+            w = self.W[:, c, :].T
+            Rc = -np.einsum("di,diej,ej->ij", w, self._Sigma, w, optimize=True)
+            Rc[np.diag_indices_from(Rc)] += self.W[:, c, c]
+            R.append(Rc)
+        return R
+
+
+def _cross_products(V: Sequence[Array]) -> Array:
+    """V_c' V_d at each point: shape (m, L, L) for V_c of shape (., m)."""
+    L = len(V)
+    out = np.empty((V[0].shape[1], L, L))
+    for c in range(L):
+        for d in range(c + 1):
+            out[:, c, d] = out[:, d, c] = np.einsum("ij,ij->j", V[c], V[d])
+    return out
+
+
+# --- the posterior ------------------------------------------------------------------------------------------
+
+
+class BlockPosterior:
+    """L Gaussian processes conditioned on data that couple them.
+
+    Parameters
+    ----------
+    prior : BlockPrior
+    weights : array (n, L)
+        a, with mean_c = m_c + k_c(., X) a_c.
+    correction : BlockCorrection
+    """
+
+    basis = None
+
+    def __init__(self, prior: BlockPrior, weights: Array, correction: BlockCorrection) -> None:
+        self.prior, self.weights, self.correction = prior, weights, correction
+        self.X = prior.X
+
+    def _inputs(self, X: ArrayLike) -> Array:
+        new = as_inputs(X)
+        if new.shape[1] != self.X.shape[1]:
+            raise ValueError(
+                f"X has {new.shape[1]} columns, but the model was conditioned on {self.X.shape[1]}"
+            )
+        return new
+
+    def _blocks(self, m: int) -> Iterator[slice]:
+        size = max(1, BLOCK_DOUBLES // max(1, self.prior.n * self.prior.n_latent))
+        for start in range(0, m, size):
+            yield slice(start, min(start + size, m))
+
+    def _cross(self, X: Array, index: int = -1) -> list[Array]:
+        """K_c(X_train, X) for every function."""
+        own = self.prior.functions[:1] if self.prior.shared else self.prior.functions
+        found = [p.kernel._block(p.rows, p.kernel._prepare(X, np.full(len(X), index))) for p in own]
+        return found * self.prior.n_latent if self.prior.shared else found
+
+    def _prior_mean(self, X: Array) -> Array:
+        means = self.prior.mean_function
+        if means is None:
+            return np.zeros((len(X), self.prior.n_latent))
+        return np.column_stack([cast(Mean, m)(X) for m in means])
+
+    def mean(self, X: ArrayLike) -> Array:
+        """Posterior means of the latent functions, shape (m, L)."""
+        X = self._inputs(X)
+        out = self._prior_mean(X)
+        for at in self._blocks(len(X)):
+            for c, k in enumerate(self._cross(X[at])):
+                out[at, c] += k.T @ self.weights[:, c]
+        return out
+
+    def blocks(self, X: ArrayLike) -> Array:
+        """Posterior covariance among the functions at each row of X, shape (m, L, L)."""
+        X = self._inputs(X)
+        L = self.prior.n_latent
+        out = np.empty((len(X), L, L))
+        for at in self._blocks(len(X)):
+            cross = self._cross(X[at])
+            U, V = self.correction.reduce(cross)
+            out[at] = _cross_products(V)
+            for c, p in enumerate(self.prior.functions):
+                own = p.kernel._diag(p.kernel._prepare(X[at], np.full(len(X[at]), -1)))
+                variance = out[at, c, c] + own - np.einsum("ij,ij->j", cross[c], U[c])
+                out[at, c, c] = np.maximum(variance, np.finfo(float).eps * own)
+        return out
+
+    def variance(self, X: ArrayLike) -> Array:
+        """Posterior variances of the latent functions, shape (m, L)."""
+        return np.diagonal(self.blocks(X), axis1=1, axis2=2).copy()
+
+    def covariance(self, X: ArrayLike) -> Array:
+        """Posterior covariance among all functions and rows of X, shape (m, L, m, L)."""
+        X = self._inputs(X)
+        m, L = len(X), self.prior.n_latent
+        cross = self._cross(X)
+        U, V = self.correction.reduce(cross)
+        out = np.empty((m, L, m, L))
+        for c, p in enumerate(self.prior.functions):
+            for d in range(L):
+                out[:, c, :, d] = V[c].T @ V[d]
+            rows = p.kernel._prepare(X, np.arange(m))
+            out[:, c, :, c] += p.kernel._block(rows, rows) - cross[c].T @ U[c]
+        joint = out.reshape(m * L, m * L)
+        return (0.5 * (joint + joint.T)).reshape(m, L, m, L)
+
+    def sample(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
+        """Joint draws of the latent functions at X, shape (size, m, L)."""
+        X = self._inputs(X)
+        rng = np.random.default_rng(rng)
+        m, L = len(X), self.prior.n_latent
+        joint = self.covariance(X).reshape(m * L, m * L)
+        draws = factorize(joint.copy).multiply(rng.standard_normal((m * L, size)))
+        return np.asarray(self.mean(X) + draws.T.reshape(size, m, L))
+
+    def mean_gradient(self, X: ArrayLike) -> Array:
+        """d mean / dx at each row of X, shape (m, D, L)."""
+        X = self._inputs(X)
+        out = np.zeros((*X.shape, self.prior.n_latent))
+        for c, p in enumerate(self.prior.functions):
+            if self.prior.mean_function is not None:
+                mean = cast(Mean, self.prior.mean_function[c])
+                out[:, :, c] += mean.pull_inputs(X, np.ones(len(X)))
+            for at in self._blocks(len(X)):
+                a = p.kernel._prepare(X[at], np.full(len(X[at]), -1))
+                K = p.kernel._block(a, p.rows)
+                G = np.broadcast_to(self.weights[:, c], K.shape)
+                out[at, :, c] += p.kernel._pull_inputs(a, p.rows, G, K)[0]
+        return out
+
+    def variance_gradient(self, X: ArrayLike) -> Array:
+        """Not available for several latent functions."""
+        raise ValueError("derivatives of the variance are available for one latent function only")

@@ -1,0 +1,168 @@
+"""Where learning starts: typical sizes read off the data, turned into values, spreads and limits of
+parameters.
+
+Nothing here changes the model. Every parameter says what it measures (a length along some input columns, a
+variance of the function, of the noise, ...: `cavity.learning.guesses`); the data say how large such things
+typically are (`cavity.learning.data_scale`). From that come the first start, the draws of later starts for parameters
+without a prior of their own, the box that the optimizer stays in, and the scale of each coordinate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.kernels import Kernel
+from cavity.latent.several import PerLatent
+from cavity.learning.data_scale import DataScale, without_far
+from cavity.learning.guesses import Guess, Reader, fitted_mean
+from cavity.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    from cavity.gp import GP
+    from cavity.likelihoods.base import Likelihood
+
+__all__ = ["DataScale", "Guess", "Starts"]
+
+DISCRETE_SCALE = (0.0, 2.0)
+"""Level and spread to expect of a latent function behind labels."""
+
+EXPLAINED = 1e-6
+"""Targets are explained where what is left over is below this share of them."""
+
+IMPLAUSIBLE = 8.0
+"""Where the prior density of a data-driven value is this many nats below that of the value given, the latter
+is the start."""
+
+
+def latent_scale(likelihood: Likelihood, y: Array) -> tuple[float, float] | None:
+    """Level and spread to expect of the latent function; None where they are those of y itself."""
+    from cavity.likelihoods import Binomial, CountLikelihood
+
+    if not likelihood.discrete:
+        return None
+    if isinstance(likelihood, CountLikelihood) and not isinstance(likelihood, Binomial):
+        logs = np.log(y + 0.5)
+        return float(np.log(np.mean(y) + 0.5)), max(1.0, float(np.std(logs)))
+    return DISCRETE_SCALE
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Starting points for the free parameters of a model.
+
+    Attributes
+    ----------
+    first : array (p,)
+        The data-driven start, in `theta`.
+    spread : array (p,)
+        Standard deviations of draws around it.
+    box : array (p, 2)
+        Limits of the optimizer, in `theta`; a user's own bounds take their place.
+    scale : array (p,)
+        Size of a unit step of each coordinate.
+    blocks : tuple of arrays of int
+        Positions in `theta` of the parameters of each term, where the kernel is a sum.
+    """
+
+    model: GP
+    first: Array
+    spread: Array
+    box: Array
+    scale: Array
+    blocks: tuple[NDArray[np.intp], ...] = ()
+
+    @classmethod
+    def of(cls, model: GP, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
+        """For a model bound to the columns of X."""
+        guesses = _guesses(model, X, y, sample_weight)
+        layout = model.layout
+        chosen = [guesses[i] for i in layout.lead]
+        step = np.array([g.step for g in chosen])
+        first = layout.to_unconstrained(np.array([g.center for g in chosen]))
+        first = _plausible(model, first)
+        with np.errstate(divide="ignore"):
+            low = layout.to_unconstrained(np.array([g.low for g in chosen]))
+            high = layout.to_unconstrained(np.array([g.high for g in chosen]))
+        # The box must hold what the user gave, and must not cross a bound of the user's.
+        low, high = np.minimum(low, model.theta), np.maximum(high, model.theta)
+        own = np.array(layout.bounds).reshape(-1, 2)
+        low, high = (
+            np.where(np.isfinite(own[:, 0]), own[:, 0], low),
+            np.where(np.isfinite(own[:, 1]), own[:, 1], high),
+        )
+        box = np.column_stack([low, high])
+        spread = step * np.array([g.spread for g in chosen])
+        return cls(model, np.clip(first, box[:, 0], box[:, 1]), spread, box, step, _blocks(model))
+
+    def draw(self, rng: np.random.Generator, widen: float = 1.0) -> Array:
+        """A random start: from each parameter's own prior where it has one, else around the data-driven
+        value."""
+        theta = self.first + widen * self.spread * rng.standard_normal(len(self.first))
+        return np.clip(self.model.layout.draw_from_priors(theta, rng), self.box[:, 0], self.box[:, 1])
+
+
+def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list[Guess]:
+    """One guess per flat value of kernel, mean and likelihood, in this order."""
+    from cavity.means.functions import Basis
+
+    f_scale = latent_scale(model.likelihood, y)
+    plain = f_scale is None and model.likelihood.n_latent == 1  # one function, in the units of y
+    reach = 0.0
+    if plain and not model.likelihood.log_concave:
+        y, reach = without_far(y)  # the noise explains the others
+    fitted, rest, level = model.mean, y, None
+    if plain:
+        fitted, rest = fitted_mean(model.mean, X, y)
+    if plain and model.mean.theta.size == 0 and not isinstance(model.mean, Basis):
+        # The mean function is fixed: what it leaves over, level included, is the process's to explain.
+        rest, level = (y.T - model.mean(X)).T, 0.0
+    # What a mean that explains everything leaves over is nothing but rounding.
+    least = EXPLAINED * float(np.max(np.abs(y))) if rest is not y else 0.0
+    reader = Reader(replace(DataScale.of(X, rest, f_scale, sample_weight, level, least), reach=reach))
+    columns = tuple(range(X.shape[1]))
+    if isinstance(model.kernel, PerLatent) and f_scale is None:
+        # The first function is that of y; the others are logarithms, of a size of about one.
+        first, *others = (cast(Kernel, part) for part in model.kernel.parts)
+        guesses = reader.kernel(first, columns)
+        for kernel in others:
+            guesses += reader.kernel(kernel, columns, 1.0 / reader.data.f_sd**2)
+    else:
+        guesses = reader.kernel(model.kernel, columns)
+    of_mean = reader.part(model.mean)
+    if fitted is not model.mean:
+        of_mean = [replace(g, center=float(v)) for g, v in zip(of_mean, fitted.flat)]
+    return guesses + of_mean + reader.part(model.likelihood)
+
+
+def _plausible(model: GP, theta: Array) -> Array:
+    """The data-driven values, except where a parameter's own prior finds the given one far more likely."""
+    layout = model.layout
+    x, given = layout.to_natural(theta), layout.to_natural(model.theta)
+    out = theta.copy()
+    for s, entry in enumerate(layout.free):
+        if entry.prior is not None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                here, there = (float(entry.prior.log_density(v[s : s + 1])[0]) for v in (x, given))
+            if not here > there - IMPLAUSIBLE:
+                out[s] = model.theta[s]
+    return out
+
+
+def _blocks(model: GP) -> tuple[NDArray[np.intp], ...]:
+    """Positions in `theta` of each term's free parameters, for a kernel that is a sum."""
+    from cavity.kernels import Sum
+
+    if not isinstance(model.kernel, Sum):
+        return ()
+    blocks, start = [], 0
+    for term in model.kernel.terms:
+        stop = start + term.flat.size
+        block = np.flatnonzero((model.layout.lead >= start) & (model.layout.lead < stop))
+        if block.size:
+            blocks.append(block)
+        start = stop
+    return tuple(blocks)

@@ -1,0 +1,1 @@
+"""Numerical building blocks: Cholesky factors, tiles, threads, compiled passes, quadrature, special functions."""

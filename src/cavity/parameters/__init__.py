@@ -1,0 +1,5 @@
+"""Parameters with names, transforms, priors, bounds and ties; `cavity.parameters.priors` has the priors."""
+
+from cavity.parameters.param import Param, Parametrized, fixed
+
+__all__ = ["Param", "Parametrized", "fixed"]

@@ -1,0 +1,180 @@
+"""Averages of predictive distributions, over draws or models: mixtures in the family of their parts.
+
+Normal parts become a mixture of normals, mixtures of normals a longer one, categories average their probabilities;
+other continuous parts and counts keep their parts and average density and distribution function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from cavity.numerics.arrays import Array
+from cavity.prediction.distributions import (
+    CategoricalPrediction,
+    ContinuousPrediction,
+    GaussianPrediction,
+    MixedPrediction,
+    MixturePrediction,
+    Prediction,
+    Seed,
+    check_levels,
+)
+
+
+class MixedCounts(Prediction):
+    """A mixture of predictions of counts.
+
+    Parameters
+    ----------
+    weights : array (K,)
+        They add up to one.
+    parts : sequence of Prediction
+        Over the same n cases.
+    """
+
+    def __init__(self, weights: ArrayLike, parts: Sequence[Prediction]) -> None:
+        self._w: Array = np.asarray(weights, dtype=float)
+        self._parts = tuple(parts)
+
+    def _average(self, values: Any) -> Array:
+        return np.asarray(sum(w * value for w, value in zip(self._w, values)))
+
+    @property
+    def mean(self) -> Array:
+        """Average of the means."""
+        return self._average(p.mean for p in self._parts)
+
+    @property
+    def variance(self) -> Array:
+        """Average of the variances plus variance of the means."""
+        mean = self.mean
+        return self._average(p.variance + (p.mean - mean) ** 2 for p in self._parts)
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """Log of the average probability."""
+        terms = np.stack([np.log(w) + p.log_prob(y) for w, p in zip(self._w, self._parts)])
+        return np.asarray(logsumexp(terms, axis=0))
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Average of the distribution functions."""
+        return self._average(p.cdf(y) for p in self._parts)
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Smallest count whose cumulative probability reaches q: doubling, then bisection over the integers."""
+        levels = check_levels(q)
+        found = np.stack([self._quantile(float(p)) for p in levels.ravel()])
+        return found.reshape(levels.shape + (len(self),))
+
+    def _quantile(self, p: float) -> Array:
+        if p == 1.0:
+            return np.full(len(self), np.inf)
+        low, high = np.full(len(self), -1.0), np.maximum(np.ceil(np.minimum(self.mean, 1e15)), 1.0)
+        while (short := self.cdf(high) < p - 1e-14).any():
+            low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+        while True:
+            middle = np.floor(0.5 * (low + high))
+            wide = (high - low > 1) & (middle > low) & (middle < high)  # beyond 2^53 neighbors merge
+            if not wide.any():
+                return np.asarray(high)
+            short = self.cdf(middle) < p - 1e-14
+            low, high = np.where(wide & short, middle, low), np.where(wide & ~short, middle, high)
+
+    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+        """Choose a part for each draw and case, then draw from it."""
+        generator = np.random.default_rng(rng)
+        which = generator.choice(len(self._w), size=(n, len(self)), p=self._w / self._w.sum())
+        out = np.empty(which.shape)
+        for k in np.unique(which):
+            chosen = which == k
+            out[chosen] = self._parts[k].sample(n, generator)[chosen]
+        return out
+
+
+class Slices(Prediction):
+    """S predictions over the same m cases, held as one prediction over S m cases, averaged: one call for all draws.
+
+    Parameters
+    ----------
+    whole : Prediction
+        Over S m cases, draw by draw.
+    count : int
+        S.
+    """
+
+    def __init__(self, whole: Prediction, count: int) -> None:
+        self._whole, self._count = whole, count
+
+    def _each(self, values: ArrayLike) -> Array:
+        return np.reshape(values, (self._count, -1))
+
+    def _tiled(self, y: ArrayLike) -> Array:
+        cases = len(self._whole) // self._count
+        return np.tile(np.broadcast_to(np.asarray(y, dtype=float), (cases,)), self._count)
+
+    @property
+    def mean(self) -> Array:
+        """Average of the means."""
+        return np.asarray(self._each(self._whole.mean).mean(axis=0))
+
+    @property
+    def variance(self) -> Array:
+        """Average of the variances plus variance of the means."""
+        mean = self._each(self._whole.mean)
+        return np.asarray(self._each(self._whole.variance).mean(axis=0) + mean.var(axis=0))
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """Log of the average probability."""
+        terms = self._each(self._whole.log_prob(self._tiled(y)))
+        return np.asarray(logsumexp(terms, axis=0) - np.log(self._count))
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Average of the distribution functions."""
+        return np.asarray(self._each(self._whole.cdf(self._tiled(y))).mean(axis=0))
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """By that of a mixture of counts."""
+        return MixedCounts([1.0], [self]).quantile(q)
+
+    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+        """Choose one of the S for each draw and case, then draw from it."""
+        generator = np.random.default_rng(rng)
+        draws = self._whole.sample(n, generator).reshape(n, self._count, -1)
+        which = generator.integers(self._count, size=(n, 1, draws.shape[2]))
+        return np.take_along_axis(draws, which, axis=1)[:, 0]
+
+
+def average(parts: Sequence[Prediction], weights: ArrayLike | None = None) -> Prediction:
+    """The mixture of predictions over the same cases. Weights are positive and add up to one, by default equal."""
+    w: Array = np.full(len(parts), 1.0 / len(parts)) if weights is None else np.asarray(weights, dtype=float)
+    if all(type(p) is GaussianPrediction for p in parts):
+        return MixturePrediction(
+            np.log(w), np.stack([p.mean for p in parts]), np.stack([p.variance for p in parts])
+        )
+    if all(isinstance(p, CategoricalPrediction) for p in parts):
+        return _categories(w, [p for p in parts if isinstance(p, CategoricalPrediction)])
+    if all(type(p) is MixturePrediction for p in parts):
+        return _normals(w, [p for p in parts if isinstance(p, MixturePrediction)])
+    if all(isinstance(p, ContinuousPrediction | GaussianPrediction) for p in parts):
+        return MixedPrediction(w, parts)
+    return MixedCounts(w, parts)
+
+
+def _categories(w: Array, parts: Sequence[CategoricalPrediction]) -> CategoricalPrediction:
+    log_p = np.asarray(logsumexp(np.stack([np.log(v) + p._log_p for v, p in zip(w, parts)]), axis=0))
+    return CategoricalPrediction(np.exp(log_p), parts[0].values, log_p)
+
+
+def _normals(w: Array, parts: Sequence[MixturePrediction]) -> MixturePrediction:
+    mean = w @ np.stack([p.mean for p in parts])
+    variance = w @ np.stack([p.variance + (p.mean - mean) ** 2 for p in parts])
+    return MixturePrediction(
+        np.concatenate([np.log(v) + p._log_w for v, p in zip(w, parts)]),
+        np.concatenate([p._m for p in parts]),
+        np.concatenate([p._sd**2 for p in parts]),
+        variance,
+    )

@@ -1,0 +1,1 @@
+"""Annealed importance sampling: the evidence as a gold standard, with a certificate."""

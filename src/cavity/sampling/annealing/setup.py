@@ -1,0 +1,251 @@
+"""What annealing starts from: a model and its data, the starts there are, and a pilot for each.
+
+A `Way` is a start (the prior, or the Gaussian of EP or of Laplace's method) with its path to the posterior, the
+curvatures that scale the moves, and the pilot that chose temperatures and steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.inference.registry import as_inference
+from cavity.latent.conditioned import Conditioned
+from cavity.latent.dense import DensePrior, ImproperPosteriorError
+from cavity.latent.sites import Sites
+from cavity.likelihoods.base import Likelihood
+from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
+from cavity.sampling.annealing.path import Bridge, largest_curvature
+from cavity.sampling.annealing.runs import Kernel, Pilot, lay_out
+from cavity.sampling.annealing.schedule import as_schedule, power_schedule, resampled
+from cavity.sampling.trace import ProgressLike
+
+STARTS = ("auto", "prior", "ep", "laplace")
+MOVES = ("hmc", "elliptical")
+METRICS = ("auto", "none", "sites", "middle", "bound")
+
+SPREADS = np.linspace(-4.0, 4.0, 17)
+"""Where, in standard deviations, the curvature of the likelihood is looked at."""
+
+
+@dataclass
+class Way:
+    """One start with its bridge and pilot."""
+
+    start: str
+    metric: str
+    bridge: Bridge
+    pilot: Pilot
+
+
+class Problem:
+    """The data and the model, with the ways that were laid out so far."""
+
+    def __init__(
+        self,
+        model: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        kernel: Kernel,
+        metric: str,
+    ) -> None:
+        model = _without_vague_basis(model)
+        bound, X, self.y, self.weight = model._given(X, y, sample_weight)
+        self.likelihood: Likelihood = bound.likelihood
+        if self.likelihood.n_latent != 1:
+            raise ValueError(
+                f"annealing needs one latent value per observation, {type(self.likelihood).__name__} has "
+                f"{self.likelihood.n_latent}; sample it with HMC instead"
+            )
+        if self.y.ndim != 1:
+            raise ValueError(f"y must have one column, got shape {self.y.shape}; anneal the targets in turn")
+        self.prior: DensePrior = bound.prior(X)
+        self.kernel, self.metric = kernel, metric
+        self.ways: dict[str, Way] = {}
+        self._sites: dict[str, Sites | None] = {}
+
+    @property
+    def several_modes(self) -> bool:
+        """Whether the posterior may have them."""
+        return not self.likelihood.log_concave
+
+    def sites(self, name: str) -> Sites | None:
+        """Sites of an approximation, or None where it fails."""
+        if name not in self._sites:
+            rule = as_inference(name)
+            found: Sites | None = None
+            try:
+                if rule.supports(self.likelihood):
+                    found = rule.infer(self.prior, self.likelihood, self.y, self.weight).sites
+            except (ValueError, np.linalg.LinAlgError, NotImplementedError):
+                found = None
+            self._sites[name] = found
+        return self._sites[name]
+
+    def best_sites(self) -> Sites | None:
+        """Those of EP, or of Laplace's method."""
+        return self.sites("ep") or self.sites("laplace")
+
+    def bridge(self, start: str, metric: str) -> Bridge:
+        """The path from a start, with the curvatures of a metric."""
+        given = self.prior, self.likelihood, self.y, self.weight
+        if start != "prior":
+            return Bridge(*given, sites=self.sites(start))
+        reference = self.best_sites() if metric != "none" else None
+        if reference is None:
+            return Bridge(*given)
+        center = Conditioned(self.prior, reference)
+        sites = np.maximum(reference.precision, 0.0)
+        bound = self._bound(center)
+        curvature = {"sites": sites, "bound": bound, "middle": np.sqrt(sites * bound)}[metric]
+        # only where sites and bound are one is the likelihood nearly Gaussian, and the end known at all temperatures
+        near = bool(np.all(np.abs(sites - bound) <= 0.05 * bound))
+        return Bridge(*given, curvature=curvature, end=center.mean if near else None)
+
+    def _bound(self, center: Conditioned) -> Array:
+        places = np.concatenate(
+            [
+                self.prior.mean + SPREADS[:, None] * np.sqrt(self.prior.diagonal),
+                center.mean + SPREADS[:, None] * np.sqrt(center.var),
+            ]
+        )
+        return largest_curvature(self.likelihood, self.y, places, self.weight)
+
+    def way(self, start: str, runs: int, rng: np.random.Generator) -> Way | None:
+        """A start with its bridge and pilot, or None where the start does not exist."""
+        if start not in self.ways:
+            if start != "prior" and self.sites(start) is None:
+                return None
+            try:
+                self.ways[start] = self._lay_out(start, runs, rng)
+            except ImproperPosteriorError:
+                return None
+        return self.ways[start]
+
+    def existing_way(self, start: str, runs: int, rng: np.random.Generator) -> Way:
+        """The same, where the start must exist."""
+        found = self.way(start, runs, rng)
+        if found is None:
+            raise ValueError(
+                f"start={start!r} does not exist for this model and these data; use start='prior'"
+            )
+        return found
+
+    def first_way(self, start: str, runs: int, rng: np.random.Generator) -> Way:
+        """Where the main runs start: as asked for, or at the first approximation that exists."""
+        names = ("ep", "laplace", "prior") if start == "auto" else (start,)
+        for name in names[:-1]:
+            found = self.way(name, runs, rng)
+            if found is not None and np.isfinite(found.pilot.difficulty):
+                return found
+        return self.existing_way(names[-1], runs, rng)
+
+    def _lay_out(self, start: str, runs: int, rng: np.random.Generator) -> Way:
+        names = [self.metric]
+        if start != "prior":
+            names = ["start"]
+        elif self.metric == "auto":
+            names = ["none"] if self.kernel.kind == "elliptical" else ["middle", "sites"]
+        best: Way | None = None
+        for name in names:
+            bridge = self.bridge(start, name)
+            way = Way(start, name, bridge, lay_out(bridge, self.kernel, runs, rng, refine=len(names) == 1))
+            if best is None or way.pilot.cost < best.pilot.cost:
+                best = way
+        assert best is not None
+        if len(names) > 1:
+            best.pilot = lay_out(best.bridge, best.pilot.kernel, runs, rng)
+        return best
+
+
+def _without_vague_basis(model: Any) -> Any:
+    """Basis functions are integrated through the covariance, as for every rule that is not exact."""
+    if model.inference.name != "exact":
+        return model
+    changed = model.with_likelihood(model.likelihood)
+    changed.inference = as_inference("laplace")
+    return changed
+
+
+# --- arguments, schedules, progress ----------------------------------------------------------------------------------
+
+
+def check_arguments(
+    runs: int,
+    steps: int | None,
+    start: str,
+    moves: str,
+    leapfrogs: int,
+    updates: int,
+    metric: str,
+    target_error: float | None,
+    budget: float | None,
+) -> None:
+    """Refuse arguments that make no sense, by name."""
+    counts = {"runs": (runs, 2), "leapfrogs": (leapfrogs, 1), "updates": (updates, 1)}
+    if steps is not None:
+        counts["steps"] = (steps, 1)
+    for name, (value, least) in counts.items():
+        if isinstance(value, bool) or int(value) != value or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    for name, text, known in (("start", start, STARTS), ("moves", moves, MOVES), ("metric", metric, METRICS)):
+        if text not in known:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {text!r}")
+    for name, number in (("target_error", target_error), ("budget", budget)):
+        if number is not None and not number > 0:
+            raise ValueError(f"{name} must be positive, got {number!r}")
+
+
+def schedule_functions(given: Any) -> tuple[Callable[[Pilot, int], Array], Callable[[Pilot, int], Array]]:
+    """Functions of pilot and number of steps: the schedule asked for, and another one."""
+
+    def adaptive(pilot: Pilot, steps: int) -> Array:
+        return resampled(pilot.levels, steps)
+
+    def power(exponent: float) -> Callable[[Pilot, int], Array]:
+        return lambda pilot, steps: power_schedule(steps, exponent)
+
+    if isinstance(given, str):
+        if given not in ("adaptive", "power"):
+            raise ValueError(f"schedule must be 'adaptive', 'power', a number or an array, got {given!r}")
+        return (adaptive, power(4.0)) if given == "adaptive" else (power(4.0), adaptive)
+    if np.ndim(given) == 0:
+        return power(float(given)), adaptive
+    levels = as_schedule(given)
+    return (lambda pilot, steps: levels if steps == len(levels) - 1 else resampled(levels, steps)), adaptive
+
+
+class Report:
+    """Progress in whichever form the caller wants it."""
+
+    def __init__(self, progress: ProgressLike, label: str, total: int) -> None:
+        self._callback: Callable[[int, int], None] | None = None
+        self._bar: Progress | None = None
+        self._own, self._done, self._total = False, 0, total
+        if isinstance(progress, Progress):
+            self._bar = progress
+        elif callable(progress):
+            self._callback = progress
+        else:
+            self._bar, self._own = Progress(label, total, progress), True
+
+    def __enter__(self) -> Report:
+        return self
+
+    def advance(self) -> None:
+        """One step more."""
+        self._done += 1
+        if self._bar is not None:
+            self._bar.advance()
+        elif self._callback is not None:
+            self._callback(self._done, self._total)
+
+    def __exit__(self, *error: Any) -> None:
+        if self._own and self._bar is not None:
+            self._bar.__exit__(*error)

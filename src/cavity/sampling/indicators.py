@@ -1,0 +1,219 @@
+"""Indicators of a two-component noise model, moved one at a time with the function integrated out.
+
+Point i has noise variance s_r^2 (indicator 0) or s_o^2 (indicator 1), A = K + diag(v), R = A^-1, b = R r with the
+residual r = y - m. Changing v_i by delta changes the log evidence by
+
+    -1/2 log(1 + delta R_ii) + 1/2 delta b_i^2 / (1 + delta R_ii),
+
+which needs one number of R, and R itself by a matrix of rank one: O(1) for an indicator that stays, O(n^2) for one that
+flips (thesis eq. 5.15). With p the probability of an outlier given all other indicators, a plain Gibbs update draws
+from it; an over-relaxed one flips with probability min(1, odds of the other value) (Neal 1998; thesis eq. 5.17), which
+leaves the same distribution invariant and moves more often. Where p is exactly one half over-relaxation always flips,
+so that both kinds of sweep are mixed to keep the chain irreducible.
+
+Rank-one updates add up rounding errors: R is computed afresh after `refresh` flips (O(n^3) for O(n) flips, so no more
+than the flips themselves cost) and whenever a pivot 1 + delta R_ii is not positive.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cavity.numerics.arrays import Array
+from cavity.numerics.cholesky import factorize
+from cavity.numerics.tiles import mirror_lower
+
+Flags = NDArray[np.bool_]
+
+PLAIN_SHARE = 0.1
+"""Share of sweeps that draw indicators afresh instead of over-relaxed."""
+
+LEAST_REFRESH = 50
+"""Flips before R is computed afresh, at least; n of them where there are more points."""
+
+
+def sweep_interpreted(
+    R: Array,
+    b: Array,
+    c: Flags,
+    probability: Array,
+    order: NDArray[np.intp],
+    log_u: Array,
+    start: int,
+    most: int,
+    logit: float,
+    gap: float,
+    relaxed: bool,
+    column: Array,
+) -> tuple[int, int, bool]:
+    """Visit points order[start:], changing R, b, c and probability in place.
+
+    Parameters
+    ----------
+    R, b, c, probability : arrays (n, n), (n,), (n,), (n,)
+        The inverse, the weights, the indicators and, where visited, p(c_i = 1 | all others).
+    order, log_u : arrays (n,)
+        Points in the order of their visits, and logs of uniform numbers, one per visit.
+    most : int
+        Stop after so many flips.
+    logit : float
+        Log odds of an outlier before seeing data.
+    gap : float
+        Outlier minus regular noise variance, positive.
+    relaxed : bool
+        Over-relaxed or plain updates.
+
+    Returns
+    -------
+    at : int
+        The next visit; the number of points when done.
+    flips : int
+    sound : bool
+        False where rounding has spoiled the pivot of the next visit.
+    """
+    flips = 0
+    for at in range(start, len(order)):
+        if flips >= most:
+            return at, flips, True
+        i = order[at]
+        delta = -gap if c[i] else gap
+        q = 1.0 + delta * R[i, i]
+        if not q > 0.0:
+            return at, flips, False
+        change = -0.5 * np.log(q) + 0.5 * delta * b[i] ** 2 / q
+        odds = logit - change if c[i] else logit + change
+        probability[i] = 1.0 / (1.0 + np.exp(-odds)) if odds > -700.0 else 0.0
+        move = -odds if c[i] else odds
+        if not relaxed:
+            move = -np.logaddexp(0.0, -move)
+        if log_u[at] < move:
+            column[:] = R[i]
+            factor = delta / q
+            b -= (factor * b[i]) * column
+            R -= np.multiply.outer(factor * column, column)
+            c[i] = not c[i]
+            flips += 1
+    return len(order), flips, True
+
+
+def sweep_function() -> Any:
+    """The compiled sweep where Numba is installed (importing it takes most of a second), else the one above."""
+    if importlib.util.find_spec("numba") is None:
+        return sweep_interpreted
+    from cavity.sampling import _indicators_compiled as _flips_compiled
+
+    return _flips_compiled.sweep
+
+
+class Indicators:
+    """The state of one chain: indicators, and the inverse that their moves need.
+
+    Parameters
+    ----------
+    covariance : array (n, n)
+        K, full; kept, not changed.
+    residual : array (n,)
+        y - m.
+    indicators : array of bool (n,)
+        True where a point is an outlier; copied.
+    regular, outlier : float
+        Noise variances, 0 < regular < outlier.
+    refresh : int, optional
+        Flips after which R is computed afresh.
+    sweep : callable, optional
+        Which implementation to use; the compiled one where it can be.
+    """
+
+    def __init__(
+        self,
+        covariance: Array,
+        residual: Array,
+        indicators: ArrayLike,
+        regular: float,
+        outlier: float,
+        refresh: int | None = None,
+        sweep: Any = None,
+    ) -> None:
+        if not 0 < regular < outlier:
+            raise ValueError(
+                f"noise variances must satisfy 0 < regular < outlier, got {regular!r} and {outlier!r}"
+            )
+        n = len(residual)
+        self.c: Flags = np.array(indicators, dtype=bool)
+        self.probability: Array = np.zeros(n)
+        """p(c_i = 1 | all other indicators), as of the last visit."""
+        self.refresh_after = max(LEAST_REFRESH, n) if refresh is None else refresh
+        self._sweep = sweep_function() if sweep is None else sweep
+        self._column = np.empty(n)
+        self.replace(covariance, residual, regular, outlier)
+
+    def replace(self, covariance: Array, residual: Array, regular: float, outlier: float) -> None:
+        """Other hyperparameters, the same indicators."""
+        self._K, self._r = covariance, residual
+        self.regular, self.outlier = regular, outlier
+        self.refresh()
+
+    @property
+    def variances(self) -> Array:
+        """Noise variance of each point, shape (n,)."""
+        return np.where(self.c, self.outlier, self.regular)
+
+    def refresh(self) -> None:
+        """R and b from the indicators as they are."""
+
+        def build() -> Array:
+            A = self._K.copy()
+            A.reshape(-1)[:: len(A) + 1] += self.variances
+            return A
+
+        factor = factorize(build)
+        self.b = factor.solve(self._r)
+        self.R = mirror_lower(factor.into_inverse())
+        self.since_refresh = 0
+
+    def draw_function(self, rng: np.random.Generator, y: Array) -> Array:
+        """A draw of f at the points given the indicators, shape (n,)."""
+        prior = factorize(self._K.copy).multiply(rng.standard_normal(len(y)))
+        noise = np.sqrt(self.variances) * rng.standard_normal(len(y))
+        return np.asarray(y - self._r + prior + self._K @ (self.R @ (self._r - prior - noise)))
+
+    def update(self, rng: np.random.Generator, fraction: float, sweeps: int = 1) -> int:
+        """Visit every point `sweeps` times in random order; the number of flips."""
+        logit = float(np.log(fraction) - np.log1p(-fraction))
+        total = 0
+        for _ in range(sweeps):
+            relaxed = bool(rng.random() >= PLAIN_SHARE)
+            order = rng.permutation(len(self.c))
+            log_u = np.log1p(-rng.random(len(order)))
+            at, sound = 0, True
+            while at < len(order):
+                fresh = self.since_refresh == 0
+                if self.since_refresh >= self.refresh_after or not sound:
+                    if not sound and fresh:
+                        raise np.linalg.LinAlgError(
+                            "the covariance matrix is too nearly singular for moves of the indicators; give the "
+                            "regular noise a lower bound"
+                        )
+                    self.refresh()
+                most = self.refresh_after - self.since_refresh
+                at, flips, sound = self._sweep(
+                    self.R,
+                    self.b,
+                    self.c,
+                    self.probability,
+                    order,
+                    log_u,
+                    at,
+                    most,
+                    logit,
+                    self.outlier - self.regular,
+                    relaxed,
+                    self._column,
+                )
+                self.since_refresh += flips
+                total += flips
+        return total

@@ -1,0 +1,71 @@
+"""Noise parameters and noise variances drawn together, given a draw of f that is then forgotten.
+
+With all variances v known, degrees of freedom and scale of the noise are all but determined by them, and follow them
+in small steps only. Given f the points are independent: with residuals r = y - f, the noise parameters move on the
+density of the noise itself, in which the variances are integrated out, and the variances are then drawn anew
+(`scale_mixing`).
+
+Residuals come from a draw of the prior, f0, and of the noise, e0: with A = K + diag(v) and q = y - m - f0 - e0,
+
+    r = e0 + v A^-1 q,
+
+which loses no digits where v is small. (The same idea moves indicators in `gibbs`.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.numerics.arrays import Array
+from cavity.numerics.cholesky import Cholesky
+from cavity.numerics.threads import threads_for
+from cavity.sampling.hyperparameter_updates import slice_coordinates
+
+Flags = NDArray[np.bool_]
+
+
+def noise_entries(model: Any) -> Flags:
+    """Which entries of theta (p,) belong to the noise alone."""
+    layout = model.layout
+    place = model.flat.size - model.likelihood.flat.size
+    alone = np.zeros(len(layout.free), dtype=bool)
+    alone[layout.slot[layout.where >= place]] = True
+    alone[layout.slot[layout.where < place]] = False  # tied to the kernel or the mean
+    return alone
+
+
+def draw_residuals(model: Any, X: Array, y: Array, variances: Array, rng: np.random.Generator) -> Array:
+    """y - f for a draw of f given the data and the noise variances, shape (n,)."""
+    with threads_for(len(X)):
+        prior = model.prior(X)
+        A = Cholesky.of(prior.covariance + np.diag(variances))
+        noise = np.sqrt(variances) * rng.standard_normal(len(y))
+        gap = y - prior.unwhiten(rng.standard_normal(len(y))) - noise
+        return np.asarray(noise + variances * A.solve(gap))
+
+
+def draw_noise_parameters(model: Any, moves: Flags, residuals: Array, rng: np.random.Generator) -> Array:
+    """Theta (p,) with the entries `moves` changed: slice sampling of the noise's density of the residuals."""
+    theta = np.array(model.theta, dtype=float)
+    low, high = np.array(model.theta_bounds).reshape(-1, 2)[moves].T
+
+    def log_density(position: Array) -> tuple[float, None]:
+        if not np.all((position >= low) & (position <= high)):
+            return -np.inf, None
+        theta[moves] = position
+        try:
+            with np.errstate(all="ignore"):
+                there = model.replace(theta)
+                value = np.sum(there.likelihood.log_prob(residuals, np.zeros(len(residuals))))
+                value += there.log_prior(jacobian=True)[0]
+        except ValueError:  # a value that overflows
+            return -np.inf, None
+        return (float(value), None) if np.isfinite(value) else (-np.inf, None)
+
+    start = theta[moves].copy()
+    found, _, _ = slice_coordinates(log_density, start, log_density(start)[0], None, rng)
+    theta[moves] = found
+    return theta

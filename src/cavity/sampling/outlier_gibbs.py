@@ -1,0 +1,410 @@
+"""Gibbs sampling for regular noise with outliers: indicators, their fraction, and the hyperparameters in turn.
+
+The function f is integrated out (thesis section 5.3.2, Algorithm 1) in all steps but the third. One round is
+
+1. indicators c_i, one at a time in random order, O(n^2) for each that flips (`flips`);
+2. the fraction pi given the number |c| of outliers: Beta(a + |c|, b + n - |c|) for a Beta(a, b) prior. For any other
+   prior the same Beta with a = b = 1 is a proposal, accepted with the ratio of prior densities;
+3. fraction, regular scale s, inflation k and all indicators together, given a draw of f that is then forgotten: given
+   f the points are independent, so that the noise parameters move on the mixture density with indicators summed out,
+   and the indicators are drawn afresh. Without this step the number of outliers and what an outlier is follow each
+   other in small steps only;
+4. one trajectory of Hamiltonian Monte Carlo for kernel, mean, s and k, on the exact evidence given the indicators, with
+   noise variances v_i = s^2 k^(2 c_i):
+
+       d log p / d log s = sum_i v_i (b_i^2 - R_ii),    d log p / d log k = sum_{c_i = 1} v_i (b_i^2 - R_ii).
+
+A draw of f comes from one of the prior, f0, and of the noise, e: f = m + f0 + K A^-1 (y - m - f0 - e).
+
+The posterior needs proper priors: where no point is an outlier nothing else says how wide outliers are, and where all
+are, how narrow the rest. The outlier component is always the wider one, k > 1, by its transform.
+Where several modes of the hyperparameters are known, chains also jump between them, with a draw of f from which the
+indicators are drawn afresh (`jumps`), before the third step.
+Indicators of points that are outliers together, or not at all, move only one by one: run several chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.inference.base import UnsupportedPairError
+from cavity.likelihoods.mixture import MixtureOfGaussians
+from cavity.numerics.arrays import Array
+from cavity.parameters.priors import Beta
+from cavity.sampling.affine import Turned, kept_of_pilot, pilot_of, rounder
+from cavity.sampling.default_priors import with_proper_priors
+from cavity.sampling.hmc_within_gibbs import WithinGibbs
+from cavity.sampling.indicators import Flags, Indicators
+from cavity.sampling.mixture_targets import GivenFunction, GivenIndicators, round_coordinates
+from cavity.sampling.mode_jumping import Jumps
+from cavity.sampling.modes import Modes, told
+from cavity.sampling.noise_given_f import noise_entries
+from cavity.sampling.trace import ProgressLike, Recorder, Trace, Until, check_counts
+
+START_SPREAD = 0.2
+"""Standard deviation of the chains' starting fractions around that of the model, in unconstrained units."""
+
+ROUNDS_PER_BLOCK = 25
+"""Rounds that a worker process makes before it hands its chain back."""
+
+
+@dataclass
+class _Settings:
+    """What all chains have in common."""
+
+    model: Any
+    X: Array
+    y: Array
+    warmup: int
+    pilot: int
+    sweeps: int
+    leaps: int
+    moves: Flags
+    noise: Flags
+    fraction_slot: int | None
+    origin: Array
+    factor: Array
+    modes: Modes | None
+
+
+class State(NamedTuple):
+    """Where a chain is after a round. `probability` is p(c_i = 1 | everything else) when point i was visited last."""
+
+    theta: Array
+    indicators: Flags
+    probability: Array
+    log_density: float
+    acceptance: float
+    divergent: bool
+
+
+class GibbsChain:
+    """One chain: call `step` once per round."""
+
+    def __init__(
+        self, settings: _Settings, theta: Array, rng: np.random.Generator, center: Array | None = None
+    ) -> None:
+        self.settings, self.rng = settings, rng
+        s = settings
+        self.jumps = None if s.modes is None else Jumps(s.modes, s.model, s.X, s.y)
+        self.target = GivenIndicators(s.model.replace(theta), s.X, s.y, s.moves)
+        self.turn(s.origin, s.factor, s.pilot or s.warmup, adapt_scale=True)
+        self.target.indicators = rng.random(len(s.y)) < float(self.target.model.likelihood.fraction)
+        self._disperse(s.origin if center is None else center[s.moves])
+        model = self.target.model
+        prior = model.prior(s.X)
+        variances = float(model.likelihood.scale) ** 2, model.likelihood.outlier_scale**2
+        self._indicators = Indicators(prior.covariance, s.y - prior.mean, self.target.indicators, *variances)
+        self._noise = GivenFunction(model, s.y, s.noise)
+        self._noise_hmc = WithinGibbs(self._noise, s.warmup, s.leaps) if self._noise.dim else None
+        self.log_density, self.acceptance, self.divergent = -np.inf, 1.0, False
+
+    def turn(self, origin: Array, factor: Array, warmup: int, adapt_scale: bool) -> None:
+        """Move the hyperparameters in these coordinates from now on; the step is learned in `warmup` rounds."""
+        self._turned = Turned(self.target, origin, factor)
+        leaps = self.settings.leaps
+        self._hmc = WithinGibbs(self._turned, warmup, leaps, adapt_scale) if self.target.dim else None
+
+    def _disperse(self, center: Array) -> None:
+        """Put the hyperparameters around a mode of theirs, as far as draws would be."""
+        if self.target.dim:
+            bounds = np.array(self.target.model.theta_bounds).reshape(-1, 2)[self.settings.moves]
+            around = Turned(self.target, center, self.settings.factor)
+            z = around.start(np.zeros((1, self.target.dim)), self.rng, bounds)
+            self.target.model = self.target.at(around.out(z)[0])
+
+    @property
+    def theta(self) -> Array:
+        """All free hyperparameters, unconstrained."""
+        return np.asarray(self.target.model.theta)
+
+    def step(self) -> State:
+        """One round: indicators, fraction, hyperparameters; where the chain is then."""
+        self._move()
+        return State(
+            self.theta.copy(),
+            self.target.indicators.copy(),
+            self._indicators.probability.copy(),
+            self.log_density,
+            self.acceptance,
+            self.divergent,
+        )
+
+    def _move(self) -> None:
+        target, s = self.target, self.settings
+        likelihood = target.model.likelihood
+        self._indicators.update(self.rng, float(likelihood.fraction), s.sweeps)
+        target.indicators = self._indicators.c.copy()
+        if s.fraction_slot is not None:
+            theta = self.theta.copy()
+            theta[s.fraction_slot] = self._fraction(s.fraction_slot)
+            target.model = target.model.replace(theta)
+        if self._hmc is None:
+            self.log_density = float(target.log_density(np.zeros((1, 0)))[0])
+            return
+        jumped = self._jump()
+        changed = self._given_function() or jumped
+        move = self._hmc.step(self._turned.into(self.theta[s.moves]), self.rng)
+        self.log_density, self.acceptance, self.divergent = move.log_density, move.acceptance, move.divergent
+        if move.moved:
+            target.model = target.at(self._turned.out(move.position))
+        if move.moved or changed:
+            self._renew()
+
+    def _jump(self) -> bool:
+        """To another mode, with indicators that are drawn there; whether it came to that."""
+        target, rng = self.target, self.rng
+        draw = self._indicators.draw_function
+        found = self.jumps and self.jumps.sometimes(self.theta, lambda: draw(rng, target.y), rng)
+        if not found:
+            return False
+        theta, f = found
+        target.model = target.model.replace(theta)
+        self._draw_indicators(f)
+        self._renew()
+        return True
+
+    def _draw_indicators(self, f: Array) -> None:
+        """Which points are outliers, given f."""
+        target = self.target
+        outlier = target.model.likelihood.outlier_probability(target.y, f, np.zeros(len(f)))
+        target.indicators = self.rng.random(len(outlier)) < outlier
+
+    def _renew(self) -> None:
+        """The inverse that moves of the indicators need, for model and indicators as they are."""
+        target, s = self.target, self.settings
+        prior, noise = target.model.prior(s.X), target.model.likelihood
+        self._indicators.c = target.indicators.copy()
+        self._indicators.replace(
+            prior.covariance, s.y - prior.mean, float(noise.scale) ** 2, noise.outlier_scale**2
+        )
+
+    def _given_function(self) -> bool:
+        """Noise parameters and indicators given a draw of f; whether there was anything to move."""
+        if self._noise_hmc is None:
+            return False
+        target, noise = self.target, self._noise
+        noise.model, noise.f = target.model, self._indicators.draw_function(self.rng, target.y)
+        move = self._noise_hmc.step(self.theta[noise.moves], self.rng)
+        target.model = noise.at(move.position)
+        self._draw_indicators(noise.f)
+        return True
+
+    def _fraction(self, slot: int) -> float:
+        """A draw of the fraction given the indicators, unconstrained."""
+        entry, now = self.target.model.layout.free[slot], float(self.theta[slot])
+        prior, count = entry.prior, int(self.target.indicators.sum())
+        conjugate = isinstance(prior, Beta)
+        a, b = (prior.a, prior.b) if conjugate else (1.0, 1.0)
+        drawn = self.rng.beta(a + count, b + len(self.target.indicators) - count)
+        low, high = entry.bounds or (0.0, 1.0)
+        if not max(low, 0.0) < drawn < min(high, 1.0):  # no density there: a proposal that is rejected
+            return now
+        if not conjugate:
+            old = float(self.target.model.likelihood.fraction)
+            gain = float(prior.log_density(drawn) - prior.log_density(old))
+            if not np.log1p(-self.rng.random()) < gain:
+                return now
+        return float(entry.transform.to_unconstrained(np.array([drawn]))[0])
+
+
+def gibbs(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    draws: int = 1000,
+    warmup: int = 500,
+    chains: int = 4,
+    rng: np.random.Generator | int | None = None,
+    hyperparameters: bool = True,
+    sweeps: int = 1,
+    leaps: int = 8,
+    n_jobs: int | None = None,
+    modes: Modes | None = None,
+    progress: ProgressLike = None,
+    until: Until | None = None,
+) -> Trace:
+    """Sample indicators and hyperparameters of a model with `MixtureOfGaussians` noise.
+
+    Parameters
+    ----------
+    model : GP
+        Chains start around its values. Parameters without a prior get a weak proper one.
+    X, y : arrays (n, D), (n,)
+    draws, warmup : int
+        Rounds kept, and those before, in which the step size of Hamiltonian Monte Carlo is learned.
+    chains : int
+    rng : Generator or seed
+        Each chain has a generator of its own spawned from it: results do not depend on `n_jobs`.
+    hyperparameters : bool
+        Whether fraction, scales and kernel are sampled too, or keep their values.
+    sweeps : int
+        Visits of each indicator per round.
+    leaps : int
+        Leapfrog steps per round, on average at most.
+    n_jobs : int, optional
+        Processes; chains take turns in one by default. An interrupt keeps what was drawn; with several processes all
+        but the last few rounds.
+    modes : Modes, optional
+        Modes of the hyperparameters: chains start at all of them and jump between them.
+    progress, until : see `cavity.sampling.trace`
+
+    Returns
+    -------
+    Trace
+        Positions are `theta`. `info["indicators"]` (C, T, n) holds the indicators, `info["probability"]` (n,) the
+        posterior probability of each point to be an outlier (the average of p(c_i = 1 | everything else), which has
+        the same mean as the indicator and less noise), `info["model"]` the model with the priors used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import MixtureOfGaussians
+    >>> X = np.linspace(0, 6, 20)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> y[7] += 5.0
+    >>> model = GP(1.0 * SE(1.0), MixtureOfGaussians(0.1, 0.1, 20.0))
+    >>> trace = gibbs(model, X, y, draws=50, warmup=20, chains=2, rng=0, hyperparameters=False, progress=False)
+    >>> int(np.argmax(trace.info["probability"]))
+    7
+    """
+    check_counts(draws, warmup)
+    settings = _settings(model, X, y, hyperparameters, warmup, sweeps, leaps, modes)
+    generators = np.random.default_rng(rng).spawn(chains)
+    centers = [None if modes is None else modes.places[c % len(modes)] for c in range(chains)]
+    started = [
+        GibbsChain(settings, _start(settings.model, center, one), one, center)
+        for one, center in zip(generators, centers)
+    ]
+    pilot, rest = settings.pilot, warmup - 2 * settings.pilot
+    first = None
+    if pilot:
+        first = _run(settings, started, pilot, pilot, n_jobs, progress, None)
+        if first.stopped:
+            return first
+        turned = rounder(settings.origin, settings.factor, first.positions[:, :, settings.moves])
+        for chain in started:
+            chain.turn(*turned, rest, adapt_scale=False)
+    try:
+        found = _run(settings, started, draws, rest, n_jobs, progress, until)
+    except (KeyboardInterrupt, TimeoutError) as stop:
+        return kept_of_pilot(first, stop)
+    return replace(found, warmup=warmup)
+
+
+def _settings(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    hyperparameters: bool,
+    warmup: int,
+    sweeps: int,
+    leaps: int,
+    modes: Modes | None,
+) -> _Settings:
+    if not isinstance(model.likelihood, MixtureOfGaussians):
+        raise UnsupportedPairError(
+            f"Gibbs sampling of indicators needs MixtureOfGaussians noise, got {type(model.likelihood).__name__}; "
+            'use inference="mcmc" with method="auto"'
+        )
+    bound, data, targets, _ = model._given(X, y, None)
+    bound = with_proper_priors(bound, data, targets) if hyperparameters else bound.freeze()
+    layout = bound.layout
+    place = bound.flat.size - bound.likelihood.flat.size  # the fraction is the first value of the likelihood
+    slots = layout.slot[layout.where == place]
+    moves = np.ones(len(layout.free), dtype=bool)
+    slot = int(slots[0]) if slots.size else None
+    if slot is not None:
+        if np.sum(layout.slot == slot) > 1:
+            raise ValueError("the fraction of outliers is tied to another parameter: untie it to sample it")
+        moves[slot] = False
+    noise = noise_entries(bound)
+    origin, factor = round_coordinates(bound, data, targets, moves)
+    pilot = pilot_of(warmup) if len(origin) else 0
+    return _Settings(
+        bound, data, targets, warmup, pilot, sweeps, leaps, moves, noise, slot, origin, factor, modes
+    )
+
+
+def _run(
+    settings: _Settings,
+    chains: list[GibbsChain],
+    draws: int,
+    warmup: int,
+    n_jobs: int | None,
+    progress: ProgressLike,
+    until: Until | None,
+) -> Trace:
+    """The chains, which are left where they end, so that another run can go on."""
+    model = settings.model
+    C, n, p = len(chains), len(settings.y), len(model.names)
+    indicators: list[Flags] = []
+    probability = np.zeros(n)
+
+    def described(trace: Trace) -> Trace:
+        flags = np.array(indicators, dtype=bool).reshape(-1, C, n)[: trace.draws]
+        info = {
+            "indicators": np.ascontiguousarray(flags.swapaxes(0, 1)),
+            "probability": probability / max(trace.draws, 1),
+            "model": model,
+            **told([chain.jumps for chain in chains]),
+        }
+        return replace(trace, names=tuple(model.names), info=info)
+
+    asked = None if until is None else until.seen_as(described)
+    recorder = Recorder("Gibbs sampling", C, p, draws, warmup, progress, asked)
+    with recorder:
+        rounds = _in_turns(chains) if n_jobs in (None, 1) else _in_processes(chains, n_jobs, recorder)
+        for t, states in zip(recorder, rounds):
+            if t >= warmup:
+                indicators.append(np.array([state.indicators for state in states]))
+                probability += np.mean([state.probability for state in states], axis=0)
+                recorder.add(
+                    np.array([state.theta for state in states]).reshape(C, p),
+                    np.array([state.log_density for state in states]),
+                    np.array([state.acceptance for state in states]),
+                    np.array([state.divergent for state in states]),
+                )
+    return described(recorder.trace())
+
+
+def _in_turns(chains: list[GibbsChain]) -> Iterator[Sequence[State]]:
+    """The states of all chains after each round, for ever."""
+    while True:
+        yield [chain.step() for chain in chains]
+
+
+def _in_processes(
+    chains: list[GibbsChain], n_jobs: int | None, recorder: Recorder
+) -> Iterator[Sequence[State]]:
+    """The same from worker processes. Chains come back, in place, after each block: an interrupt loses one."""
+    from joblib import Parallel, delayed
+
+    work: Any = delayed(_block)
+    with Parallel(n_jobs=n_jobs) as workers:
+        done = 0
+        while done < recorder.total:
+            rounds = min(ROUNDS_PER_BLOCK, recorder.total - done)
+            blocks = workers(work(chain, rounds) for chain in chains)
+            chains[:] = [chain for chain, _ in blocks]
+            yield from zip(*(states for _, states in blocks))
+            done += rounds
+
+
+def _block(chain: GibbsChain, rounds: int) -> tuple[GibbsChain, list[State]]:
+    return chain, [chain.step() for _ in range(rounds)]
+
+
+def _start(model: Any, center: Array | None, rng: np.random.Generator) -> Array:
+    """The model's hyperparameters, or those of a mode, shaken a little, inside their bounds."""
+    theta = np.asarray(model.theta) if center is None else center
+    low, high = np.array(model.theta_bounds).reshape(-1, 2).T
+    return np.clip(theta + START_SPREAD * rng.standard_normal(theta.shape), low, high)

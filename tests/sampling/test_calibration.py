@@ -1,0 +1,115 @@
+"""Samplers against quadrature over hyperparameters, and simulation-based calibration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import chi2
+
+from cavity.gp import GP
+from cavity.kernels import SE
+from cavity.latent.dense import DensePrior
+from cavity.likelihoods import Gaussian, Probit, Softmax
+from cavity.parameters.param import Param
+from cavity.parameters.priors import LogNormal
+from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd
+from cavity.sampling.elliptical_slice import elliptical_slice
+from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.hyperparameter_updates import LatentAndHyper, latent_and_hyper
+from cavity.sampling.targets import HyperTarget, LatentTarget
+
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(-2, 2, 8))[:, None]
+REAL = np.sin(2 * X[:, 0]) + 0.3 * RNG.standard_normal(8)
+
+
+def two_parameters():
+    """Length scale and noise free, with priors; signal fixed."""
+    kernel = Param(1.0, fixed=True) * SE(Param(0.7, prior=LogNormal(-0.3, 0.6)))
+    return GP(kernel, Gaussian(Param(0.2, prior=LogNormal(-2.0, 0.8))))
+
+
+def quadrature_moments(target, half=4.0, size=41):
+    """Means and sds of theta by a product rule on a wide grid."""
+    center = target.model.theta
+    axes = [np.linspace(c - half, c + half, size) for c in center]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    log_w = target.log_density(grid)
+    w = np.exp(log_w - logsumexp(log_w))
+    mean = w @ grid
+    return mean, np.sqrt(w @ (grid - mean) ** 2)
+
+
+@pytest.fixture(scope="module")
+def integrated():
+    return quadrature_moments(HyperTarget(two_parameters(), X, REAL))
+
+
+def test_hmc_over_two_hyperparameters_agrees_with_quadrature(integrated):
+    mean, sd = integrated
+    target = HyperTarget(two_parameters(), X, REAL)
+    start = target.model.theta + 0.3 * np.random.default_rng(1).standard_normal((2, 2))
+    trace = hamiltonian(target, start, draws=400, warmup=150, rng=2, length=np.pi / 2, progress=False)
+    x = trace.positions
+    assert ess_bulk(x).min() > 120
+    assert np.all(np.abs(x.mean((0, 1)) - mean) < 4 * mcse_mean(x))
+    assert np.all(np.abs(x.std((0, 1)) - sd) < 4 * mcse_sd(x))
+
+
+@pytest.mark.parametrize("update", ["whitened", "surrogate"])
+def test_updates_given_latent_values_agree_with_quadrature(update, integrated):
+    mean, sd = integrated
+    trace = latent_and_hyper(
+        two_parameters(), X, REAL, update=update, draws=400, warmup=50, chains=2, rng=3, progress=False
+    )
+    x = trace.positions[:, :, :2]
+    assert trace.names[0] == "se.lengthscale"
+    assert ess_bulk(x).min() > 40
+    assert np.all(np.abs(x.mean((0, 1)) - mean) < 4 * mcse_mean(x))
+    assert np.all(np.abs(x.std((0, 1)) - sd) < 5 * mcse_sd(x))
+
+
+def test_updates_check_their_arguments():
+    with pytest.raises(ValueError, match="update must be one of"):
+        latent_and_hyper(two_parameters(), X, REAL, update="both")
+    with pytest.raises(ValueError, match="surrogate_variance must be"):
+        LatentAndHyper(two_parameters(), X, REAL, surrogate_variance=-1.0)
+    with pytest.raises(ValueError, match="several latent functions"):
+        LatentAndHyper(GP(1.0 * SE(1.0), Softmax(3)), X, np.arange(8) % 3)
+
+
+# --- simulation-based calibration ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["hmc", "hmc metric", "elliptical"])
+def test_ranks_of_the_truth_among_draws_are_uniform(how):
+    """Talts et al. 2018: draw f from the prior and y given f; the rank of the true f among nearly independent posterior
+    draws is uniform. Pearson's statistic over eight bins, for two latent values, below its 99.9 % point."""
+    inputs = np.linspace(-1, 1, 4)[:, None]
+    prior = DensePrior(4.0 * SE(0.7), inputs)
+    rng = np.random.default_rng(5)
+    replications, kept, bins = 120, 15, 8
+    ranks = np.empty((replications, 2), dtype=int)
+    for r in range(replications):
+        f = prior.unwhiten(rng.standard_normal(4))
+        y = Probit().sample(f, rng)
+        metric = "laplace" if how == "hmc metric" else None
+        target = LatentTarget(prior, Probit(), y, metric=metric)
+        start = target.draw_prior(5, rng)
+        if how == "elliptical":
+            trace = elliptical_slice(
+                lambda U, t=target: t.log_likelihood(t.latent(U)), start, draws=3, warmup=20, rng=rng, thin=10,
+                progress=False,
+            )  # fmt: skip
+        else:
+            trace = hamiltonian(target, start, draws=12, warmup=30, rng=rng, progress=False, length=1.6).thin(
+                4
+            )
+        draws = trace.map(target.latent).pooled
+        assert len(draws) == kept
+        ranks[r] = (draws[:, [0, 2]] < f[[0, 2]]).sum(axis=0)
+    for column in ranks.T:
+        counts = np.bincount(column * bins // (kept + 1), minlength=bins)
+        statistic = ((counts - replications / bins) ** 2).sum() / (replications / bins)
+        assert statistic < chi2.ppf(0.999, bins - 1), counts

@@ -1,0 +1,109 @@
+"""Indicator moves against fresh linear algebra and enumeration."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from cavity.sampling import indicators as flips
+from cavity.sampling.indicators import Indicators, sweep_function, sweep_interpreted
+
+SWEEPS = {"compiled": sweep_function(), "interpreted": sweep_interpreted}
+
+
+def problem(n, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(0, 5, n))
+    K = np.exp(-0.5 * (x[:, None] - x) ** 2)
+    y = np.sin(x) + 0.1 * rng.standard_normal(n)
+    y[rng.choice(n, max(1, n // 5), replace=False)] += 2.0
+    return K, y
+
+
+def enumerated(K, y, regular, outlier, fraction):
+    """Probabilities of all 2^n configurations, by densities of scipy."""
+    configurations = np.array(list(itertools.product([False, True], repeat=len(y))))
+    log_p = np.array(
+        [
+            multivariate_normal.logpdf(y, np.zeros(len(y)), K + np.diag(np.where(c, outlier, regular)))
+            + c.sum() * np.log(fraction)
+            + (~c).sum() * np.log1p(-fraction)
+            for c in configurations
+        ]
+    )
+    p = np.exp(log_p - log_p.max())
+    return configurations, p / p.sum()
+
+
+@pytest.mark.parametrize("kind", SWEEPS)
+def test_rank_one_updates_stay_accurate(kind):
+    K, y = problem(60)
+    state = Indicators(K, y, np.zeros(60, bool), 1e-3, 4.0, refresh=10**9, sweep=SWEEPS[kind])
+    rng = np.random.default_rng(1)
+    flipped = sum(state.update(rng, 0.3) for _ in range(60))
+    assert flipped > 300  # otherwise nothing is shown
+    fresh = Indicators(K, y, state.c, 1e-3, 4.0)
+    assert np.max(np.abs(state.R - fresh.R)) < 1e-8 * np.max(np.abs(fresh.R))
+    assert np.max(np.abs(state.b - fresh.b)) < 1e-8 * np.max(np.abs(fresh.b))
+
+
+def test_refresh_bounds_the_drift():
+    """After many flips with refreshes the error is that of a few flips, whatever the number of sweeps."""
+    K, y = problem(40, seed=3)
+    kept = Indicators(K, y, np.zeros(40, bool), 1e-4, 0.5, refresh=20)
+    rng = np.random.default_rng(0)
+    assert sum(kept.update(rng, 0.4) for _ in range(400)) > 1000
+    assert kept.since_refresh <= 20
+    fresh = Indicators(K, y, kept.c, 1e-4, 0.5)
+    np.testing.assert_allclose(kept.R, fresh.R, rtol=0, atol=1e-9 * np.abs(fresh.R).max())
+
+
+def test_compiled_and_interpreted_sweeps_agree():
+    K, y = problem(30, seed=2)
+    states = [Indicators(K, y, np.zeros(30, bool), 0.01, 2.0, sweep=s) for s in SWEEPS.values()]
+    for _ in range(20):
+        for state in states:
+            state.update(np.random.default_rng(5), 0.2, sweeps=2)
+        np.testing.assert_array_equal(states[0].c, states[1].c)
+        np.testing.assert_allclose(states[0].probability, states[1].probability, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("plain", [0.0, 0.1, 1.0])
+def test_marginals_against_enumeration(plain, monkeypatch):
+    """Plain, mixed and over-relaxed sweeps have the same stationary distribution."""
+    monkeypatch.setattr(flips, "PLAIN_SHARE", plain)
+    n, regular, outlier, fraction = 8, 0.02, 3.0, 0.25
+    K, y = problem(n, seed=4)
+    configurations, p = enumerated(K, y, regular, outlier, fraction)
+    exact = p @ configurations
+    state = Indicators(K, y, np.zeros(n, bool), regular, outlier)
+    rng = np.random.default_rng(0)
+    draws, conditional = [], []
+    for _ in range(6000):
+        state.update(rng, fraction)
+        draws.append(state.c.copy())
+        conditional.append(state.probability.copy())
+    draws = np.array(draws, float)
+    batches = draws.reshape(30, 200, n).mean(axis=1)
+    error = batches.std(axis=0, ddof=1) / np.sqrt(30)
+    assert np.all(np.abs(draws.mean(axis=0) - exact) < 4.5 * error + 2e-3)
+    assert np.all(np.abs(np.mean(conditional, axis=0) - exact) < 4.5 * error + 2e-3)
+
+
+def test_even_odds_do_not_lock_the_chain():
+    """Two points without information at odds one: over-relaxation alone would flip both for ever."""
+    state = Indicators(np.eye(2) * 1e-12, np.ones(2), np.zeros(2, bool), 1.0, 1.0 + 1e-9)
+    rng = np.random.default_rng(0)
+    seen = set()
+    for _ in range(400):
+        state.update(rng, 0.5)
+        seen.add(tuple(state.c.tolist()))
+    assert len(seen) == 4
+
+
+def test_wrong_order_of_variances_is_refused():
+    with pytest.raises(ValueError, match="regular < outlier"):
+        Indicators(np.eye(2), np.ones(2), [False, True], 1.0, 0.5)
