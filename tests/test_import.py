@@ -13,7 +13,7 @@ import cavity
 
 HEAVY = ["sklearn", "matplotlib", "numba", "pandas", "joblib", "polars", "gymnasium", "rich", "typer"]
 SCIPY_HEAVY = ["stats", "signal", "interpolate", "ndimage", "integrate", "io", "cluster", "fft", "odr"]
-CORE = ["hyper", "priors", "kernels", "means", "likelihoods", "inference", "GP", "Param", "fixed"]
+CORE = ["parameters", "kernels", "means", "likelihoods", "inference", "GP", "Param", "fixed"]
 
 
 def modules_after(code: str) -> set[str]:

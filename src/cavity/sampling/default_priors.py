@@ -2,7 +2,7 @@
 
 Flat priors on hyperparameters can make their posterior improper: a length scale far beyond the data has no effect, so
 a likelihood that is flat out there integrates to infinity. Every free parameter without a prior therefore gets one,
-centered on what the data say is typical (`cavity.learning.starts`, the same values that start the optimizer) and wide enough
+centered on what the data say is typical (`learning.starts`, the values that start the optimizer) and wide enough
 to be overruled by little data:
 
 - positive quantities (length scales, variances, noise, periods, ...): log-normal around the typical value. Its sd in

@@ -216,7 +216,7 @@ class MCMC:
         Raises
         ------
         TimeoutError
-            If `max_time`, or a limit around this call (`cavity.runtime.deadlines`), is reached before anything was drawn.
+            If `max_time`, or a limit around this call (`runtime.deadlines`), is reached before anything was drawn.
         """
         with time_limit(self.max_time):
             draws = self._sampled(model, X, y, sample_weight, ends)

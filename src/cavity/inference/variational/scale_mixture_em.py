@@ -8,7 +8,7 @@ is
     V = sum_i l(S_i) - KL(q(f) || p(f)),    l(S) = log p(y|f) as a function of S = (y-f)^2.
 
 Given the w, q(f) has sites of precision E[w_i] = -2 l'(S_i) and shift E[w_i] y_i. Alternating is EM and never
-lowers V; it is also a step of natural-gradient ascent on V, which `cavity.inference.variational.natural_gradient` extrapolates.
+lowers V; it is also a step of natural-gradient ascent on V, which `natural_gradient` extrapolates.
 
 For Student-t noise with alpha = df/2, beta = df scale^2 / 2 this is the thesis' algorithm; the
 hyperparameters are learned from the gradient of V at the optimal q instead of by an M-step. Nothing in it is

@@ -2,8 +2,8 @@
 
 `annealed_importance_sampling` lays out the runs by a pilot, starts them at a Gaussian approximation where that works
 and at the prior otherwise, repeats them with more temperatures until the error asked for is reached or the time is
-up, and certifies the result only if a second set of runs agrees (`cavity.sampling.annealing.certificate`). The mathematics
-is in `bridge`, `tempered_moves`, `tempering` and `annealing`; hyperparameters are fixed throughout.
+up, and certifies the result only if a second set of runs agrees (`certificate`). The mathematics
+is in `path`, `moves`, `schedule` and `runs`; hyperparameters are fixed throughout.
 
 `reverse_annealing` (`cavity.sampling.annealing.reverse`) runs the other way, on simulated data.
 """
