@@ -177,7 +177,7 @@ class Recorder:
     """Collects draws while chains run, shows progress, and survives an interrupt.
 
     Iterating yields the number of each transition, warm-up first. An interrupt (Ctrl-C) ends the loop, and so does time
-    that is up (`runtime.deadlines`): what was drawn is kept; where there is nothing yet, a KeyboardInterrupt goes on and
+    that is up (`runtime.deadlines`): what was drawn is kept; if there is nothing yet, a KeyboardInterrupt goes on and
     a TimeoutError is raised. With `until`, the loop goes on for as many draws again where those that there
     are do not suffice. Sampling code is then
 

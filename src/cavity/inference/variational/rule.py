@@ -5,7 +5,8 @@ Equivalently it maximizes the lower bound (thesis eq. 6.13)
     L = sum_i w_i E_q[log p(y_i | f_i)] - KL(q || p) <= log p(y),
 
 which is the log evidence reported. At a maximum q is the prior times n Gaussian sites (Opper and Archambeau
-2009); `natural_gradient` finds them. All that is asked of a likelihood is the expectation of log p under a normal density with its derivatives, in closed form or by quadrature; kinks
+2009); `natural_gradient` finds them. All that is asked of a likelihood is the
+expectation of log p under a normal density with its derivatives, in closed form or by quadrature; kinks
 in log p do no harm, because the expectation has none. Where log p is not concave, site precisions may be
 negative and the bound may have several maxima: the best of several starts is kept.
 """
