@@ -23,6 +23,7 @@ from cavity.learning import run_choice as choice
 from cavity.learning.multistart import Learned, Objective, Run, maximize
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, StudentT
+from cavity.runtime.stop_reason import StopReason
 
 KERNEL = 1.0 * SE(1.2)
 ROBUST = (
@@ -245,7 +246,7 @@ def test_outliers_that_bend_the_gaussian_solution_do_not_keep_the_robust_one_the
 
 def test_ctrl_c_before_the_robust_model_is_known_passes_through(monkeypatch):
     """While the solution for Gaussian noise is learned there is nothing to keep: going on would ignore the user."""
-    stopped = Learned(GP(SE(1.0), Gaussian()), 0.0, (), "interrupted")
+    stopped = Learned(GP(SE(1.0), Gaussian()), 0.0, (), StopReason.INTERRUPTED)
     monkeypatch.setattr(robust, "learn", lambda *_, **__: stopped)
     with pytest.raises(KeyboardInterrupt):
         GPRegressor(likelihood="student-t").fit(np.arange(5.0)[:, None], np.arange(5.0))
@@ -469,7 +470,9 @@ def test_warnings_about_learning():
     assert "evaluations next to the best point fail" in text
     assert "warm_start=True" in text
     assert reports.warnings_of(Learned(posterior.model, 0.5, (bad, good)), posterior, X) == []
-    (text,) = reports.warnings_of(Learned(posterior.model, 0.5, (good,), "interrupted"), posterior, X)
+    (text,) = reports.warnings_of(
+        Learned(posterior.model, 0.5, (good,), StopReason.INTERRUPTED), posterior, X
+    )
     assert "interrupted" in text
 
 

@@ -19,6 +19,7 @@ from cavity.learning.starts import Starts
 from cavity.likelihoods import Gaussian, Noiseless
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import LogNormal
+from cavity.runtime.stop_reason import StopReason
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(0, 8, (30, 1)), axis=0)
@@ -313,7 +314,7 @@ def interrupted_at(k: int) -> GP:
 
 def test_an_interruption_keeps_the_best_so_far():
     learned = learn(interrupted_at(10), X, Y, random_state=0)
-    assert learned.stopped == "interrupted"
+    assert learned.stopped is StopReason.INTERRUPTED
     assert not learned.converged
     assert [run.kind for run in learned.runs] == ["interrupted"]
     assert learned.value == pytest.approx(model().replace(learned.model.theta).evidence(X, Y)[0])
@@ -336,7 +337,7 @@ def test_an_interruption_before_anything_is_known_passes_through():
 
 def test_time_that_is_up_keeps_the_best_so_far():
     learned = learn(model(), X, Y, max_time=0.0, random_state=0)
-    assert learned.stopped == "max_time was reached"
+    assert learned.stopped is StopReason.OUT_OF_TIME
     assert np.isfinite(learned.value)
     assert learned.runs[0].evaluations == 1  # one is always made
     assert "max_time" in learned.runs[0].message
@@ -346,7 +347,7 @@ def test_time_is_kept(monkeypatch):
     clock = iter(np.arange(0.0, 1e4, 1.0))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     learned = learn(model(), X, Y, max_time=12.0, random_state=0, show_progress=False)
-    assert learned.stopped == "max_time was reached"
+    assert learned.stopped is StopReason.OUT_OF_TIME
     assert sum(run.evaluations for run in learned.runs if np.isfinite(run.value)) <= 13
 
 

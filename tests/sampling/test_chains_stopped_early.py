@@ -16,6 +16,7 @@ from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, StudentT
 from cavity.runtime import deadlines
 from cavity.runtime.deadlines import time_limit
+from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import Draws, SamplePosterior
 from cavity.sampling.trace import Trace
@@ -65,12 +66,12 @@ def test_chains_end_at_the_limit_with_the_draws_they_have(method, now):
     part = sampled(method, tick, max_time=50.0)
     assert part.trace.draws == 30  # 50 seconds, 20 of them for warm-up
     np.testing.assert_array_equal(part.trace.log_density, whole.trace.log_density[:, :30])
-    assert part.trace.stopped == "max_time was reached"
+    assert part.trace.stopped is StopReason.OUT_OF_TIME
     assert not part.status.converged
     assert "stopped early (max_time was reached), after 30 draws of each chain" in part.status.message
     assert "let them run longer" in part.status.message
     assert np.isfinite(part.mean(X)).all()
-    assert whole.trace.stopped == ""
+    assert whole.trace.stopped is None
     now[0] = 0.0
     with time_limit(50.0):  # of somebody who called the sampler
         around = sampled(method, tick, max_time=70.0)
@@ -113,8 +114,8 @@ def test_stopped_late_in_warm_up_the_draws_of_its_first_part_are_kept(method, by
 
     posterior = sampled(method, stop, warmup=100, max_time=1.0)
     assert (posterior.trace.draws, posterior.trace.warmup) == (30, 30)
-    why = "max_time was reached" if by_clock else "interrupted"
-    assert posterior.trace.stopped == why
+    why = StopReason.OUT_OF_TIME if by_clock else StopReason.INTERRUPTED
+    assert posterior.trace.stopped is why
     assert f"stopped early ({why})" in posterior.status.message
     assert np.isfinite(posterior.mean(X)).all()
 
@@ -125,7 +126,7 @@ def test_chains_that_go_on_until_checks_pass_end_at_the_limit(now):
 
     posterior = sampled("integrated", tick, extend_to=4000, max_time=100.0)
     assert posterior.trace.draws == 80
-    assert posterior.trace.stopped == "max_time was reached"
+    assert posterior.trace.stopped is StopReason.OUT_OF_TIME
 
 
 def test_draws_that_suffice_are_believed_and_the_stop_is_told_all_the_same():
@@ -134,7 +135,7 @@ def test_draws_that_suffice_are_believed_and_the_stop_is_told_all_the_same():
     trace = Trace(rng.standard_normal((4, 1000, 3)), rng.standard_normal((4, 1000)))
     draws = Draws(GP(1.0 * SE(1.0), Gaussian(0.1)).bind(1), X, Y, trace)
     assert SamplePosterior(draws).status.message == ""
-    status = SamplePosterior(replace(draws, trace=replace(trace, stopped="interrupted"))).status
+    status = SamplePosterior(replace(draws, trace=replace(trace, stopped=StopReason.INTERRUPTED))).status
     assert status.converged
     assert status.message == (
         "sampling was stopped early (interrupted), after 1000 draws of each chain; the draws made so far are kept"
@@ -152,10 +153,10 @@ def _interrupt_at(step: int):
 def test_why_chains_were_stopped_is_stored():
     part = sampled("integrated", _interrupt_at(40))
     again = loads(dumps(part))
-    assert again.trace.stopped == part.trace.stopped == "interrupted"
+    assert again.trace.stopped is part.trace.stopped is StopReason.INTERRUPTED
     assert again.status.message == part.status.message
-    old = stored._trace(positions=np.zeros((2, 3, 1)), log_density=np.zeros((2, 3)), interrupted=True)
-    assert old.stopped == "interrupted"  # files that knew one reason only
+    with pytest.raises(ValueError, match="'tired' is not a valid StopReason"):
+        stored._trace(positions=np.zeros((2, 3, 1)), log_density=np.zeros((2, 3)), stopped="tired")
 
 
 @pytest.mark.parametrize("wrong", [-1.0, float("nan")])

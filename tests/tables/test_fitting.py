@@ -18,6 +18,7 @@ from cavity.inference.base import ConvergenceWarning
 from cavity.io import dumps, loads
 from cavity.learning.multistart import Objective
 from cavity.runtime.progress import Progress
+from cavity.runtime.stop_reason import StopReason
 from cavity.tables import Table, TableModel, prepare
 from cavity.tables import fit as fitting
 from cavity.tables.comparing import Candidate, compare_models
@@ -452,7 +453,7 @@ def test_an_interrupt_of_chains_of_all_rows_keeps_the_finished_ones(monkeypatch)
     assert "rows held out for the scores were not learned from" in model.report["interrupted"]
     assert model.report["rows"] == 20
     assert model.estimator.posterior_.trace.draws == 10
-    assert model.estimator.posterior_.trace.stopped == ""
+    assert model.estimator.posterior_.trace.stopped is None
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -483,7 +484,7 @@ def test_both_chains_have_an_equal_part_of_the_time(monkeypatch):
     chains(monkeypatch, tick)
     model = sampled(likelihood="gaussian", max_time=24.0)  # 12 seconds each: 6 of warm-up, 6 draws
     trace = model.estimator.posterior_.trace
-    assert (trace.draws, trace.stopped) == (6, "max_time was reached")
+    assert (trace.draws, trace.stopped) == (6, StopReason.OUT_OF_TIME)
     assert model.report["rows"] == 25
     assert any("(--max-time was reached), after 6 draws" in text for text in model.report["warnings"])
 
@@ -495,7 +496,7 @@ def test_without_time_for_more_draws_the_finished_ones_are_kept(monkeypatch):
     chains(monkeypatch, tick)
     model = sampled(likelihood="gaussian", max_time=40.0)
     assert model.report["rows"] == 20
-    assert model.estimator.posterior_.trace.stopped == ""
+    assert model.estimator.posterior_.trace.stopped is None
     assert any(text.startswith("rows held out for the scores were not") for text in model.report["warnings"])
 
 

@@ -44,7 +44,8 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
 from cavity.prediction.distributions import GaussianPrediction
 from cavity.runtime.deadlines import Deadline
-from cavity.runtime.interrupts import INTERRUPTED, Interrupts
+from cavity.runtime.interrupts import Interrupts
+from cavity.runtime.stop_reason import StopReason
 
 Indices = NDArray[np.intp]
 
@@ -446,7 +447,7 @@ def _one_after_another(arguments: Sequence[tuple[Any, ...]], time: Deadline) -> 
         ):  # also where that waited until draws were kept, and nothing was cut short
             member = fit_member(*one, max_time=seconds)
         if interrupted:
-            member = replace(member, learned=replace(member.learned, stopped=INTERRUPTED))
+            member = replace(member, learned=replace(member.learned, stopped=StopReason.INTERRUPTED))
         interrupted = interrupted or pressed.interrupted or member.interrupted
         members.append(member)
         if interrupted and samples(member.posterior.model) and len(members) < len(arguments):

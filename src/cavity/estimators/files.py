@@ -20,6 +20,7 @@ from cavity.io.posterior import is_array, is_float, require
 from cavity.io.registry import Codec, add
 from cavity.learning.multistart import Learned, Run
 from cavity.learning.training_rows import TrainingRows
+from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.posterior import SamplePosterior
 
 # --- what estimators are made of ----------------------------------------------------------------------------
@@ -71,9 +72,9 @@ def _run(**fields: Any) -> Run:
 
 
 def _learned(model: Any, value: Any, runs: Any, stopped: Any) -> Learned:
-    require(isinstance(model, GP) and is_float(value) and isinstance(stopped, str), "learning gave a model")
+    require(isinstance(model, GP) and is_float(value), "learning gave a model")
     require(_are_runs(runs), "learning has runs")
-    return Learned(model, value, runs, stopped)
+    return Learned(model, value, runs, StopReason.of(stopped))
 
 
 def _are_runs(runs: Any) -> bool:
@@ -94,7 +95,14 @@ def _fields(*names: str) -> Any:
 
 add(Codec("TrainingRows", TrainingRows, _fields(*ROWS), _rows))
 add(Codec("Run", Run, _fields(*RUN), _run))
-add(Codec("Learned", Learned, _fields("model", "value", "runs", "stopped"), _learned))
+
+
+def _learned_fields(learned: Learned) -> dict[str, Any]:
+    stopped = None if learned.stopped is None else learned.stopped.value
+    return {"model": learned.model, "value": learned.value, "runs": learned.runs, "stopped": stopped}
+
+
+add(Codec("Learned", Learned, _learned_fields, _learned))
 add(Codec("Member", Member, _fields("name", "learned", "posterior", "rows"), _member))
 
 

@@ -30,7 +30,7 @@ from cavity.learning.run_choice import choose
 from cavity.learning.training_rows import TrainingRows, contains_white
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import Deadline
-from cavity.runtime.interrupts import INTERRUPTED
+from cavity.runtime.stop_reason import StopReason
 
 Indices = NDArray[np.intp]
 
@@ -172,7 +172,7 @@ class Member:
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended its learning, or its chains."""
         trace = getattr(self.posterior, "trace", None)
-        return self.learned.stopped == INTERRUPTED or (trace is not None and trace.interrupted)
+        return self.learned.stopped is StopReason.INTERRUPTED or (trace is not None and trace.interrupted)
 
     def log_probabilities(self, X: Array) -> Array:
         """Of the labels in increasing order, averaged over the posterior of f; they add up to one."""

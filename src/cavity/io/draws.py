@@ -16,7 +16,7 @@ import numpy as np
 from cavity.gp import GP
 from cavity.io.posterior import check_data, is_array, is_float, require, require_room
 from cavity.io.registry import RULE, Codec, add, constructor_arguments
-from cavity.runtime.interrupts import INTERRUPTED
+from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import Draws, SamplePosterior
 from cavity.sampling.trace import Trace
@@ -64,6 +64,7 @@ add(Codec(RULE + "MCMC", MCMC, _rule_fields, _rule))
 
 def _trace_fields(trace: Trace) -> dict[str, Any]:
     stored = {field.name: getattr(trace, field.name) for field in fields_of(Trace)}
+    stored["stopped"] = None if trace.stopped is None else trace.stopped.value
     stored["info"] = {name: value for name, value in trace.info.items() if _is_told(value)}
     return stored
 
@@ -73,10 +74,8 @@ def _is_told(value: Any) -> bool:
     return isinstance(value, str | bool | int | float) or (isinstance(value, np.ndarray) and value.ndim < 2)
 
 
-def _trace(interrupted: Any = False, **stored: Any) -> Trace:
-    """`interrupted`: files in which there was one reason only to stop early."""
-    require(isinstance(interrupted, bool), "a trace says how it was made")
-    trace = Trace(**({"stopped": INTERRUPTED} if interrupted else {}) | stored)
+def _trace(stopped: Any = None, **stored: Any) -> Trace:
+    trace = Trace(stopped=StopReason.of(stopped), **stored)
     require(is_array(trace.positions, 3) and trace.chains * trace.draws > 0, "a trace must hold draws")
     require(bool(np.isfinite(trace.positions).all()), "draws must be finite")
     shape = trace.chains, trace.draws
@@ -91,7 +90,7 @@ def _trace(interrupted: Any = False, **stored: Any) -> Trace:
     whole = isinstance(counts, np.ndarray) and counts.dtype.kind == "i" and counts.ndim == 1
     require(whole and len(counts) in (0, shape[0]), "divergences are counted for each chain")
     require(is_array(trace.step_size, 1), "step sizes must be numbers")
-    require(_is_count(trace.warmup) and isinstance(trace.stopped, str), "a trace says how it was made")
+    require(_is_count(trace.warmup), "warm-up is a count")
     named = isinstance(trace.names, tuple) and all(isinstance(name, str) for name in trace.names)
     require(named and len(trace.names) in (0, trace.dim), "names must be those of the coordinates")
     require(

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from cavity.learning.starts import Starts
 from cavity.numerics.arrays import Array
 from cavity.numerics.tiles import Workspace
-from cavity.runtime.deadlines import OUT_OF_TIME
-from cavity.runtime.interrupts import INTERRUPTED
 from cavity.runtime.progress import Progress
+from cavity.runtime.stop_reason import StopReason
 
 if TYPE_CHECKING:
     from cavity.gp import GP
@@ -122,7 +121,7 @@ class Learned:
     model: GP
     value: float
     runs: tuple[Run, ...]
-    stopped: str = ""
+    stopped: StopReason | None = None
 
     @property
     def converged(self) -> bool:
@@ -351,7 +350,7 @@ def maximize(
     except np.linalg.LinAlgError as error:
         message = str(error)
     except _OutOfTime:
-        message = f"stopped: {OUT_OF_TIME}"
+        message = f"stopped: {StopReason.OUT_OF_TIME}"
     value, theta = objective.best if objective.best is not None else (-np.inf, start)
     counts = objective.evaluations, objective.failures
     return Run(kind, start, theta, value, converged, *counts, message, objective.memory, beyond)
@@ -471,7 +470,7 @@ def learn(
     relocate = n_restarts > 0 and len(starts.blocks) > 1
     total = 1 + n_restarts + len(also) + (len(starts.blocks) if relocate else 0)
     runs: list[Run] = []
-    stopped = ""
+    stopped: StopReason | None = None
     try:
         with Progress("learning hyperparameters", total, show_progress) as progress:
             search = _Search(goal, starts, rng, n_jobs, progress)
@@ -485,16 +484,16 @@ def learn(
                     runs.append(run)
                     progress.advance(_best_so_far(runs))
     except KeyboardInterrupt:
-        stopped = INTERRUPTED
+        stopped = StopReason.INTERRUPTED
         if goal.best_ever is not None:
             value, theta = goal.best_ever
             runs.append(
-                Run(INTERRUPTED, theta, theta, value, False, goal.evaluations, goal.failures, stopped)
+                Run(str(stopped), theta, theta, value, False, goal.evaluations, goal.failures, str(stopped))
             )
         if not any(np.isfinite(run.value) for run in runs):
             raise
     if time.monotonic() > deadline:
-        stopped = stopped or OUT_OF_TIME
+        stopped = stopped or StopReason.OUT_OF_TIME
     usable = [run for run in runs if np.isfinite(run.value)]
     if not usable:
         reasons = "; ".join(dict.fromkeys(run.message for run in runs))

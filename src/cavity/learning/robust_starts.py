@@ -27,7 +27,7 @@ from cavity.likelihoods import Gaussian, GaussianNoise, Laplace
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import Deadline
-from cavity.runtime.interrupts import INTERRUPTED
+from cavity.runtime.stop_reason import StopReason
 
 STAGE_SHARE = 0.25
 """Share of the time allowed that each stage may take: the solution of an easier model, and the trial of starts."""
@@ -122,7 +122,7 @@ def _promising(
 
 def _solution(model: GP, rows: TrainingRows, **options: Any) -> GP:
     learned = learn(model, rows.X, rows.y, **options)
-    if learned.stopped == INTERRUPTED:  # the robust model has nothing to keep yet
+    if learned.stopped is StopReason.INTERRUPTED:  # the robust model has nothing to keep yet
         raise KeyboardInterrupt
     return learned.model
 

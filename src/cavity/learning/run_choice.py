@@ -19,7 +19,8 @@ from cavity.gp import GP, Posterior
 from cavity.learning.multistart import Learned, Run
 from cavity.learning.training_rows import TrainingRows
 from cavity.runtime.deadlines import time_limit
-from cavity.runtime.interrupts import INTERRUPTED, Postponed
+from cavity.runtime.interrupts import Postponed
+from cavity.runtime.stop_reason import StopReason
 
 STAGE_MARGIN = 10.0
 """Nats by which the evidence of another stage must exceed that of plain EP."""
@@ -44,12 +45,12 @@ def choose(
             return learned, _sampled(model, learned, rows)
     with Postponed() as late:
         learned, posterior = _best(model, learned, rows, late)
-    return (replace(learned, stopped=INTERRUPTED) if late.interrupted else learned), posterior
+    return (replace(learned, stopped=StopReason.INTERRUPTED) if late.interrupted else learned), posterior
 
 
 def _sampled(model: GP, learned: Learned, rows: TrainingRows) -> Posterior:
     """Draws of chains, which are to know all modes that were met."""
-    if learned.stopped == INTERRUPTED:
+    if learned.stopped is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     if learned.winner is None:
         return learned.model.condition(rows.X, rows.y, rows.weight)

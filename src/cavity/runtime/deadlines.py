@@ -11,9 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-OUT_OF_TIME = "max_time was reached"
-"""Why work was stopped early."""
-
 _END: ContextVar[float] = ContextVar("_END", default=float("inf"))
 
 

@@ -14,9 +14,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-INTERRUPTED = "interrupted"
-"""Why work was stopped early, after Ctrl-C."""
-
 
 class Interrupts:
     """Remembers Ctrl-C from the beginning of a `with` statement on.

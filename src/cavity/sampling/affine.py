@@ -27,8 +27,8 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from cavity.numerics.arrays import Array
-from cavity.runtime.deadlines import OUT_OF_TIME, time_is_up
-from cavity.runtime.interrupts import INTERRUPTED
+from cavity.runtime.deadlines import time_is_up
+from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.hmc import hamiltonian
 from cavity.sampling.targets import Target
 from cavity.sampling.trace import ProgressLike, Trace, Until, nothing_drawn_in_time
@@ -142,7 +142,8 @@ def kept_of_pilot(first: Trace | None, stop: BaseException) -> Trace:
     """The draws of the first part of warm-up, where the rest of it was stopped; `stop` goes on where there are none."""
     if first is None:
         raise stop
-    return replace(first, stopped=INTERRUPTED if isinstance(stop, KeyboardInterrupt) else OUT_OF_TIME)
+    by_user = isinstance(stop, KeyboardInterrupt)
+    return replace(first, stopped=StopReason.INTERRUPTED if by_user else StopReason.OUT_OF_TIME)
 
 
 def rounder(origin: Array, factor: Array, draws: Array) -> tuple[Array, Array]:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
-from cavity.runtime.deadlines import OUT_OF_TIME, time_is_up
-from cavity.runtime.interrupts import INTERRUPTED
+from cavity.runtime.deadlines import time_is_up
 from cavity.runtime.progress import Progress
+from cavity.runtime.stop_reason import StopReason
 
 ProgressLike = Progress | Callable[[int, int], None] | bool | None
 """How a run reports: a `Progress` that counts on, a callback(done, total), True or False to force a bar on or off,
@@ -40,9 +40,8 @@ class Trace:
         Step of each coordinate as frozen after warm-up; empty where a sampler has none.
     warmup : int
         Transitions that were made before the first draw kept.
-    stopped : str
-        Why the run ended before all draws were made ("interrupted", "max_time was reached"), or empty; those that were
-        made are here.
+    stopped : StopReason or None
+        Why the run ended before all draws were made; those that were made are here.
     names : tuple of str
         One name per coordinate; empty where they have none.
     info : dict
@@ -64,7 +63,7 @@ class Trace:
     divergences: NDArray[np.int_] = field(default_factory=lambda: np.zeros(0, dtype=int))
     step_size: Array = field(default_factory=lambda: np.zeros(0))
     warmup: int = 0
-    stopped: str = ""
+    stopped: StopReason | None = None
     names: tuple[str, ...] = ()
     info: dict[str, Any] = field(default_factory=dict)
 
@@ -86,7 +85,7 @@ class Trace:
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended the run."""
-        return self.stopped == INTERRUPTED
+        return self.stopped is StopReason.INTERRUPTED
 
     @property
     def pooled(self) -> Array:
@@ -168,8 +167,8 @@ class Until:
 def nothing_drawn_in_time() -> TimeoutError:
     """The error of sampling whose time is up before there is a draw to keep."""
     return TimeoutError(
-        f"{OUT_OF_TIME} before the warm-up of the chains was over: there are no draws; give more max_time, or ask for "
-        "fewer draws and a shorter warm-up"
+        f"{StopReason.OUT_OF_TIME} before the warm-up of the chains was over: there are no draws; give more max_time, "
+        "or ask for fewer draws and a shorter warm-up"
     )
 
 
@@ -206,7 +205,7 @@ class Recorder:
         self.acceptance = np.zeros(chains)
         self.divergences = np.zeros(chains, dtype=int)
         self.count, self.warmup, self.total = 0, warmup, draws + warmup
-        self.stopped = ""
+        self.stopped: StopReason | None = None
         self.note = ""
         self.until = until
         self._callback: Callable[[int, int], None] | None = None
@@ -226,7 +225,7 @@ class Recorder:
         if self._owned is not None:
             self._owned.__exit__(kind, value, trace)
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self.count:
-            self.stopped = INTERRUPTED
+            self.stopped = StopReason.INTERRUPTED
             return True
         return False
 
@@ -236,7 +235,7 @@ class Recorder:
             if time_is_up():
                 if not self.count:
                     raise nothing_drawn_in_time()
-                self.stopped = OUT_OF_TIME
+                self.stopped = StopReason.OUT_OF_TIME
                 return
             yield t
             t += 1

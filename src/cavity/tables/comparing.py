@@ -27,9 +27,10 @@ from cavity.inference.registry import as_inference
 from cavity.kernels import parse
 from cavity.likelihoods import as_likelihood
 from cavity.numerics.arrays import Array
-from cavity.runtime.deadlines import OUT_OF_TIME, Deadline
-from cavity.runtime.interrupts import INTERRUPTED, not_swallowed
+from cavity.runtime.deadlines import Deadline
+from cavity.runtime.interrupts import not_swallowed
 from cavity.runtime.progress import Progress
+from cavity.runtime.stop_reason import StopReason
 from cavity.tables.fit import draws_of, with_row_numbers
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import TableError
@@ -88,7 +89,7 @@ class Entry:
 class Comparison:
     """Candidates in order, best first, and what follows.
 
-    `stopped` says why not all of the `asked` candidates are among them ("interrupted", "max_time was reached").
+    `stopped` says why not all of the `asked` candidates are among them; None if they are.
     """
 
     entries: tuple[Entry, ...]
@@ -96,12 +97,12 @@ class Comparison:
     folds: int
     rows: int
     asked: int = 0
-    stopped: str = ""
+    stopped: StopReason | None = None
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended it."""
-        return self.stopped == INTERRUPTED
+        return self.stopped is StopReason.INTERRUPTED
 
     @property
     def left_out(self) -> str:
@@ -242,7 +243,8 @@ def compare_models(
     fold = assign_folds(y, folds, preparation.task, seed)
     rows = np.arange(1, len(X) + 1) if rows is None else rows
     found: list[tuple[Entry, Array]] = []
-    stopped, time_left = "", Deadline(max_time)
+    stopped: StopReason | None = None
+    time_left = Deadline(max_time)
     for number, candidate in enumerate(tried, start=1):
         say(f"[{number}/{len(tried)}] {candidate.name} ...")
         try:
@@ -254,12 +256,12 @@ def compare_models(
         except KeyboardInterrupt:
             if not any(not entry.failure for entry, _ in found):
                 raise
-            stopped = INTERRUPTED
+            stopped = StopReason.INTERRUPTED
             break
         except TimeoutError:
-            stopped = OUT_OF_TIME
+            stopped = StopReason.OUT_OF_TIME
             break
-    if stopped == OUT_OF_TIME and not any(not entry.failure for entry, _ in found):
+    if stopped is StopReason.OUT_OF_TIME and not any(not entry.failure for entry, _ in found):
         raise TableError(
             f"no candidate was done within --max-time {max_time:g}; give more time, or --folds 0"
         )
@@ -298,7 +300,7 @@ def _fitted(estimator: Any, X: pd.DataFrame, y: NDArray[Any], time_left: Deadlin
     """The estimator that has learned; a TimeoutError if it could not learn to the end."""
     estimator.set_params(max_time=time_left.left).fit(X, y)
     if time_left.left == 0.0:
-        raise TimeoutError(OUT_OF_TIME)
+        raise TimeoutError(str(StopReason.OUT_OF_TIME))
     return estimator
 
 
