@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from cavity.inference.base import Approximation, Status
 from cavity.inference.registry import as_inference
 from cavity.kernels.base import Kernel, as_inputs
-from cavity.kernels.features import FeatureKernel
+from cavity.kernels.basis_functions import FeatureKernel
 from cavity.latent.dense import DensePrior
 from cavity.latent.process import BasisWeights, PosteriorProcess
 from cavity.latent.several import BlockPosterior, BlockPrior, PerLatent

@@ -14,9 +14,9 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "kernels.md").read_
 
 
 def test_code_on_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cavity.kernels import functions
+    from cavity.kernels import input_functions
 
-    monkeypatch.setattr(functions, "_REGISTRY", dict(functions._REGISTRY))
+    monkeypatch.setattr(input_functions, "_REGISTRY", dict(input_functions._REGISTRY))
     assert len(BLOCKS) >= 6
     namespace: dict[str, object] = {}
     for block in BLOCKS:

@@ -5,7 +5,7 @@ import pytest
 
 from cavity.gp import GP
 from cavity.kernels import SE
-from cavity.kernels.features import FeatureKernel
+from cavity.kernels.basis_functions import FeatureKernel
 from cavity.likelihoods import Gaussian, StudentT
 from cavity.means.functions import Basis
 

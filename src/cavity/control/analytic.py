@@ -24,10 +24,12 @@ import numpy as np
 
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel
-from cavity.kernels.dot import Linear, Polynomial
-from cavity.kernels.features import FeatureKernel
-from cavity.kernels.simple import Constant, White
-from cavity.kernels.stationary import SE
+from cavity.kernels.basis_functions import FeatureKernel
+from cavity.kernels.constant import Constant
+from cavity.kernels.linear import Linear
+from cavity.kernels.polynomial import Polynomial
+from cavity.kernels.squared_exponential import SE
+from cavity.kernels.white_noise import White
 from cavity.latent.process import PosteriorProcess
 from cavity.means.features import Powers
 from cavity.means.functions import Basis, Mean, Zero

@@ -24,8 +24,10 @@ from cavity.control.analytic import NotAnalyticError, linear_mean
 from cavity.control.output_moments import OutputMoments, checked_gaussian
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel
-from cavity.kernels.dot import Linear, Polynomial
-from cavity.kernels.simple import Constant, White
+from cavity.kernels.constant import Constant
+from cavity.kernels.linear import Linear
+from cavity.kernels.polynomial import Polynomial
+from cavity.kernels.white_noise import White
 from cavity.latent.process import PosteriorProcess
 from cavity.numerics.arrays import Array
 from cavity.numerics.tiles import mirror_lower

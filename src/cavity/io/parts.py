@@ -17,9 +17,9 @@ from cavity import likelihoods, means
 from cavity.gp import WeightedFeatures
 from cavity.io.errors import ModelFileError
 from cavity.io.registry import Codec, add, constructor_arguments
-from cavity.kernels.columns import Ard
-from cavity.kernels.features import FeatureKernel
-from cavity.kernels.functions import NamedFunction, as_function
+from cavity.kernels.automatic_relevance import Ard
+from cavity.kernels.basis_functions import FeatureKernel
+from cavity.kernels.input_functions import NamedFunction, as_function
 from cavity.latent.several import PerLatent
 from cavity.latent.sites import Sites
 from cavity.means import features as basis

@@ -14,7 +14,7 @@ from typing import Any
 
 from cavity.inference.registry import RULES
 from cavity.io.errors import ModelFileError
-from cavity.kernels.columns import Ard
+from cavity.kernels.automatic_relevance import Ard
 from cavity.parameters.param import Parametrized
 
 Arguments = Callable[[Any], Mapping[str, Any]]

@@ -2,18 +2,28 @@
 
 from cavity.kernels.additive import Additive
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
+from cavity.kernels.automatic_relevance import ard
 from cavity.kernels.base import Kernel
 from cavity.kernels.categorical import Categorical
-from cavity.kernels.columns import ard
-from cavity.kernels.dot import Linear, NeuralNetwork, Polynomial
-from cavity.kernels.functions import register_function
+from cavity.kernels.constant import Constant
+from cavity.kernels.cosine import Cosine
+from cavity.kernels.gamma_exponential import GammaExponential
 from cavity.kernels.gibbs import Gibbs
+from cavity.kernels.input_functions import register_function
+from cavity.kernels.linear import Linear
+from cavity.kernels.matern import Matern
+from cavity.kernels.neural_network import NeuralNetwork
 from cavity.kernels.parse import parse
-from cavity.kernels.radial import GammaExponential, Matern, PiecewisePolynomial, RationalQuadratic
-from cavity.kernels.simple import Constant, White
-from cavity.kernels.spectral import Cosine, SpectralMixture
-from cavity.kernels.stationary import SE, Stationary
-from cavity.kernels.warping import Normalized, Periodic, Rescaled, Warped
+from cavity.kernels.periodic import Periodic
+from cavity.kernels.piecewise_polynomial import PiecewisePolynomial
+from cavity.kernels.polynomial import Polynomial
+from cavity.kernels.rational_quadratic import RationalQuadratic
+from cavity.kernels.rescaling import Normalized, Rescaled
+from cavity.kernels.spectral_mixture import SpectralMixture
+from cavity.kernels.squared_exponential import SE
+from cavity.kernels.stationary import Stationary
+from cavity.kernels.warping import Warped
+from cavity.kernels.white_noise import White
 from cavity.kernels.wiener import IntegratedWiener, Wiener
 
 __all__ = [

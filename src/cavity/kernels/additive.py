@@ -1,4 +1,6 @@
-"""Additive kernels: functions of one column, of pairs of columns, up to a given order (book section 4.2.4).
+"""Additive kernels: functions of one column, of pairs of columns, up to a given order.
+
+Rasmussen and Williams (2006), section 4.2.4:
 
     k(x, x') = sum_{q=1..order} variance_q e_q(z_1, ..., z_D),     z_d = k_d(x_d, x'_d)
 

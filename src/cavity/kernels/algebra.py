@@ -1,7 +1,8 @@
 """Kernels made of kernels: sums, products, scalar multiples, powers, and kernels on some columns.
 
-All are closed under positive semi-definiteness (book section 4.2.4). Pullbacks follow the product and chain
-rules on tiles; the children's blocks are evaluated again in a pull rather than kept for all n x n entries.
+All are closed under positive semi-definiteness (Rasmussen and Williams, 2006, section 4.2.4). Pullbacks follow
+the product and chain rules on tiles. A pull evaluates the children's blocks again rather than keep all n x n
+entries of each.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _is_scale(value: Any) -> bool:
 
 def add(left: Any, right: Any) -> Kernel:
     """left + right; a number means a constant kernel."""
-    from cavity.kernels.simple import Constant
+    from cavity.kernels.constant import Constant
 
     terms = [Constant(term) if _is_scale(term) else term for term in (left, right)]
     return Sum(*terms) if all(isinstance(term, Kernel) for term in terms) else NotImplemented

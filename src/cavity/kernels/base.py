@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.kernels.columns import Ard
+from cavity.kernels.automatic_relevance import Ard
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, LOG, Param, Parametrized, format_value
 

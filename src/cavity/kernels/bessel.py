@@ -1,8 +1,8 @@
-"""The Matern function of any order, in the log domain (book eq. 4.14).
+"""The Matern function of any order, in the log domain (Rasmussen and Williams, 2006, eq. 4.14).
 
     M_nu(t) = 2^(1 - nu) / Gamma(nu) * t^nu K_nu(t),     t = sqrt(2 nu) r,     M_nu(0) = 1.
 
-For orders up to `DEBYE_ORDER` the scaled Bessel function `kve` serves; where it overflows (t tiny, order
+For orders up to `DEBYE_ORDER` the scaled Bessel function `kve` serves; if it overflows (t tiny, order
 above one) the first terms of the power series are exact to round-off. For larger orders K_nu is replaced by
 its uniform asymptotic expansion (Debye; Abramowitz and Stegun 9.7.8). With z = t / nu, s = sqrt(1 + z^2) and
 w = s - 1,

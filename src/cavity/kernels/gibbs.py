@@ -1,4 +1,6 @@
-"""Gibbs' kernel: a squared exponential whose length scale is a function of the input (book eq. 4.32).
+"""Gibbs' kernel: a squared exponential whose length scale is a function of the input.
+
+Rasmussen and Williams (2006), eq. 4.32:
 
     k(x, x') = prod_d sqrt(2 l_d l'_d / (l_d^2 + l'_d^2)) exp(-(x_d - x'_d)^2 / (l_d^2 + l'_d^2))
 
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import difference
-from cavity.kernels.functions import InputFunction, as_function
+from cavity.kernels.input_functions import InputFunction, as_function
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, LOG, Transform
 

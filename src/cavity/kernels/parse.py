@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import importlib
-import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -69,8 +67,9 @@ def _kernels() -> Mapping[str, Callable[..., Any]]:
 @cache
 def _helpers() -> Mapping[str, Callable[..., Any]]:
     """Names that make arguments: parameters, transforms, priors."""
-    from cavity.kernels.columns import ard
+    from cavity.kernels.automatic_relevance import ard
     from cavity.parameters import param as hyper
+    from cavity.parameters import priors
 
     table: dict[str, Callable[..., Any]] = {
         "Param": hyper.Param,
@@ -81,9 +80,7 @@ def _helpers() -> Mapping[str, Callable[..., Any]]:
         "ard": ard,
         "float": float,  # for infinite bounds
     }
-    found = importlib.util.find_spec("cavity.parameters.priors")
-    priors = vars(importlib.import_module("cavity.parameters.priors")) if found else {}
-    for name, prior in priors.items():
+    for name, prior in vars(priors).items():
         if isinstance(prior, type) and not name.startswith("_") and hasattr(prior, "log_density"):
             table.setdefault(name, prior)
     return table

@@ -1,14 +1,17 @@
-"""Kernels that are a function of a scaled squared distance (book section 4.2.1).
+"""What stationary kernels share: a function of a scaled squared distance.
+
+Rasmussen and Williams (2006), section 4.2.1:
 
     k(x, x') = g(r2),   r2 = (x - x')' M (x - x'),   M = diag(lengthscale)^-2 + loadings loadings'
 
 The metric M is isotropic (one length scale), has one length scale per column (ARD), or adds a low-rank
-factor-analysis term (book eq. 4.22). It enters once, in `_prepare`: with z = [x / lengthscale, x loadings]
+factor-analysis term (eq. 4.22). It enters once, in `_prepare`: with z = [x / lengthscale, x loadings]
 the distance is Euclidean, r2 = |z - z'|^2. A kernel then supplies g and dg/dr2. With H = G * dg/dr2,
 
     d/d log l_c of sum G K = -2 sum_ij H_ij (z_ic - z_jc)^2,
 
-which costs about one matrix product per tile for all columns together (`distances`).
+which costs about one matrix product per tile for all columns together (`distances`). If the slope is k times
+something cheap, it is computed from the known K, without another exponential.
 """
 
 from __future__ import annotations
@@ -23,8 +26,6 @@ from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import (
     Metric,
     Pairs,
-    by_columns,
-    center_of,
     cross_moments,
     drifts,
     prepare_metric,
@@ -32,8 +33,12 @@ from cavity.kernels.distances import (
     squared_distances,
 )
 from cavity.numerics.arrays import Array
-from cavity.numerics.compiled import kernel_exp, lower_moments, product_and_sums
 from cavity.parameters.param import IDENTITY, LOG, Transform
+
+
+def over(numerator: Array, denominator: Array) -> Array:
+    """numerator / denominator, 0 where the denominator is 0."""
+    return np.divide(numerator, denominator, out=np.zeros_like(denominator), where=denominator > 0)
 
 
 class Stationary(Kernel):
@@ -58,7 +63,7 @@ class Stationary(Kernel):
     _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG, "loadings": IDENTITY}
     _columnwise = ("lengthscale",)
     _kink: ClassVar[bool] = False
-    """True where g is not smooth in r2 at 0, so that tiny distances must be free of cancellation."""
+    """True if g is not smooth in r2 at 0; tiny distances must then be free of cancellation."""
 
     def __init__(self, lengthscale: Any = 1.0, *, loadings: Any = None) -> None:
         self._set_up_metric(lengthscale, loadings)
@@ -131,7 +136,7 @@ class Stationary(Kernel):
     ) -> Array:
         """From H = G dg/dr2 to the derivatives in length scales and loadings. May overwrite H.
 
-        `sums` are those of the rows and columns of H, where they are known.
+        `sums` are the sums of the rows and of the columns of H, if they are known.
         """
         scale = np.asarray(self.lengthscale)
         D = self._dims((za,))
@@ -184,50 +189,3 @@ class Stationary(Kernel):
                 f"Periodic cannot wrap {type(self).__name__} with loadings; use length scales only"
             )
         return super()._widened(copies)
-
-
-class SE(Stationary):
-    """Squared exponential, k = exp(-r2 / 2) (book eq. 4.9): infinitely smooth functions.
-
-    Examples
-    --------
-    >>> from cavity.kernels import SE
-    >>> SE(1.0)([[0.0], [1.0]]).round(3)
-    array([[1.   , 0.607],
-           [0.607, 1.   ]])
-    """
-
-    _homogeneous = True
-
-    def _radial(self, r2: Array, dims: int) -> Array:
-        return kernel_exp(r2, -0.5)
-
-    def _scaled_block(self, variance: float, a: Rows, b: Rows) -> Array:
-        return kernel_exp(self._distances(a, b)[0], -0.5, variance)
-
-    def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
-        return -0.5 * K
-
-    def _weights(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None]:
-        H = G * K  # dg/dr2 = -k/2: no distances, no exponential
-        H *= -0.5
-        return H, None
-
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return self._pull_and_sum(a, b, G, K)[0]
-
-    def _pull_and_sum(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, float]:
-        H, rows, columns = product_and_sums(G, K)
-        return -0.5 * self._pull_metric(a[0], b[0], H, None, (rows, columns)), float(rows.sum())
-
-    def _pull_lower(
-        self, a: Rows, b: Rows, tile: tuple[slice, slice], u: Array, A: Array, K: Array
-    ) -> tuple[Array, float] | None:
-        za, zb = a[0], b[0]
-        if "loadings" in self._params or by_columns(za, zb):
-            return None
-        center = center_of(zb)
-        sums = lower_moments(u, A, K, *tile, za - center, zb - center)
-        if sums is None:
-            return None
-        return -0.5 * self._from_moments(sums[:-1]), float(sums[-1])

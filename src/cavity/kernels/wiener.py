@@ -1,4 +1,6 @@
-"""Wiener process and its integral, the cubic spline kernel (book section 6.3.1, eq. 6.28 and B.2).
+"""Wiener process and its integral, the cubic spline kernel.
+
+Rasmussen and Williams (2006), section 6.3.1, eq. 6.28 and B.2.
 
 Both live on one column and start at `start`, where they are 0; inputs before it are refused.
 With v = min(x, x'):

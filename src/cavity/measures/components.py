@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from cavity.kernels.algebra import On, Scaled, Sum
 from cavity.kernels.base import Kernel
-from cavity.kernels.features import FeatureKernel
+from cavity.kernels.basis_functions import FeatureKernel
 from cavity.means.functions import Zero
 from cavity.numerics.arrays import Array
 

@@ -1,4 +1,4 @@
-"""Explicit basis functions as a covariance: k(x, x') = h(x)' B h(x') (book eq. 2.40).
+"""Explicit basis functions as a covariance: k(x, x') = h(x)' B h(x') (Rasmussen and Williams, 2006, eq. 2.40).
 
 This is how inference rules other than the exact one integrate out the weights of a `Basis`. It has no parameters.
 """

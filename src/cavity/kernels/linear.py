@@ -1,0 +1,32 @@
+"""The linear kernel: Bayesian linear regression (Rasmussen and Williams, 2006, section 4.2.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cavity.kernels.inner_product import InnerProduct
+from cavity.numerics.arrays import Array
+
+
+class Linear(InnerProduct):
+    """Linear, k = bias + sum_d variance_d x_d x'_d (Rasmussen and Williams, section 4.2.2): Bayesian linear regression.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Linear
+    >>> Linear(0.5)([[1.0], [2.0]])
+    array([[1.5, 2. ],
+           [2. , 3. ]])
+    """
+
+    def _link(self, u: Array, qa: Array, qb: Array) -> Array:
+        return u
+
+    def _link_pull(self, u: Array, qa: Array, qb: Array, G: Array) -> tuple[Array, None, None]:
+        return G, None, None
+
+    def _link_diag(self, q: Array) -> Array:
+        return q.copy()
+
+    def _link_diag_slope(self, q: Array) -> Array:
+        return np.ones_like(q)
