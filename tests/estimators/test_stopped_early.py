@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cavity import GPClassifier, GPRegressor, learning
+from cavity import GPClassifier, GPRegressor
 from cavity.estimators import classifier, regressor
 from cavity.gp import GP
 from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Matern
+from cavity.learning import multistart
 from cavity.runtime import deadlines
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import SamplePosterior
@@ -178,7 +179,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(GP, "evidence", slow)
     monkeypatch.setattr(deadlines, "time", clock)
-    monkeypatch.setattr(learning, "time", clock)
+    monkeypatch.setattr(multistart, "time", clock)
     return now
 
 

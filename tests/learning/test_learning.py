@@ -9,12 +9,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from cavity import learning
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError
 from cavity.inference.exact import Exact
 from cavity.kernels import SE, Matern, Periodic
-from cavity.learning.multistart import JUST_BEYOND, Objective, _Reach, learn, maximize
+from cavity.learning.multistart import JUST_BEYOND, Learned, Objective, _execute, _Reach, learn, maximize
 from cavity.learning.starts import Starts
 from cavity.likelihoods import Gaussian, Noiseless
 from cavity.parameters.param import Param, fixed
@@ -353,8 +352,8 @@ def test_time_is_kept(monkeypatch):
 
 def test_what_workers_have_found_is_known_where_an_interrupt_comes():
     """Trials of starts are no runs; the best of them is kept all the same, with processes as without."""
-    goal, starts = learning.Objective(model(), X, Y), Starts.of(model(), X, Y)
-    work = learning._execute(goal, [("trial", starts.first)] * 2, starts.box, starts.scale, n_jobs=2, steps=2)
+    goal, starts = Objective(model(), X, Y), Starts.of(model(), X, Y)
+    work = _execute(goal, [("trial", starts.first)] * 2, starts.box, starts.scale, n_jobs=2, steps=2)
     first = next(work)
     assert goal.best_ever[0] == first.value
     np.testing.assert_array_equal(goal.best_ever[1], first.theta)
@@ -364,7 +363,7 @@ def test_what_workers_have_found_is_known_where_an_interrupt_comes():
 # --- reproducibility ----------------------------------------------------------------------------------------
 
 
-def same(a: learning.Learned, b: learning.Learned) -> bool:
+def same(a: Learned, b: Learned) -> bool:
     return len(a.runs) == len(b.runs) and all(
         r.kind == s.kind and np.array_equal(r.theta, s.theta) for r, s in zip(a.runs, b.runs)
     )

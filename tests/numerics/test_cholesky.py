@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cavity.numerics import cholesky as linalg
+from cavity.numerics import tiles
 from cavity.numerics.cholesky import (
     JITTER_LADDER,
     Cholesky,
@@ -21,6 +21,7 @@ from cavity.numerics.cholesky import (
     first_duplicates,
     try_factorize,
 )
+from cavity.numerics.threads import n_threads
 from cavity.numerics.tiles import Workspace, halve_symmetric, lower_tiles, map_tiles, mirror_lower
 
 
@@ -183,19 +184,19 @@ def test_mirroring_fills_the_upper_triangle():
 
 def test_threads_give_the_same_tiles(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    assert linalg.n_threads() == 2
-    monkeypatch.setattr(linalg, "PARALLEL_FROM", 0)
+    assert n_threads() == 2
+    monkeypatch.setattr(tiles, "PARALLEL_FROM", 0)
     assert map_tiles(lambda r, c: (r, c), 700) == list(lower_tiles(700))
 
 
 def test_thread_count_comes_from_the_environment(monkeypatch):
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    assert 1 <= linalg.n_threads() <= (os.cpu_count() or 1)
+    assert 1 <= n_threads() <= (os.cpu_count() or 1)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert linalg.n_threads() == 3
+    assert n_threads() == 3
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "nonsense")
-    assert linalg.n_threads() == 3
+    assert n_threads() == 3
 
 
 def test_the_limit_on_products_is_lifted_by_the_last_of_several_threads():
@@ -229,6 +230,7 @@ import resource
 import numpy as np
 from cavity.gp import GP
 from cavity.kernels import SE
+from cavity.numerics.threads import n_threads
 from cavity.numerics.tiles import Workspace
 X = np.random.default_rng(0).standard_normal((700, 4))
 model, workspace = GP(1.0 * SE(np.ones(4))), Workspace()

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from cavity import prediction
+from cavity.prediction import distributions
 from cavity.prediction.distributions import (
     CategoricalPrediction,
     GaussianPrediction,
@@ -170,7 +170,7 @@ def test_quantiles_of_mixtures_against_brent(monkeypatch):
     truth = np.array([[_by_brent(log_w[:, i], m[:, i], sd[:, i], q) for i in range(n)] for q in levels])
     found = p.quantile(levels)
     np.testing.assert_allclose(found, truth, rtol=1e-10, atol=1e-10)
-    monkeypatch.setattr(prediction, "BLOCK_NUMBERS", 5 * J)  # in blocks of five
+    monkeypatch.setattr(distributions, "BLOCK_NUMBERS", 5 * J)  # in blocks of five
     assert p.quantile(levels).tobytes() == found.tobytes()
     low, high = p.interval(0.9)
     np.testing.assert_allclose([low, high], p.quantile([0.05, 0.95]), rtol=1e-13)

@@ -50,15 +50,50 @@ def test_rank_one_updates_stay_accurate(kind):
     assert np.max(np.abs(state.b - fresh.b)) < 1e-8 * np.max(np.abs(fresh.b))
 
 
-def test_refresh_bounds_the_drift():
-    """After many flips with refreshes the error is that of a few flips, whatever the number of sweeps."""
+REFRESH = 20
+
+
+def rounding_bound(K, path, regular, outlier):
+    """Spectral norm that rounding errors of R can have after the flips along `path`, the last of which is now.
+
+    To first order a rank-one update takes an error E of R = A^-1 to (R'A) E (A R'), with R' the inverse after it. The
+    products telescope: what was rounded at a step k, eps |R_k| <= eps / regular, is now multiplied by |R A_k|^2. An
+    inverse computed afresh, before the path or now, has the error n eps cond(A) |R|.
+    """
+    n, eps = len(K), np.finfo(float).eps
+    A = K + np.diag(np.where(path[-1], outlier, regular))
+    R = np.linalg.inv(A)
+    fresh = n * np.linalg.cond(A) * np.linalg.norm(R, 2)
+    carried = [R @ (K + np.diag(np.where(c, outlier, regular))) for c in path]
+    return eps * (fresh + sum(np.linalg.norm(P, 2) ** 2 for P in carried) / regular)
+
+
+@pytest.mark.parametrize(("refresh", "bounded"), [(REFRESH, True), (10**9, False)])
+def test_refresh_bounds_the_drift(refresh, bounded):
+    """With refreshes the error stays within that of the flips since the last one; without, it grows beyond."""
     K, y = problem(40, seed=3)
-    kept = Indicators(K, y, np.zeros(40, bool), 1e-4, 0.5, refresh=20)
+    regular, outlier, path = 1e-4, 0.5, []
+
+    def recorded(R, b, c, probability, order, log_u, start, most, *settings):
+        """The compiled sweep, one flip at a time, which keeps the configurations it comes through."""
+        out = SWEEPS["compiled"](R, b, c, probability, order, log_u, start, min(most, 1), *settings)
+        path.extend([c.copy()] * out[1])
+        return out
+
+    state = Indicators(K, y, np.zeros(40, bool), regular, outlier, refresh=refresh, sweep=recorded)
     rng = np.random.default_rng(0)
-    assert sum(kept.update(rng, 0.4) for _ in range(400)) > 1000
-    assert kept.since_refresh <= 20
-    fresh = Indicators(K, y, kept.c, 1e-4, 0.5)
-    np.testing.assert_allclose(kept.R, fresh.R, rtol=0, atol=1e-9 * np.abs(fresh.R).max())
+    ratios = []
+    for _ in range(100):
+        state.update(rng, 0.4, sweeps=4)
+        fresh = Indicators(K, y, state.c, regular, outlier)
+        bound = rounding_bound(K, path[-max(1, min(REFRESH, state.since_refresh)) :], regular, outlier)
+        ratios.append(np.linalg.norm(state.R - fresh.R, 2) / bound)
+    assert len(path) > 1000
+    assert (max(ratios) < 1) == bounded
+    if bounded:
+        assert state.since_refresh <= REFRESH
+    state.refresh()
+    np.testing.assert_array_equal(state.R, fresh.R)  # nothing of the past is left
 
 
 def test_compiled_and_interpreted_sweeps_agree():

@@ -144,7 +144,7 @@ def format_value(value: Any) -> str:
 
     Examples
     --------
-    >>> from cavity.parameters import format_value
+    >>> from cavity.parameters.param import format_value
     >>> format_value(0.1), format_value([1.0, 2.5])
     ('0.1', '[1.0, 2.5]')
     """
@@ -159,7 +159,8 @@ def make_param(value: Any, transform: Transform, name: str, owner: str) -> Param
 
     Examples
     --------
-    >>> from cavity.parameters import Log, make_param
+    >>> from cavity.parameters.param import make_param
+    >>> from cavity.parameters.transforms import Log
     >>> make_param(2.0, Log(), "lengthscale", "SE").value
     2.0
     """

@@ -19,7 +19,7 @@ class Transform:
 
     Examples
     --------
-    >>> from cavity.parameters import Transform
+    >>> from cavity.parameters.transforms import Transform
     >>> Transform().support
     (-inf, inf)
     """
@@ -61,7 +61,7 @@ class Log(Transform):
 
     Examples
     --------
-    >>> from cavity.parameters import Log
+    >>> from cavity.parameters.transforms import Log
     >>> Log().to_natural(0.0), Log(low=1.0).support
     (np.float64(1.0), (1.0, inf))
     """
@@ -104,7 +104,7 @@ class Logit(Transform):
 
     Examples
     --------
-    >>> from cavity.parameters import Logit
+    >>> from cavity.parameters.transforms import Logit
     >>> Logit(0.0, 2.0).to_natural(0.0), Logit(0.0, 2.0).support
     (np.float64(1.0), (0.0, 2.0))
     """
