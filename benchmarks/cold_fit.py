@@ -13,7 +13,8 @@ import numpy as np
 
 from cavity.gp import GP
 from cavity.kernels import SE
-from cavity.learning.multistart import Objective, maximize
+from cavity.learning.objective import Objective
+from cavity.learning.optimizer import maximize
 from cavity.learning.starts import Starts
 from cavity.likelihoods import Gaussian
 

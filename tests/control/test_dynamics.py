@@ -12,7 +12,7 @@ from cavity.control import CartPole, Dynamics, MountainCar, Pendulum, Rollout, T
 from cavity.control.posterior_functions import FunctionDraws
 from cavity.control.problems import Problem, Trajectory
 from cavity.control.trigonometric import squash_map
-from cavity.learning.multistart import Objective
+from cavity.learning.objective import Objective
 
 
 def quick(system, n=40, noise=0.05, seed=0, length=1.5, **options):

@@ -15,7 +15,7 @@ from cavity.control.policies import LinearPolicy, RBFPolicy
 from cavity.control.policy_risk import ParticleRisk
 from cavity.control.policy_search import learn, search
 from cavity.control.problems import Problem, System
-from cavity.learning.multistart import Objective
+from cavity.learning.objective import Objective
 
 STEP = 1e-6
 

@@ -20,7 +20,7 @@ from cavity.estimators import fit_warnings as reports
 from cavity.gp import GP
 from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Linear, Matern, Periodic, White, ard
-from cavity.learning import multistart
+from cavity.learning import optimizer
 from cavity.likelihoods import Gaussian, KnownNoise
 from cavity.means.functions import Basis
 from cavity.parameters.param import Param, fixed
@@ -167,8 +167,8 @@ def test_time_that_is_up_leaves_a_fitted_estimator_with_a_warning():
 
 
 def test_an_optimizer_that_gives_up_is_reported(monkeypatch):
-    original = multistart.maximize
-    monkeypatch.setattr(multistart, "maximize", lambda *args: original(*args[:-1], 2))
+    original = optimizer.maximize
+    monkeypatch.setattr(optimizer, "maximize", lambda *args: original(*args[:-1], 2))
     with pytest.warns(ConvergenceWarning, match="optimizer of the hyperparameters stopped early"):
         GPRegressor(standardize=False, n_restarts=0).fit(1e3 * X, 1e3 * Y)
 

@@ -20,7 +20,9 @@ from cavity.inference.base import ConvergenceWarning, Status
 from cavity.kernels import SE
 from cavity.learning import robust_starts as robust
 from cavity.learning import run_choice as choice
-from cavity.learning.multistart import Learned, Objective, Run, maximize
+from cavity.learning.multistart import Learned
+from cavity.learning.objective import Objective
+from cavity.learning.optimizer import Run, maximize
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, StudentT
 from cavity.runtime.stop_reason import StopReason

@@ -14,7 +14,7 @@ from cavity.estimators import classifier, regressor
 from cavity.gp import GP
 from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Matern
-from cavity.learning import multistart
+from cavity.learning import objective
 from cavity.runtime import deadlines
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import SamplePosterior
@@ -179,7 +179,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(GP, "evidence", slow)
     monkeypatch.setattr(deadlines, "time", clock)
-    monkeypatch.setattr(multistart, "time", clock)
+    monkeypatch.setattr(objective, "time", clock)
     return now
 
 

@@ -13,8 +13,11 @@ from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError
 from cavity.inference.exact import Exact
 from cavity.kernels import SE, Matern, Periodic
-from cavity.learning.multistart import JUST_BEYOND, Learned, Objective, _execute, _Reach, learn, maximize
+from cavity.learning.multistart import Learned, execute, learn
+from cavity.learning.objective import Objective
+from cavity.learning.optimizer import JUST_BEYOND, maximize
 from cavity.learning.starts import Starts
+from cavity.learning.step_limit import StepLimit
 from cavity.likelihoods import Gaussian, Noiseless
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import LogNormal
@@ -214,21 +217,22 @@ def test_a_rule_may_limit_the_step(monkeypatch):
 
 
 def test_a_known_end_of_a_branch_is_not_crossed():
-    reach, here, end = _Reach(1.0), np.zeros(2), np.array([0.3, 0.1])
-    assert reach.towards(here, np.array([2.0, 0.0])) == (1.0, None)
-    reach.end_at(end, np.array([0.6, 0.2]), np.array([-1.0, 0.0]))  # the plane of first coordinate 0.3
-    limit, met = reach.towards(here, np.array([0.5, 1.0]))
-    assert limit == pytest.approx(0.8 * 0.6)
-    assert met is end
-    assert reach.towards(here, np.array([0.0, 1.0]))[1] is None  # along the plane
-    assert reach.towards(here, np.array([-1.0, 0.0]))[1] is None  # away from it
-    assert reach.towards(np.array([0.0, 2.0]), np.array([0.5, 2.0]))[1] is None  # too far away to know
-    assert reach.towards(np.array([0.4, 0.1]), np.array([0.5, 0.1]))[0] == 0.0  # beyond it
-    other = _Reach(1.0)
-    other.end_at(end, np.array([0.6, 0.2]), None)  # nothing is known but the step
+    limit, here, end = StepLimit(2.0), np.zeros(2), np.array([0.3, 0.1])
+    assert limit.towards(here, np.array([2.0, 0.0])) == (1.0, None)  # half of the rule's limit at first
+    met = limit.add_end(end, np.array([0.6, 0.2]), np.array([-1.0, 0.0]))  # the plane of first coordinate 0.3
+    longest, nearest = limit.towards(here, np.array([0.5, 1.0]))
+    assert longest == pytest.approx(0.8 * 0.6)
+    assert nearest is met
+    assert met.place is end
+    assert limit.towards(here, np.array([0.0, 1.0]))[1] is None  # along the plane
+    assert limit.towards(here, np.array([-1.0, 0.0]))[1] is None  # away from it
+    assert limit.towards(np.array([0.0, 2.0]), np.array([0.5, 2.0]))[1] is None  # too far away to know
+    assert limit.towards(np.array([0.4, 0.1]), np.array([0.5, 0.1]))[0] == 0.0  # beyond it
+    other = StepLimit(2.0)
+    other.add_end(end, np.array([0.6, 0.2]), None)  # nothing is known but the step
     assert other.towards(here, 2.0 * end)[0] == pytest.approx(0.8 * 0.3)
-    scaled = _Reach(1.0, scale=np.array([100.0, 0.01]))
-    scaled.end_at(end, np.array([0.6, 0.2]), np.array([0.01, 100.0]))  # in theta; in its steps 45 degrees
+    scaled = StepLimit(2.0, scale=np.array([100.0, 0.01]))
+    scaled.add_end(end, np.array([0.6, 0.2]), np.array([0.01, 100.0]))  # in theta; in its steps 45 degrees
     assert scaled.towards(here, np.array([0.5, 0.5]))[0] == pytest.approx(0.8 * 0.2)
 
 
@@ -353,7 +357,7 @@ def test_time_is_kept(monkeypatch):
 def test_what_workers_have_found_is_known_where_an_interrupt_comes():
     """Trials of starts are no runs; the best of them is kept all the same, with processes as without."""
     goal, starts = Objective(model(), X, Y), Starts.of(model(), X, Y)
-    work = _execute(goal, [("trial", starts.first)] * 2, starts.box, starts.scale, n_jobs=2, steps=2)
+    work = execute(goal, [("trial", starts.first)] * 2, starts.box, starts.scale, n_jobs=2, steps=2)
     first = next(work)
     assert goal.best_ever[0] == first.value
     np.testing.assert_array_equal(goal.best_ever[1], first.theta)

@@ -187,7 +187,7 @@ def test_a_regressor_gives_its_chains_the_time_that_learning_has_left(monkeypatc
         return evidence(self, *arguments, **options)
 
     monkeypatch.setattr(GP, "evidence", slow)
-    monkeypatch.setattr("cavity.learning.multistart.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("cavity.learning.objective.time", SimpleNamespace(monotonic=lambda: now[0]))
     with pytest.warns(ConvergenceWarning, match=r"stopped early \(max_time was reached\), after"):
         model = regressor(max_time=300.0).fit(X, Y)
     assert now[0] <= 300.0 + 100.0  # a trajectory of two chains that was under way

@@ -6,7 +6,8 @@ import numpy as np
 
 from cavity import GP, Param
 from cavity.kernels import SE
-from cavity.learning.multistart import Learned, Run
+from cavity.learning.multistart import Learned
+from cavity.learning.optimizer import Run
 from cavity.learning.run_choice import choose
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian

@@ -16,7 +16,7 @@ from cavity import GP, GPRegressor, load
 from cavity.cli import app
 from cavity.inference.base import ConvergenceWarning
 from cavity.io import dumps, loads
-from cavity.learning.multistart import Objective
+from cavity.learning.objective import Objective
 from cavity.runtime.progress import Progress
 from cavity.runtime.stop_reason import StopReason
 from cavity.tables import Table, TableModel, prepare

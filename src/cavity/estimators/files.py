@@ -18,7 +18,8 @@ from cavity.estimators.stacking import SCORE, StackedRegressor
 from cavity.gp import GP, Posterior
 from cavity.io.posterior import is_array, is_float, require
 from cavity.io.registry import Codec, add
-from cavity.learning.multistart import Learned, Run
+from cavity.learning.multistart import Learned
+from cavity.learning.optimizer import Run
 from cavity.learning.training_rows import TrainingRows
 from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.posterior import SamplePosterior

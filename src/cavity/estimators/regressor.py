@@ -18,7 +18,8 @@ from cavity.estimators.leave_one_out import Cavities, by_given_row, cavities, le
 from cavity.estimators.sampling import prepared, samples, time_to_learn
 from cavity.gp import GP, Posterior
 from cavity.kernels import Kernel
-from cavity.learning.multistart import OBJECTIVES, Learned, learn
+from cavity.learning.multistart import Learned, learn
+from cavity.learning.objective import OBJECTIVES
 from cavity.learning.robust_starts import first_stages, from_gaussian, is_robust
 from cavity.learning.run_choice import choose
 from cavity.learning.training_rows import TrainingRows, contains_white, require_numbers, require_usual_units

@@ -9,8 +9,11 @@ import numpy as np
 
 from cavity.numerics.arrays import Array
 
-SUBSET, DIFFERENCES = 400, 1_000_000
-"""Most rows looked at for typical distances, and most differences formed over all columns together."""
+SUBSET = 400
+"""Most rows looked at for typical distances."""
+
+DIFFERENCES = 1_000_000
+"""Most differences formed for typical distances, over all columns together."""
 
 SPECTRUM_ROWS = 1500
 """Rows looked at for frequencies."""

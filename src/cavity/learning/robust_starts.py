@@ -20,7 +20,9 @@ import numpy as np
 from cavity.gp import GP
 from cavity.learning.data_scale import MAD_TO_SD, without_far
 from cavity.learning.guesses import NOISE_SHARE, Reader
-from cavity.learning.multistart import Objective, deadline_in, learn, maximize
+from cavity.learning.multistart import learn
+from cavity.learning.objective import Objective, deadline_in
+from cavity.learning.optimizer import maximize
 from cavity.learning.starts import DataScale, Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian, GaussianNoise, Laplace

@@ -16,7 +16,8 @@ import numpy as np
 
 from cavity.estimators.sampling import samples
 from cavity.gp import GP, Posterior
-from cavity.learning.multistart import Learned, Run
+from cavity.learning.multistart import Learned
+from cavity.learning.optimizer import Run
 from cavity.learning.training_rows import TrainingRows
 from cavity.runtime.deadlines import time_limit
 from cavity.runtime.interrupts import Postponed

@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 from cavity.kernels import Kernel, White
 from cavity.numerics.arrays import Array
 
-LARGEST, SMALLEST = 1e60, 1e-60
-"""Sizes of targets whose fourth powers, also those of a noise level far below, are floating-point numbers."""
+LARGEST = 1e60
+"""Largest size of targets whose fourth powers are floating-point numbers."""
+
+SMALLEST = 1e-60
+"""The same for the smallest size, also for a noise level far below it."""
 
 
 @dataclass(frozen=True)
