@@ -139,7 +139,7 @@ def main(path: str = "mauna_loa.png") -> None:
     print(table(model))
     width = 2 * 1.96 * model.predict([[record.X[-1, 0] + 20]], return_std=True)[1][0]
     print(f"The central 95 % of the forecast 20 years ahead is {width:.1f} ppm wide (book: 16 ppm).")
-    values = ", ".join(f"{run.value:.1f} ({run.kind})" for run in model.starts_)
+    values = ", ".join(f"{run.value:.1f} ({run.kind})" for run in model.runs_)
     print(f"Log evidence at the end of each run: {values}.")
     draw(model, record.X, record.y, later, path)
     print(f"Picture: {path}")

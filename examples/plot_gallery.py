@@ -69,7 +69,7 @@ def main(folder: Path) -> Path:
     x = np.sort(own.uniform(0, 10, 9))[:, None]
     y = np.sin(1.3 * x[:, 0]) + 0.5 * own.standard_normal(9)
     few = GPRegressor("1.0 * SE(1.0)", mean="zero", n_restarts=7, random_state=1).fit(x, y)
-    plots.plot_starts(few, title="plot_starts", ax=cell(3, 0))
+    plots.plot_runs(few, title="plot_runs", ax=cell(3, 0))
     pair = ("se.lengthscale", "gaussian.variance")
     plots.plot_hyperparameters(few, pair=pair, title="plot_hyperparameters", ax=cell(3, 1))
     plots.plot_residuals(regressor, ax=cell(3, 2))

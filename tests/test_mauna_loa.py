@@ -56,7 +56,7 @@ def test_the_books_values_have_the_books_evidence(example, record):
 @pytest.mark.slow
 def test_the_known_optimum_is_reached_from_the_default_starts(learned, example):
     assert learned.log_evidence_ >= -108.6
-    assert any(run.value < learned.log_evidence_ - 0.3 for run in learned.starts_)  # there are others
+    assert any(run.value < learned.log_evidence_ - 0.3 for run in learned.runs_)  # there are others
     book = np.array(list(example.BOOK.values()))
     # the book prints two digits: half a unit of the last one, and as much again for another version of the data
     np.testing.assert_allclose(example.in_the_books_units(learned), book, rtol=0.05)

@@ -4,7 +4,7 @@ Two optima of the evidence
 
 With few data there may be two stories: a function that varies quickly with little noise, or a slow one with much. The
 evidence then has two maxima, and an optimizer finds the one nearer to its start (Rasmussen and Williams, 2006, figure
-5.5). ``starts_`` shows all runs, so that this is seen.
+5.5). ``runs_`` shows all runs, so that this is seen.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ value = np.array(
 )
 
 model = GPRegressor(fixed(1.0) * SE(1.0), mean="zero", n_restarts=5, random_state=0).fit(X, y)
-ends = {(round(float(run.value), 2)) for run in model.starts_}
+ends = {(round(float(run.value), 2)) for run in model.runs_}
 print("log evidences reached:", sorted(ends, reverse=True))
 
 # %%

@@ -67,7 +67,7 @@ def test_default_fit(fitted):
     assert fitted.score(X, LABELS) > 0.9
     assert set(fitted.predict(POINTS)) == {"no", "yes"}
     assert fitted.posterior_.status.converged
-    assert fitted.starts_[0].converged
+    assert fitted.runs_[0].converged
     assert fitted.log_evidence_ < 0
 
 
@@ -169,7 +169,7 @@ def test_log_evidence_leaves_the_prior_out(fitted):
     value, gradient = fitted.model_.evidence(X, np.where(CODES > 0, 1.0, -1.0))
     prior, d_prior = fitted.model_.log_prior()
     assert fitted.log_evidence_ == pytest.approx(value, abs=1e-6)
-    assert fitted.starts_[0].value == pytest.approx(value + prior, abs=1e-6)
+    assert fitted.runs_[0].value == pytest.approx(value + prior, abs=1e-6)
     np.testing.assert_allclose(gradient + d_prior, 0.0, atol=1e-3)
 
 
@@ -205,7 +205,7 @@ def test_softmax_on_inputs_of_very_different_sizes():
     wine, label = load_wine(return_X_y=True)
     wine, label = wine[::2], label[::2]
     model = GPClassifier("1.0 * Linear(ard)", n_restarts=1, random_state=0).fit(wine, label)
-    assert all(run.value <= 0 for run in model.starts_)
+    assert all(run.value <= 0 for run in model.runs_)
     assert model.log_evidence_ < 0
     assert model.score(wine, label) > 0.95  # linear discriminants tell these classes apart
 
@@ -303,16 +303,29 @@ def test_iris(three, name):
     assert model.multi_class_ == name
 
 
+@pytest.mark.parametrize("name", ["posterior", "model", "kernel", "mean", "likelihood", "runs"])
+def test_attributes_of_one_model_exist_where_there_is_one(three, name):
+    (only,) = three["softmax"].members_
+    assert getattr(three["softmax"], name + "_") is getattr(only, name)
+    with pytest.raises(
+        AttributeError, match=rf"made of 3 models.* \[member.{name} for member in model.members_\]"
+    ):
+        getattr(three["one_vs_rest"], name + "_")
+    assert not hasattr(three["one_vs_rest"], name + "_")
+    with pytest.raises(AttributeError, match=f"no {name}_ yet: call fit first"):
+        getattr(GPClassifier(), name + "_")
+
+
 def test_what_each_model_tells_apart(three):
     assert three["softmax"].problems_ == ("",)
     assert three["one_vs_rest"].problems_[1] == "versicolor against the rest"
     assert three["one_vs_one"].problems_[2] == "versicolor against virginica"
-    assert len(three["one_vs_one"].posterior_) == len(three["one_vs_one"].kernel_) == 3
+    assert [m.name for m in three["one_vs_one"].members_] == list(three["one_vs_one"].problems_)
     assert three["softmax"].predict_dist(IRIS_X[:5]).mean.shape == (5, 3)
     latent = three["one_vs_rest"].predict_dist(IRIS_X[:5])
-    np.testing.assert_allclose(latent.mean[:, 2], three["one_vs_rest"].posterior_[2].mean(IRIS_X[:5]))
+    np.testing.assert_allclose(latent.mean[:, 2], three["one_vs_rest"].members_[2].posterior.mean(IRIS_X[:5]))
     assert latent.variance.shape == (5, 3)
-    total = sum(p.log_evidence for p in three["one_vs_rest"].posterior_)
+    total = sum(member.posterior.log_evidence for member in three["one_vs_rest"].members_)
     assert three["one_vs_rest"].log_evidence_ == pytest.approx(total)
 
 
@@ -404,7 +417,7 @@ def test_class_weight():
 
 def test_a_subset_keeps_the_shares_of_classes():
     model = GPClassifier(KERNEL, max_rows=20, random_state=0, **AS_GIVEN).fit(X, LABELS)
-    kept = model._members[0].rows.y
+    kept = model.members_[0].rows.y
     assert len(kept) <= 20
     assert np.mean(kept > 0) == pytest.approx(np.mean(CODES), abs=0.06)
     codes = np.repeat([0, 1, 2], [100, 1, 1])
@@ -488,12 +501,12 @@ def test_time_limit():
 def test_warm_start_goes_on_from_the_last_fit(fitted):
     again = clone(fitted).set_params(warm_start=True)
     again.fit(X, LABELS)
-    end = again.starts_[0].theta
+    end = again.runs_[0].theta
     again.fit(X, LABELS)
-    np.testing.assert_allclose(again.starts_[0].start, end, atol=1e-8)
-    assert again.starts_[0].evaluations < 6
+    np.testing.assert_allclose(again.runs_[0].start, end, atol=1e-8)
+    assert again.runs_[0].evaluations < 6
     again.fit(X, CODES)  # other classes: another model
-    assert np.max(np.abs(again.starts_[0].start - end)) > 0.1
+    assert np.max(np.abs(again.runs_[0].start - end)) > 0.1
 
 
 def test_clone_pickle_and_parameters(fitted):

@@ -48,8 +48,8 @@ def test_default_fit(fitted):
     assert 0.003 < fitted.likelihood_.variance < 0.03
     assert fitted.kernel_.get("se.lengthscale").shape == (2,)
     assert fitted.n_features_in_ == 2
-    assert [run.kind for run in fitted.starts_] == ["data", "random"]
-    assert max(run.value for run in fitted.starts_) == pytest.approx(fitted.log_evidence_, abs=1e-8)
+    assert [run.kind for run in fitted.runs_] == ["data", "random"]
+    assert max(run.value for run in fitted.runs_) == pytest.approx(fitted.log_evidence_, abs=1e-8)
     assert fitted.posterior_.status.converged
 
 
@@ -66,7 +66,7 @@ def test_values_as_given_are_kept_in_the_users_units():
     truth = GP(KERNEL, Gaussian(0.02)).condition(X, Y)
     assert model.log_evidence_ == pytest.approx(truth.log_evidence)
     np.testing.assert_allclose(model.predict(POINTS), truth.mean(POINTS))
-    assert model.starts_ == ()
+    assert model.runs_ == ()
 
 
 def test_standardize_never_changes_the_model():
@@ -78,7 +78,7 @@ def test_standardize_never_changes_the_model():
 
 def test_without_standardizing_the_first_start_is_the_kernels_own_value():
     model = GPRegressor(KERNEL, standardize=False, n_restarts=0).fit(X, Y)
-    np.testing.assert_allclose(np.exp(model.starts_[0].start[:3]), KERNEL.flat)
+    np.testing.assert_allclose(np.exp(model.runs_[0].start[:3]), KERNEL.flat)
 
 
 @pytest.mark.parametrize("a", [1e-9, 1e9])
@@ -101,7 +101,7 @@ def test_units_of_the_data_scale_the_solution(a, b, mean):
 def test_objective_by_leave_one_out():
     model = GPRegressor(objective="loo", n_restarts=0).fit(X, Y)
     best = model.model_.leave_one_out_log_prob(X, Y)[0]
-    assert model.starts_[0].value == pytest.approx(best)
+    assert model.runs_[0].value == pytest.approx(best)
     other = GPRegressor(n_restarts=0).fit(X, Y).model_.leave_one_out_log_prob(X, Y)[0]
     assert best >= other - 1e-6
 
@@ -157,7 +157,7 @@ def test_ctrl_c_leaves_a_fitted_estimator_with_a_warning(monkeypatch):
     with pytest.warns(ConvergenceWarning, match=r"stopped early \(interrupted\); the best .* are kept"):
         model = GPRegressor().fit(X, Y)
     assert model.predict(POINTS).shape == (9,)
-    assert model.starts_[-1].kind == "interrupted"
+    assert model.runs_[-1].kind == "interrupted"
 
 
 def test_time_that_is_up_leaves_a_fitted_estimator_with_a_warning():
@@ -467,10 +467,10 @@ def test_update_keeps_hyperparameters_and_checks_shapes(fitted):
 
 def test_warm_start_continues_from_the_last_fit():
     model = GPRegressor(n_restarts=0, warm_start=True).fit(X, Y)
-    before, cost = model.model_, model.starts_[0].evaluations
+    before, cost = model.model_, model.runs_[0].evaluations
     model.fit(X, Y)
-    np.testing.assert_allclose(model.starts_[0].start, before.theta)
-    assert model.starts_[0].evaluations < cost
+    np.testing.assert_allclose(model.runs_[0].start, before.theta)
+    assert model.runs_[0].evaluations < cost
     assert model.log_evidence_ >= before.condition(X, Y).log_evidence - 1e-9
 
 

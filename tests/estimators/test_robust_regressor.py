@@ -88,10 +88,10 @@ def test_robust_noise_beats_gaussian_noise_on_contaminated_data(likelihood, infe
 
 def test_the_fit_is_the_one_that_learning_found(mixture):
     """The evidence of the posterior is that of the best run, and stationary."""
-    assert mixture.log_evidence_ == pytest.approx(max(run.value for run in mixture.starts_), abs=1e-6)
+    assert mixture.log_evidence_ == pytest.approx(max(run.value for run in mixture.runs_), abs=1e-6)
     _, gradient = mixture.model_.evidence(X, Y)
     np.testing.assert_allclose(gradient, 0.0, atol=0.02)
-    assert {run.kind for run in mixture.starts_} <= {"data", "gaussian", "laplace"}
+    assert {run.kind for run in mixture.runs_} <= {"data", "gaussian", "laplace"}
 
 
 def test_sinc_with_five_outliers():
@@ -177,13 +177,13 @@ def test_the_gaussian_solution_alone_where_that_is_asked_for(likelihood):
     options = {"n_restarts": 1, "random_state": 0}
     plain = GPRegressor(KERNEL, **options).fit(X, Y)
     model = GPRegressor(KERNEL, likelihood=likelihood, starts="gaussian", **options).fit(X, Y)
-    (run,) = model.starts_
+    (run,) = model.runs_
     np.testing.assert_allclose(np.exp(run.start[:2]), plain.kernel_.flat, rtol=1e-6)
     assert model.log_evidence_ > plain.log_evidence_ + 5  # it leads away from there
     several = GPRegressor(KERNEL, likelihood=likelihood, **options).fit(X, Y)
-    assert len(several.starts_) > 1
+    assert len(several.runs_) > 1
     assert several.log_evidence_ > model.log_evidence_ - 1e-3
-    again = model.set_params(warm_start=True).fit(X, Y).starts_  # the last fit goes before
+    again = model.set_params(warm_start=True).fit(X, Y).runs_  # the last fit goes before
     np.testing.assert_allclose(again[0].start, run.theta, atol=1e-6)
 
 
@@ -240,7 +240,7 @@ def test_outliers_that_bend_the_gaussian_solution_do_not_keep_the_robust_one_the
     robust_fit = GPRegressor(
         likelihood="student-t", inference="scale-mixture-em", n_restarts=0, random_state=0
     ).fit(d.X, d.y)
-    ends = {run.kind: run.value for run in robust_fit.starts_}
+    ends = {run.kind: run.value for run in robust_fit.runs_}
     assert ends["laplace"] > ends["data"] + 2
     assert robust_fit.likelihood_.df < 10
     assert error(robust_fit) < 1.2 * error(truth)
@@ -553,6 +553,6 @@ def test_a_function_is_found_where_gaussian_and_laplace_noise_see_none():
     data = make_sinc(seed=6)
     options = {"likelihood": "student-t", "inference": "scale-mixture-em", "n_restarts": 0, "random_state": 6}
     model = GPRegressor(KERNEL, **options).fit(data.X, data.y)
-    assert [run.kind for run in model.starts_] == ["quiet", "data"]
+    assert [run.kind for run in model.runs_] == ["quiet", "data"]
     error = model.predict(data.X_test) - data.y_test
     assert np.sqrt(np.mean(error**2)) < 0.1 * np.std(data.y_test)

@@ -107,7 +107,7 @@ def test_ctrl_c_while_the_posterior_is_found_does_not_cost_what_was_learned(work
     assert work.calls[-1] == ("condition", "Gaussian")
     assert len(told) == 1
     assert "(interrupted)" in told[0]
-    assert model.starts_[0].converged
+    assert model.runs_[0].converged
 
 
 def test_chains_do_not_start_after_learning_was_interrupted(work):
@@ -193,8 +193,8 @@ def test_all_stages_of_a_robust_fit_have_one_limit(seconds, starts, max_time):
         model.fit(X, Y)
     assert max_time < seconds[0] <= max_time + 4  # each of four stages makes one evaluation at least
     if starts == "several" and max_time:
-        assert model.starts_[0].kind in ("gaussian", "laplace", "quiet")  # what the first stages were for
-        assert model.starts_[0].evaluations > 0
+        assert model.runs_[0].kind in ("gaussian", "laplace", "quiet")  # what the first stages were for
+        assert model.runs_[0].evaluations > 0
 
 
 @pytest.mark.parametrize("multi_class", ["softmax", "one_vs_rest", "one_vs_one"])

@@ -217,7 +217,7 @@ def test_documents_that_describe_no_model(text, message):
 
 
 def posterior_of(document):
-    return document["model"]["with"]["posterior"]["with"]
+    return document["model"]["with"]["member"]["with"]["posterior"]["with"]
 
 
 def set_in(path: str, value):
@@ -232,7 +232,8 @@ def set_in(path: str, value):
     return with_document(change)
 
 
-MODEL = "posterior/with/model/with"
+POSTERIOR = "member/with/posterior/with"
+MODEL = f"{POSTERIOR}/model/with"
 
 
 @pytest.mark.parametrize(
@@ -279,29 +280,38 @@ MODEL = "posterior/with/model/with"
         (f"{MODEL}/columns", -3, "columns must be"),
         (f"{MODEL}/columns", 3, "same columns"),
         (f"{MODEL}/note", 3, "note must be"),
-        ("posterior/with/X", {"values": [[1.0, 2.0]]}, "as many rows"),
-        ("posterior/with/y", None, "as many rows"),
-        ("posterior/with/sample_weight", {"values": [1.0]}, "sample_weight"),
-        ("posterior/with/weights", {"values": [1.0]}, "exact inference has no weights"),
-        ("posterior/with/curvature", {"values": [1.0]}, "curvature"),
-        ("posterior/with/sites", 3, "sites must be"),
-        ("posterior/with/log_evidence", "high", "log_evidence must be"),
-        ("posterior/with/status", None, "status must be"),
-        ("posterior/with/status/with/converged", "yes", "how it ended"),
-        ("posterior/with/status/with", {"colour": "red"}, "cannot be made"),
-        ("posterior/with/exactly", {"dict": [["weights", {"values": [1.0]}]]}, "weights must fit"),
-        ("posterior/with/exactly", {"dict": [["weights"]]}, "not a table"),
-        ("posterior/with/exactly", {"dict": [["else", {"values": [1.0]}]]}, "arrays that the model does not"),
-        ("posterior/with/exactly", {"dict": [["factor jitter", "big"]]}, "jitter"),
-        ("posterior", None, "has a posterior"),
-        ("rows", None, "has rows"),
-        ("rows/with/index", {"values": [1.0]}, "row numbers"),
-        ("starts", {"tuple": [1]}, "runs"),
-        ("starts", [], "runs"),
+        (f"{POSTERIOR}/X", {"values": [[1.0, 2.0]]}, "as many rows"),
+        (f"{POSTERIOR}/y", None, "as many rows"),
+        (f"{POSTERIOR}/sample_weight", {"values": [1.0]}, "sample_weight"),
+        (f"{POSTERIOR}/weights", {"values": [1.0]}, "exact inference has no weights"),
+        (f"{POSTERIOR}/curvature", {"values": [1.0]}, "curvature"),
+        (f"{POSTERIOR}/sites", 3, "sites must be"),
+        (f"{POSTERIOR}/log_evidence", "high", "log_evidence must be"),
+        (f"{POSTERIOR}/status", None, "status must be"),
+        (f"{POSTERIOR}/status/with/converged", "yes", "how it ended"),
+        (f"{POSTERIOR}/status/with", {"colour": "red"}, "cannot be made"),
+        (
+            "member/with/posterior/with/exactly",
+            {"dict": [["weights", {"values": [1.0]}]]},
+            "weights must fit",
+        ),
+        (f"{POSTERIOR}/exactly", {"dict": [["weights"]]}, "not a table"),
+        (
+            "member/with/posterior/with/exactly",
+            {"dict": [["else", {"values": [1.0]}]]},
+            "arrays that the model does not",
+        ),
+        (f"{POSTERIOR}/exactly", {"dict": [["factor jitter", "big"]]}, "jitter"),
+        ("member", None, "has a fitted model"),
+        ("member/with/posterior", None, "a model, a posterior and rows"),
+        ("member/with/rows", None, "a model, a posterior and rows"),
+        ("member/with/rows/with/index", {"values": [1.0]}, "row numbers"),
+        ("member/with/learned/with/runs", {"tuple": [1]}, "runs"),
+        ("member/with/learned/with/runs", [], "runs"),
         ("without_own_row", {"tuple": [1, 2]}, "without a row"),
-        ("asked", 3, "the model asked for must be known"),
+        ("model_key", 3, "what tells the model from others must be known"),
         ("columns", {"dict": []}, "number of columns"),
-        ("posterior/with/y", {"array": 0}, "same data"),
+        (f"{POSTERIOR}/y", {"array": 0}, "same data"),
         ("columns", {"dict": [["n_features_in_", 5]]}, "same data"),
         ("columns", {"dict": [["n_features_in_", 2], ["feature_names_in_", {"objects": ["a"]}]]}, "texts"),
         ("columns", {"dict": [["n_features_in_", 2], ["predict", 1]]}, "columns must be known"),

@@ -364,8 +364,8 @@ def test_relevance_bars_are_sorted_and_named(several):
 
 def test_starts_show_every_run(one_input):
     model = GPRegressor(n_restarts=2, random_state=0).fit(*one_input)
-    ax = P.plot_starts(model)
-    finite = [run.value for run in model.starts_ if np.isfinite(run.value)]
+    ax = P.plot_runs(model)
+    finite = [run.value for run in model.runs_ if np.isfinite(run.value)]
     gaps = sorted(max(finite) - v for v in finite)
     drawn = [float(line.get_ydata()[0]) for line in ax.lines if line.get_marker() in MARKERS]
     np.testing.assert_allclose(drawn, gaps)
@@ -375,28 +375,29 @@ def test_starts_show_every_run(one_input):
     render(ax)
 
 
-def test_starts_far_apart_failed_and_not_converged():
+def test_runs_far_apart_failed_and_not_converged():
     from types import SimpleNamespace
 
     def run(kind, theta, value, converged=True):
         return SimpleNamespace(kind=kind, theta=np.array([theta]), value=value, converged=converged)
 
-    model = SimpleNamespace(
-        starts_=(run("data", 0.0, -5.0), run("random", 3.0, -300.0, False), run("given", 0.0, -np.inf))
-    )
-    ax = P.plot_starts(model)
+    def estimator(*runs):
+        return SimpleNamespace(members_=[SimpleNamespace(runs=one) for one in runs])
+
+    runs = (run("data", 0.0, -5.0), run("random", 3.0, -300.0, False), run("given", 0.0, -np.inf))
+    ax = P.plot_runs(estimator(runs))
     assert ax.get_yscale() == "symlog"
     assert [line.get_fillstyle() for line in ax.lines[:2]] == ["full", "none"]
     assert [t.get_text() for t in ax.texts] == ["failed"]
     render(ax)
-    grouped = SimpleNamespace(starts_=(model.starts_, model.starts_[:1]))
-    assert len(P.plot_starts(grouped, problem=1).get_xticklabels()) == 1
+    grouped = estimator(runs, runs[:1])
+    assert len(P.plot_runs(grouped, problem=1).get_xticklabels()) == 1
     with pytest.raises(ValueError, match="problem must be"):
-        P.plot_starts(grouped, problem=2)
+        P.plot_runs(grouped, problem=2)
     with pytest.raises(ValueError, match="no runs"):
-        P.plot_starts(SimpleNamespace(starts_=()))
+        P.plot_runs(estimator(()))
     with pytest.raises(ValueError, match="fitted estimator"):
-        P.plot_starts(3)
+        P.plot_runs(3)
 
 
 def test_hyperparameter_contours_mark_the_model(one_input, two_classes):
@@ -496,7 +497,7 @@ def test_residuals_beyond_all_digits_are_counted():
     model = SimpleNamespace(
         get_params=None,
         predict=None,
-        posterior_=posterior,
+        members_=[SimpleNamespace(posterior=posterior)],
         leave_one_out=lambda: far,
         rows_=SimpleNamespace(X=X, y=np.array([0.0, 1.0, 1e6]), index=np.arange(3)),
     )

@@ -41,7 +41,8 @@ class Stub(GPRegressor):
         if self.kernel == "interrupt":
             raise KeyboardInterrupt
         self.center_, self.n_ = float(np.mean(y)), len(y)
-        self.posterior_ = SimpleNamespace(status=SimpleNamespace(converged=self.kernel != "wide"))
+        status = SimpleNamespace(converged=self.kernel != "wide")
+        self.members_ = [SimpleNamespace(posterior=SimpleNamespace(status=status))]
         self.log_evidence_ = {"narrow": -7.0, "wide": -5.0}[self.kernel]
         return self
 

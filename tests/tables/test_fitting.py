@@ -84,7 +84,7 @@ def test_warnings_are_those_of_the_noise_that_is_kept(monkeypatch, kept):
 def test_warnings_have_remedies_of_the_command_line():
     for text, wanted in (
         (
-            "the optimizer of the hyperparameters stopped early: no progress; see starts_, and fit again with "
+            "the optimizer of the hyperparameters stopped early: no progress; see runs_, and fit again with "
             "warm_start=True or more n_restarts",
             "the optimizer of the hyperparameters stopped early: no progress; fit again with more --restarts",
         ),

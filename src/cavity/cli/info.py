@@ -46,14 +46,14 @@ def _describe(model: Any) -> list[str]:
     """A model that was saved from Python."""
     if hasattr(model, "family_"):
         return _mixture(model)
-    inner = getattr(model, "model_", None) or getattr(model, "model", None) or model
+    posteriors = [member.posterior for member in getattr(model, "members_", [])] or [model]
     lines = [f"{type(model).__name__} saved from Python."]
-    for one in inner if isinstance(inner, tuple) else (inner,):
+    for one in (getattr(posterior, "model", posterior) for posterior in posteriors):
         lines += [f"kernel: {one.kernel!r}", f"noise model: {one.likelihood!r}", f"mean: {one.mean!r}"]
-    posterior = getattr(model, "posterior_", model)
-    for one in posterior if isinstance(posterior, tuple) else (posterior,):
-        if hasattr(one, "draws"):
-            lines.append(repr(one) + (f": {one.problem}" if one.problem else ": the chains have converged"))
+    for posterior in posteriors:
+        if hasattr(posterior, "draws"):
+            verdict = posterior.problem or "the chains have converged"
+            lines.append(f"{posterior!r}: {verdict}")
     evidence = getattr(model, "log_evidence_", getattr(model, "log_evidence", None))
     if evidence is not None and evidence == evidence:
         lines.append(f"log evidence: {evidence:.4g}")

@@ -80,15 +80,11 @@ def number(value: Any) -> str:
 def overview(model: TableModel) -> Table:
     """What was fitted, how it ended, and scores."""
     estimator, report, preparation = model.estimator, model.report, model.preparation
-    posteriors = estimator.posterior_ if isinstance(estimator.posterior_, tuple) else (estimator.posterior_,)
-    statuses = [p.status for p in posteriors]
+    statuses = [member.posterior.status for member in estimator.members_]
     rows: list[tuple[str, str]] = [
         ("task", f"{preparation.task} of {preparation.target}"),
         ("rows", _rows_text(report)),
-        (
-            "kernel",
-            short_text(estimator.kernel_[0] if isinstance(estimator.kernel_, tuple) else estimator.kernel_),
-        ),
+        ("kernel", short_text(estimator.members_[0].kernel)),
         ("noise model", _noise(estimator)),
         ("inference", ", ".join(dict.fromkeys(s.stage for s in statuses))),
         ("log evidence", _evidence(estimator)),
@@ -134,15 +130,13 @@ def _rows_text(report: Any) -> str:
 
 
 def _noise(estimator: Any) -> str:
-    likelihood = estimator.likelihood_
-    if isinstance(likelihood, tuple):
-        return f"{short_text(likelihood[0])}, {len(likelihood)} models ({estimator.multi_class_})"
-    return short_text(likelihood)
+    members = estimator.members_
+    noise = short_text(members[0].likelihood)
+    return noise if len(members) == 1 else f"{noise}, {len(members)} models ({estimator.multi_class_})"
 
 
 def _convergence(estimator: Any, statuses: Sequence[Any]) -> str:
-    starts = estimator.starts_
-    groups = starts if starts and isinstance(starts[0], tuple) else (starts,)
+    groups = [member.runs for member in estimator.members_]
     done = sum(1 for runs in groups if any(run.converged for run in runs))
     optimizer = (
         "optimizer converged" if done == len(groups) else f"optimizer converged in {done} of {len(groups)}"

@@ -15,9 +15,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from cavity.gp import GP
+from cavity.estimators.members import Member
+from cavity.gp import GP, Posterior
 from cavity.kernels import SE, Kernel, ard
 from cavity.kernels import parse as parse_kernel
+from cavity.learning import Run
 from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
@@ -65,6 +67,9 @@ class GPEstimator(NestedParameters):
     """Smallest `max_rows` that makes sense."""
 
     _objectives: tuple[str | None, ...] = ("evidence", None)
+
+    members_: list[Member]
+    """The fitted models: one or several."""
 
     def __init__(
         self,
@@ -115,7 +120,7 @@ class GPEstimator(NestedParameters):
 
     def _checked(self, X: ArrayLike) -> Array:
         """Inputs of a prediction, with the columns of the fit."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "members_")
         require_numbers(X, "X")
         return cast(Array, validate_data(self, X, reset=False, dtype=np.float64))
 
@@ -135,7 +140,7 @@ class GPEstimator(NestedParameters):
         """
         from cavity.io import save
 
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "members_")
         save(self, path)
 
     def plot(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **options: Any) -> Any:
@@ -145,8 +150,52 @@ class GPEstimator(NestedParameters):
         """
         from cavity.plots import plot
 
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "members_")
         return plot(self, X, y, **options)
+
+    # --- what there is one of if the estimator is one model -------------------------------------------------
+
+    def _only_member(self, attribute: str) -> Member:
+        """The one fitted model, of which `attribute` is asked."""
+        members = self.__dict__.get("members_")
+        if members is None:
+            raise AttributeError(f"this {type(self).__name__} has no {attribute} yet: call fit first")
+        if len(members) > 1:
+            raise AttributeError(
+                f"this {type(self).__name__} is made of {len(members)} models, each with its own: use members_, as in "
+                f"[member.{attribute.removesuffix('_')} for member in model.members_]"
+            )
+        return cast(Member, members[0])
+
+    @property
+    def posterior_(self) -> Posterior:
+        """The posterior of the one model."""
+        return self._only_member("posterior_").posterior
+
+    @property
+    def model_(self) -> GP:
+        """The one model, with learned values."""
+        return self._only_member("model_").model
+
+    @property
+    def kernel_(self) -> Kernel:
+        """Its kernel."""
+        return self._only_member("kernel_").kernel
+
+    @property
+    def mean_(self) -> Any:
+        """Its mean function."""
+        return self._only_member("mean_").mean
+
+    @property
+    def likelihood_(self) -> Likelihood:
+        """Its likelihood."""
+        return self._only_member("likelihood_").likelihood
+
+    @property
+    def runs_(self) -> tuple[Run, ...]:
+        """Every run of the optimizer of its hyperparameters."""
+        return self._only_member("runs_").runs
 
     def _rng(self) -> np.random.Generator:
         return generator(self.random_state)

@@ -24,11 +24,11 @@ from cavity.estimators.decisions import (
     with_rejects,
 )
 from cavity.estimators.fit_warnings import issue, warnings_of
+from cavity.estimators.members import Member
 from cavity.estimators.multiclass import (
     STRATEGIES,
     AllAtOnce,
     Binary,
-    Member,
     OneVsRest,
     Strategy,
     fit_member,
@@ -103,8 +103,11 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : array (C,)
-    kernel_, likelihood_, mean_, model_, posterior_, starts_
-        As of `GPRegressor`; for one_vs_rest and one_vs_one tuples of these, in the order of `problems_`.
+    members_ : list of Member
+        The fitted models: one, or under one_vs_rest and one_vs_one several, in the order of `problems_`. Each has
+        `name`, `model`, `kernel`, `mean`, `likelihood`, `posterior` and `runs`.
+    kernel_, likelihood_, mean_, model_, posterior_, runs_
+        Those of the one member. An AttributeError names `members_` if there are several.
     log_evidence_ : float
         Log probability of the labels; of one_vs_rest and one_vs_one the sum over the models.
     multi_class_ : {"binary", "softmax", "one_vs_rest", "one_vs_one"}
@@ -192,7 +195,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             data, codes, weight = data[chosen], codes[chosen], None if weight is None else weight[chosen]
         strategy = self._strategy()
         self._adopt(strategy, self._fit_members(strategy, data, codes, weight, rng, time))
-        for member in self._members:
+        for member in self.members_:
             issue(warnings_of(member.learned, member.posterior, member.rows.X), member.name)
         return self
 
@@ -289,15 +292,15 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     ) -> list[Member]:
         problems = strategy.problems(codes, self.classes_)
         model = self._model(strategy, X[problems[0].rows], problems[0].targets)
-        asked = (
+        model_key = (
             repr(model),
             type(model.inference).__name__,
             model._names,
             strategy.name,
             tuple(self.classes_.tolist()),
         )
-        warm = self.warm_start and getattr(self, "_asked", None) == asked
-        models = [m.learned.model for m in self._members] if warm else [model] * len(problems)
+        warm = self.warm_start and getattr(self, "_model_key", None) == model_key
+        models = [m.learned.model for m in self.members_] if warm else [model] * len(problems)
         parallel = self.n_jobs if strategy.several else None
         jobs = effective_n_jobs(self.n_jobs or 1)
         most = max(len(p.rows) for p in problems)
@@ -319,7 +322,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             members = Parallel(n_jobs=parallel)(
                 delayed(fit_member)(*one, max_time=share) for one in arguments
             )
-        self._asked = asked
+        self._model_key = model_key
         return members
 
     def _time_for_one(self, count: int, at_once: int) -> float | None:
@@ -329,27 +332,17 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         return float(self.max_time) * min(at_once, count) / count
 
     def _adopt(self, strategy: Strategy, members: list[Member]) -> None:
-        self._strategy_, self._members = strategy, members
+        self._strategy_, self.members_ = strategy, members
         self.multi_class_ = strategy.name
         self.problems_ = tuple(member.name for member in members)
         self.log_evidence_ = float(sum(member.posterior.log_evidence for member in members))
-        self.posterior_ = self._one_or_all([member.posterior for member in members])
-        models = [member.posterior.model for member in members]
-        self.model_ = self._one_or_all(models)
-        self.kernel_ = self._one_or_all([model.kernel for model in models])
-        self.mean_ = self._one_or_all([model.mean for model in models])
-        self.likelihood_ = self._one_or_all([model.likelihood for model in models])
-        self.starts_ = self._one_or_all([member.learned.runs for member in members])
-
-    def _one_or_all(self, values: list[Any]) -> Any:
-        return tuple(values) if self._strategy_.several else values[0]
 
     # --- prediction -----------------------------------------------------------------------------------------
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Log probabilities of the classes, shape (m, C), small ones accurate too."""
         X = self._checked(X)
-        members = [member.log_probabilities(X) for member in self._members]
+        members = [member.log_probabilities(X) for member in self.members_]
         return self._strategy_.combine(members, len(self.classes_))
 
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -415,7 +408,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         pair under "one_vs_one", in the order of `problems_`.
         """
         X = self._checked(X)
-        parts = [member.posterior.predict_f(X) for member in self._members]
+        parts = [member.posterior.predict_f(X) for member in self.members_]
         if not self._strategy_.several:
             return parts[0]
         columns = [np.column_stack([getattr(part, what) for part in parts]) for what in ("mean", "variance")]

@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.base import clone
 
 from cavity.estimators.classifier import GPClassifier
-from cavity.estimators.multiclass import STRATEGIES, Binary, Member, Strategy
+from cavity.estimators.members import Member
+from cavity.estimators.multiclass import STRATEGIES, Binary, Strategy
 from cavity.estimators.regressor import GPRegressor
 from cavity.estimators.stacking import SCORE, StackedRegressor
 from cavity.gp import GP, Posterior
@@ -112,15 +113,15 @@ add(Codec("Member", Member, _fields("name", "learned", "posterior", "rows"), _me
 COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
-def _new(kind: type, parameters: Any, columns: Any, asked: Any) -> Any:
+def _new(kind: type, parameters: Any, columns: Any, model_key: Any) -> Any:
     """An estimator with its parameters and what it knows of the columns."""
     require(isinstance(parameters, dict), "parameters must be a table")
     known = set(kind().get_params(deep=False))
     require(set(parameters) <= known, f"{sorted(map(str, set(parameters) - known))[:3]} are no parameters")
-    require(isinstance(asked, tuple), "the model asked for must be known")
+    require(isinstance(model_key, tuple), "what tells the model from others must be known")
     model = kind(**parameters)
     _set_columns(model, columns)
-    model._asked = asked
+    model._model_key = model_key
     return model
 
 
@@ -146,34 +147,31 @@ def _common(model: Any) -> dict[str, Any]:
     return {
         "parameters": model.get_params(deep=False),
         "columns": _columns(model),
-        "asked": model._asked,
+        "model_key": model._model_key,
     }
 
 
 def _regressor_fields(model: GPRegressor) -> dict[str, Any]:
     return {
         **_common(model),
-        "posterior": model.posterior_,
-        "starts": model.starts_,
-        "rows": model.rows_,
+        "member": model.members_[0],
         "without_own_row": model._cavities,
     }
 
 
 def _regressor(
-    parameters: Any, columns: Any, asked: Any, posterior: Any, starts: Any, rows: Any, without_own_row: Any
+    parameters: Any, columns: Any, model_key: Any, member: Any, without_own_row: Any
 ) -> GPRegressor:
-    model: GPRegressor = _new(GPRegressor, parameters, columns, asked)
-    require(isinstance(posterior, POSTERIORS) and _are_runs(starts), "a regressor has a posterior and runs")
-    require(isinstance(rows, TrainingRows), "a regressor has rows")
-    _check_data(posterior, rows, model)
+    model: GPRegressor = _new(GPRegressor, parameters, columns, model_key)
+    require(isinstance(member, Member), "a regressor has a fitted model")
+    rows = member.rows
+    _check_data(member.posterior, rows, model)
     if without_own_row is not None:
         pair = isinstance(without_own_row, tuple) and len(without_own_row) == 2
         used = int(np.sum(rows.index >= 0))
         fits = pair and all(is_array(part, 1) and len(part) == used for part in without_own_row)
         require(fits, "what is left without a row must be known for each")
-    model.starts_, model.rows_ = starts, rows
-    model._adopt(posterior)
+    model._adopt(member)
     model._cavities = without_own_row
     return model
 
@@ -189,14 +187,14 @@ def _classifier_fields(model: GPClassifier) -> dict[str, Any]:
         **_common(model),
         "classes": model.classes_,
         "strategy": model._strategy_.name,
-        "members": list(model._members),
+        "members": list(model.members_),
     }
 
 
 def _classifier(
-    parameters: Any, columns: Any, asked: Any, classes: Any, strategy: Any, members: Any
+    parameters: Any, columns: Any, model_key: Any, classes: Any, strategy: Any, members: Any
 ) -> GPClassifier:
-    model: GPClassifier = _new(GPClassifier, parameters, columns, asked)
+    model: GPClassifier = _new(GPClassifier, parameters, columns, model_key)
     known: dict[str, type[Strategy]] = {Binary.name: Binary, **STRATEGIES}
     require(isinstance(strategy, str) and strategy in known, f"{str(strategy)[:40]!r} is no strategy")
     labels = isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) >= 2

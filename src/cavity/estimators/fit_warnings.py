@@ -35,7 +35,7 @@ def _about_learning(learned: Learned) -> str:
     if learned.winner is None or learned.converged:
         return ""
     return (
-        f"the optimizer of the hyperparameters stopped early: {learned.winner.message}; see starts_, and fit "
+        f"the optimizer of the hyperparameters stopped early: {learned.winner.message}; see runs_, and fit "
         "again with warm_start=True or more n_restarts"
     )
 

@@ -21,16 +21,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax
 
+from cavity.estimators.members import Member
 from cavity.estimators.sampling import prepared, time_to_learn
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.learning.multistart import Learned, learn
 from cavity.learning.run_choice import choose
 from cavity.learning.training_rows import TrainingRows, contains_white
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import Deadline
-from cavity.runtime.stop_reason import StopReason
 
 Indices = NDArray[np.intp]
 
@@ -157,30 +157,6 @@ STRATEGIES: dict[str, type[Strategy]] = {s.name: s for s in (AllAtOnce, OneVsRes
 
 
 # --- one model ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Member:
-    """A model that was learned."""
-
-    name: str
-    learned: Learned
-    posterior: Posterior
-    rows: TrainingRows
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C ended its learning, or its chains."""
-        trace = getattr(self.posterior, "trace", None)
-        return self.learned.stopped is StopReason.INTERRUPTED or (trace is not None and trace.interrupted)
-
-    def log_probabilities(self, X: Array) -> Array:
-        """Of the labels in increasing order, averaged over the posterior of f; they add up to one."""
-        likelihood = self.posterior.model.likelihood
-        values = np.arange(likelihood.n_latent) if likelihood.n_latent > 1 else np.array([-1.0, 1.0])
-        prediction = self.posterior.predict_y(X)
-        log_p = np.column_stack([prediction.log_prob(np.full(len(X), value)) for value in values])
-        return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
 
 
 def fit_member(

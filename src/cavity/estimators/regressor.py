@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -15,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from cavity.estimators.base import GPEstimator, generator, is_number
 from cavity.estimators.fit_warnings import issue, warnings_of
 from cavity.estimators.leave_one_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
+from cavity.estimators.members import Member
 from cavity.estimators.sampling import prepared, samples, time_to_learn
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.kernels import Kernel
 from cavity.learning.multistart import Learned, learn
 from cavity.learning.objective import OBJECTIVES
@@ -80,9 +82,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
     kernel_, mean_, likelihood_ : the parts with learned values
     model_ : GP
     posterior_ : Posterior
+    members_ : list of Member
+        The fitted model, as the only entry of a list (a classifier may have several).
     log_evidence_ : float
         For y in the user's units.
-    starts_ : tuple of Run
+    runs_ : tuple of Run
         Every run of the optimizer: start, end, objective, so that local optima can be seen. Under EP the
         messages name the stage at which a run ended; one that ends where plain EP converges is preferred to
         others unless their evidence is higher by more than 10 nats, because those overestimate it.
@@ -164,8 +168,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             y = cast(Array, column_or_1d(y, warn=not self.__sklearn_tags__().target_tags.multi_output))
         weight = self._checked_weight(sample_weight, X)
         rng = self._rng()
-        model, asked = self._initial_model(X, y)
-        warm = self.warm_start and getattr(self, "_asked", None) == asked
+        model, model_key = self._initial_model(X, y)
+        warm = self.warm_start and getattr(self, "_model_key", None) == model_key
         if warm:
             model = self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat))
         model = prepared(model, self.objective, rng)
@@ -175,9 +179,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         copies = 1 if self.objective is None else effective_n_jobs(self.n_jobs or 1)
         require_memory(len(rows.X), self.objective or "evidence", min(copies, self.n_restarts + 1))
         learned, posterior = choose(model, self._learn(model, rows, warm, rng, time), rows, time.left)
-        self.starts_ = learned.runs
-        self.rows_, self._asked = rows, asked
-        self._adopt(posterior)
+        self._model_key = model_key
+        self._adopt(Member("", learned, posterior, rows))
         issue(warnings_of(learned, posterior, rows.X))
         return self
 
@@ -211,8 +214,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         if not likelihood.discrete:
             require_usual_units(y)
         model = self._bound(self._unbound_model(likelihood, mean, self.inference))
-        asked = (repr(model), type(model.inference).__name__, X.shape[1], model._names, y.shape[1:])
-        return model, asked
+        model_key = (repr(model), type(model.inference).__name__, X.shape[1], model._names, y.shape[1:])
+        return model, model_key
 
     def _learn(
         self, model: GP, rows: TrainingRows, warm: bool, rng: np.random.Generator, time: Deadline
@@ -246,16 +249,15 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             **options,
         )
 
-    def _adopt(self, posterior: Posterior) -> None:
-        self.posterior_ = posterior
-        self.model_ = posterior.model
-        self.kernel_, self.mean_, self.likelihood_ = (
-            self.model_.kernel,
-            self.model_.mean,
-            self.model_.likelihood,
-        )
-        self.log_evidence_ = posterior.log_evidence
+    def _adopt(self, member: Member) -> None:
+        self.members_ = [member]
+        self.log_evidence_ = member.posterior.log_evidence
         self._cavities: Cavities | None = None
+
+    @property
+    def rows_(self) -> TrainingRows:
+        """The rows that were learned from."""
+        return self._only_member("rows_").rows
 
     # --- prediction -----------------------------------------------------------------------------------------
 
@@ -365,7 +367,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
     def leave_one_out(self) -> Prediction:
         """Predictive distribution of each training target given all others, at the learned
         hyperparameters."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "members_")
         rows = self.rows_
         if np.any(rows.index < 0):
             raise ValueError(
@@ -391,7 +393,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         distribution of f without the row itself (the cavity), so that a point does not vouch for itself. Rows
         that were left out of the fit (weight zero, beyond `max_rows`) have nan. Computed when first asked for.
         """
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "members_")
         rows = self.rows_
         used = rows.index[rows.index >= 0]
         drawn = getattr(self.posterior_, "outlier_probability", None)
@@ -412,15 +414,15 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
 
         Under `KnownNoise` their noise variances must be given, a number or an array (m,).
         """
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "members_")
         X, y = self._checked_data(X, y, reset=False)
         wanted = self.rows_.y.shape[1:]
         if y.shape[1:] not in (wanted, (*wanted, 1)):
             raise ValueError(f"y must have the columns of the fit, {wanted}, got {y.shape[1:]}")
         rows = self.rows_.and_more(X, y.reshape(len(y), *wanted))
         require_memory(len(rows.X))
-        self._adopt(self.posterior_.update(X, y.reshape(len(y), *wanted), noise_variance))
-        self.rows_ = rows
+        posterior = self.posterior_.update(X, y.reshape(len(y), *wanted), noise_variance)
+        self._adopt(replace(self.members_[0], posterior=posterior, rows=rows))
         return self
 
 

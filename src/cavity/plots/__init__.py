@@ -9,7 +9,7 @@ from cavity.plots.auto import plot, plot_traces
 from cavity.plots.calibration import plot_calibration, plot_residuals
 from cavity.plots.components import plot_components
 from cavity.plots.contours import plot_contours
-from cavity.plots.evidence import plot_hyperparameters, plot_starts
+from cavity.plots.evidence import plot_hyperparameters, plot_runs
 from cavity.plots.fit import plot_fit
 from cavity.plots.kernels import plot_kernel
 from cavity.plots.relevance import plot_relevance, relevance_of
@@ -35,8 +35,8 @@ __all__ = [
     "plot_partial_dependence",
     "plot_relevance",
     "plot_residuals",
+    "plot_runs",
     "plot_slices",
-    "plot_starts",
     "plot_trace",
     "plot_traces",
     "relevance_of",

@@ -32,7 +32,7 @@ LINEAR_UP_TO = 20.0
 """Nats between the best and the worst run beyond which the scale is logarithmic above one nat."""
 
 
-def plot_starts(model: Any, *, problem: int = 0, title: str = "", ax: Axes | None = None) -> Axes:
+def plot_runs(model: Any, *, problem: int = 0, title: str = "", ax: Axes | None = None) -> Axes:
     """How far below the best every run of the optimizer ended, so that local optima can be seen.
 
     Runs with the same number (and marker) reached the same value, to 0.01 nats; hollow ones had not converged. Where
@@ -55,9 +55,9 @@ def plot_starts(model: Any, *, problem: int = 0, title: str = "", ax: Axes | Non
     --------
     >>> import numpy as np
     >>> from cavity import GPRegressor
-    >>> from cavity.plots import plot_starts
+    >>> from cavity.plots import plot_runs
     >>> x = np.linspace(0, 6, 10)[:, None]
-    >>> ax = plot_starts(GPRegressor(n_restarts=1, random_state=0).fit(x, np.sin(x[:, 0])))
+    >>> ax = plot_runs(GPRegressor(n_restarts=1, random_state=0).fit(x, np.sin(x[:, 0])))
     >>> ax.get_ylabel() != ""
     True
     """
@@ -115,15 +115,14 @@ def plot_starts(model: Any, *, problem: int = 0, title: str = "", ax: Axes | Non
 
 
 def _runs(model: Any, problem: int) -> list[Any]:
-    runs = getattr(model, "starts_", None)
-    if runs is None:
+    members = getattr(model, "members_", None)
+    if members is None:
         raise ValueError(
-            f"plot_starts needs a fitted estimator, which has starts_, got {type(model).__name__}"
+            f"plot_runs needs a fitted estimator, which has members_, got {type(model).__name__}"
         )
-    if runs and isinstance(runs[0], tuple):
-        if not 0 <= problem < len(runs):
-            raise ValueError(f"problem must be between 0 and {len(runs) - 1}, got {problem!r}")
-        runs = runs[problem]
+    if not 0 <= problem < len(members):
+        raise ValueError(f"problem must be between 0 and {len(members) - 1}, got {problem!r}")
+    runs = members[problem].runs
     if not any(np.isfinite(run.value) for run in runs):
         raise ValueError("there are no runs of the optimizer: hyperparameters were not learned here")
     return list(runs)

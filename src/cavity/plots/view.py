@@ -33,22 +33,21 @@ class View:
         self.model = model
         self.is_estimator = hasattr(model, "get_params") and hasattr(model, "predict")
         if self.is_estimator:
-            found = getattr(model, "posterior_", None)
             if hasattr(model, "estimators_"):
                 raise ValueError(
                     f"this {type(model).__name__} is made of several models; plot one of them, as in "
                     "model.estimators_[0].plot()"
                 )
-            if found is None:
+            if not hasattr(model, "members_"):
                 raise ValueError(f"this {type(model).__name__} is not fitted yet; call fit before plotting")
+            self.posteriors: list[Any] = [member.posterior for member in model.members_]
         elif hasattr(model, "predict_y"):
-            found = model
+            self.posteriors = [model]
         else:
             raise ValueError(
                 "model must be a fitted GPRegressor or GPClassifier, or a posterior of a GP, "
                 f"got {type(model).__name__}"
             )
-        self.posteriors: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
 
     @property
     def posterior(self) -> Any:
@@ -200,7 +199,7 @@ def _labeled_rows(classifier: Any) -> tuple[Array, NDArray[Any]]:
     C = len(classifier.classes_)
     pairs = list(combinations(range(C), 2))
     found = []
-    for i, member in enumerate(classifier._members):
+    for i, member in enumerate(classifier.members_):
         X, y = member.rows.X, member.rows.y
         if classifier.multi_class_ == "softmax":
             codes = y.astype(int)

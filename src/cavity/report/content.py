@@ -170,9 +170,8 @@ def _notes(preparation: Preparation) -> list[Block]:
 
 
 def _model(model: TableModel) -> list[Block]:
-    estimator = model.estimator
-    kernel = estimator.kernel_[0] if isinstance(estimator.kernel_, tuple) else estimator.kernel_
-    noise = estimator.likelihood_[0] if isinstance(estimator.likelihood_, tuple) else estimator.likelihood_
+    first = model.estimator.members_[0]
+    kernel, noise = first.kernel, first.likelihood
     found = hyperparameters(model)
     several = any(row["problem"] for row in found)
     drawn = any(row["interval"] for row in found)
@@ -199,8 +198,7 @@ def _model(model: TableModel) -> list[Block]:
 
 def _how_it_ended(model: TableModel) -> list[tuple[str, Any]]:
     estimator = model.estimator
-    posteriors = estimator.posterior_ if isinstance(estimator.posterior_, tuple) else (estimator.posterior_,)
-    statuses = [p.status for p in posteriors]
+    statuses = [member.posterior.status for member in estimator.members_]
     drawn = bool(draws_of(estimator))
     pairs: list[tuple[str, Any]] = [
         ("log evidence", "unknown: draws do not tell it" if drawn else float(estimator.log_evidence_)),

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.estimators import GPClassifier, GPRegressor
-from cavity.gp import GP
 from cavity.inference.registry import as_inference
 from cavity.kernels import parse
 from cavity.likelihoods import as_likelihood
@@ -333,17 +332,14 @@ def _try(
     except (ValueError, np.linalg.LinAlgError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return Entry(candidate, failure=reason, seconds=time.monotonic() - started), nothing
-    several = isinstance(
-        model.posterior_, tuple
-    )  # one model per class: their evidences are of different data
-    posteriors = model.posterior_ if several else (model.posterior_,)
+    several = len(model.members_) > 1  # one model per class: their evidences are of different data
     entry = Entry(
         candidate,
         float("nan") if several else float(model.log_evidence_),
         float(np.mean(loo)),
         float(np.mean(held)) if folds else float("nan"),
         seconds=time.monotonic() - started,
-        converged=all(posterior.status.converged for posterior in posteriors),
+        converged=all(member.posterior.status.converged for member in model.members_),
     )
     return entry, held if folds else loo
 
@@ -361,7 +357,7 @@ def _leave_one_out(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Array:
         return np.full(len(y), np.nan)
     if isinstance(model, GPRegressor):
         return np.asarray(model.leave_one_out().log_prob(y))
-    if not isinstance(model.model_, GP):
+    if len(model.members_) > 1:
         return np.full(len(y), np.nan)
     codes = np.searchsorted(model.classes_, y).astype(float)
     targets = codes if model.model_.likelihood.n_latent > 1 else 2.0 * codes - 1.0

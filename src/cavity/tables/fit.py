@@ -60,7 +60,7 @@ PYTHON_REMEDIES = {
         r"inference=MCMC\(draws=(\d+), extend_to=\d+\), which goes on until all checks pass"
     ): r"--draws \1",
     re.compile(r"; diagnostics\(\) and plot_trace show which of them mix badly"): "",
-    re.compile(r"see starts_, and fit again with warm_start=True or more n_restarts"): (
+    re.compile(r"see runs_, and fit again with warm_start=True or more n_restarts"): (
         "fit again with more --restarts"
     ),
 }
@@ -511,7 +511,7 @@ def relevance(model: Any, preparation: Preparation, X: pd.DataFrame, seed: int) 
 
 def draws_of(estimator: Any) -> list[SamplePosterior]:
     """The posteriors of an estimator that are made of draws."""
-    found = estimator.posterior_ if isinstance(estimator.posterior_, tuple) else (estimator.posterior_,)
+    found = [member.posterior for member in estimator.members_]
     return [posterior for posterior in found if isinstance(posterior, SamplePosterior)]
 
 
@@ -530,17 +530,14 @@ def hyperparameters(model: TableModel) -> list[dict[str, Any]]:
     Of draws, the value is that of their mean (in the units that were sampled), and `interval` holds 90 % of them.
     """
     estimator, preparation = model.estimator, model.preparation
-    models = estimator.model_ if isinstance(estimator.model_, tuple) else (estimator.model_,)
-    problems = getattr(estimator, "problems_", ("",))
-    posteriors = estimator.posterior_ if isinstance(estimator.posterior_, tuple) else (estimator.posterior_,)
     found = []
-    for problem, one, posterior in zip(problems, models, posteriors):
-        drawn = _intervals(posterior)
+    for member in estimator.members_:
+        one, drawn = member.model, _intervals(member.posterior)
         described = dict(_column_names(one.kernel, preparation.features))
         for entry, value in zip(one.entries, one.flat):
             found.append(
                 {
-                    "problem": problem,
+                    "problem": member.name,
                     "name": entry.name,
                     "value": float(value),
                     "fixed": bool(entry.fixed),
