@@ -4,13 +4,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check bench docs clean
+.PHONY: help demo test test-slow coverage faults lint types bench docs clean
 
 help:
-	@echo "make demo   install into .venv and run the demonstration on embedded data"
-	@echo "make test   install into .venv and run lint, types, import layers and all tests"
-	@echo "make bench  install the peers into .venv-peers and run the benchmarks (long)"
-	@echo "make docs   build the documentation"
+	@echo "make demo       install into .venv and run the demonstration on embedded data"
+	@echo "make test       install into .venv and run lint, types, import layers and the tests"
+	@echo "make test-slow  run the tests of whole pipelines"
+	@echo "make coverage   run all tests and print the line coverage"
+	@echo "make faults     plant sixty faults and count those that the tests find (an hour)"
+	@echo "make bench      install the peers into .venv-peers and run the benchmarks (long)"
+	@echo "make docs       build the documentation"
 
 # The stamps are younger than what they were made from, so a second call installs nothing.
 $(VENV)/.run: pyproject.toml constraints.txt
@@ -36,8 +39,19 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test: lint types
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov=cavity --cov-report=term:skip-covered --cov-fail-under=90
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/.dev
+	$(PYTEST) -m slow
+
+coverage: $(VENV)/.dev
+	$(PYTEST) --cov=cavity --cov-report=term:skip-covered --cov-fail-under=90
+
+faults: $(VENV)/.dev
+	$(BIN)/python tests/planted_faults.py --jobs 2
 
 .venv-peers/.run: benchmarks/peers.txt
 	$(PYTHON) -m venv .venv-peers

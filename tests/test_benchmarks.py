@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks import __main__ as command
 from benchmarks import exact, peers, problems, report, timing
 from benchmarks.ours import Evidence, Floor

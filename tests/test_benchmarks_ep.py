@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import itertools
-
 from benchmarks import __main__ as command
 from benchmarks import approx, ep_check, ep_problems, ep_stress, peers, timing
 from benchmarks.problems import Problem
-
 from cavity.inference.base import Status
 from cavity.kernels import SE, White
 from cavity.latent.sites import Sites

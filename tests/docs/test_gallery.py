@@ -1,4 +1,4 @@
-"""The scripts of the gallery run and draw; those that learn for longer are left to the build of the documentation."""
+"""The scripts of the gallery run and draw. The build of the documentation runs them too."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+
+pytestmark = pytest.mark.slow
 
 SCRIPTS = sorted((Path(__file__).resolve().parents[2] / "examples" / "gallery").glob("plot_*.py"))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from variational_cases import inputs, likelihoods, mixture_log_evidence, normal_panels, targets
 
 from cavity.inference.base import Approximation, UnsupportedPairError
 from cavity.inference.exact import Exact
@@ -26,6 +25,13 @@ from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, Softmax, StudentT
 from cavity.means.functions import Basis, Constant
+from tests.inference.variational_cases import (
+    inputs,
+    likelihoods,
+    mixture_log_evidence,
+    normal_panels,
+    targets,
+)
 
 
 def prior_of(X, variance=1.5, length=1.0, mean=None):

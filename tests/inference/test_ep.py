@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-from ep_cases import enumerate_mixture, mismatch_and_evidence, one_point, tensor_posterior
 from scipy import stats
-from variational_cases import Cauchy, inputs, likelihoods, richardson, targets
 
+from benchmarks import ep_problems
 from cavity import datasets
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
@@ -47,10 +43,8 @@ from cavity.likelihoods import (
 )
 from cavity.means.functions import Basis, Constant
 from cavity.numerics.tiles import Workspace
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from benchmarks import ep_problems
+from tests.inference.ep_cases import enumerate_mixture, mismatch_and_evidence, one_point, tensor_posterior
+from tests.inference.variational_cases import Cauchy, inputs, likelihoods, richardson, targets
 
 N = 9
 NAMES = sorted(likelihoods(N))

@@ -6,16 +6,13 @@ which shares no code with the library.
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from ep_cases import mismatch_and_evidence
 from scipy import stats
-from variational_cases import inputs, richardson, targets
 
+from benchmarks import ep_check, ep_problems
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError
 from cavity.inference.ep import EP, continuation
@@ -33,10 +30,8 @@ from cavity.latent.sites import Sites
 from cavity.likelihoods import MixtureOfGaussians, Probit, StudentT
 from cavity.means.functions import Constant
 from cavity.numerics.tiles import Workspace
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from benchmarks import ep_check, ep_problems
+from tests.inference.ep_cases import mismatch_and_evidence
+from tests.inference.variational_cases import inputs, richardson, targets
 
 TWO_BRANCHES = 95
 """Seed of a problem (mixture, 32 points) with two proper fixed points, 33 nats apart."""

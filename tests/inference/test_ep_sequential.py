@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from variational_cases import inputs, likelihoods, targets
 
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError
@@ -14,6 +13,7 @@ from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.likelihoods import Gaussian, Probit, StudentT
 from cavity.means.functions import Constant
+from tests.inference.variational_cases import inputs, likelihoods, targets
 
 N = 9
 NAMES = sorted(likelihoods(N))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import optimize
 from scipy.special import digamma, gammaln
-from variational_cases import grid_log_evidence, inputs, mixture_log_evidence, richardson, targets
 
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
@@ -19,6 +18,13 @@ from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.likelihoods import Gaussian, Laplace, MixtureOfGaussians, Probit, StudentT
 from cavity.numerics.tiles import Workspace
+from tests.inference.variational_cases import (
+    grid_log_evidence,
+    inputs,
+    mixture_log_evidence,
+    richardson,
+    targets,
+)
 
 NOISE = {
     "student-t": StudentT(0.3, 3.0),

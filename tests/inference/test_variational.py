@@ -5,17 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import optimize, stats
-from variational_cases import (
-    Cauchy,
-    expected,
-    grid_log_evidence,
-    inputs,
-    likelihoods,
-    mixture_log_evidence,
-    normal_panels,
-    richardson,
-    targets,
-)
 
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
@@ -41,6 +30,17 @@ from cavity.likelihoods import (
 )
 from cavity.means.functions import Basis, Constant
 from cavity.numerics.tiles import Workspace
+from tests.inference.variational_cases import (
+    Cauchy,
+    expected,
+    grid_log_evidence,
+    inputs,
+    likelihoods,
+    mixture_log_evidence,
+    normal_panels,
+    richardson,
+    targets,
+)
 
 N = 9
 NAMES = sorted(likelihoods(N))

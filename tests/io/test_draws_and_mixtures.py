@@ -8,7 +8,6 @@ import warnings
 
 import numpy as np
 import pytest
-from model_archives import archive, contents, mutated
 
 import cavity
 from cavity import GP, GPClassifier, GPRegressor
@@ -25,6 +24,7 @@ from cavity.io import ModelFileError, dumps, loads
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, Poisson, Probit, StudentT
 from cavity.sampling.mcmc import MCMC
+from tests.io.model_archives import archive, contents, mutated
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-2, 2, (12, 2))

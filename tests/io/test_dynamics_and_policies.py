@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-from model_archives import archive, contents, mutated
 
 import cavity
 from cavity.control import (
@@ -20,6 +19,7 @@ from cavity.control import (
     Transitions,
 )
 from cavity.io import ModelFileError, dumps, loads
+from tests.io.model_archives import archive, contents, mutated
 
 PLAIN = Problem("tank", ["level"], ["inflow"], [[0, 2]], [[0, 1]], start=[0.0], goal=[1.5], dt=0.5)
 

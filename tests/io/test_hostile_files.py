@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from model_archives import archive, contents, mutated
 
 import cavity
 from cavity import GP, GPClassifier, GPRegressor
@@ -25,6 +24,7 @@ from cavity.kernels import SE, Gibbs, Power, Warped
 from cavity.likelihoods import Gaussian, Likelihood, Softmax
 from cavity.means.functions import Basis, FunctionMean
 from cavity.parameters.param import Param
+from tests.io.model_archives import archive, contents, mutated
 
 X = np.random.default_rng(0).uniform(-2, 2, (18, 2))
 Y = np.sin(X[:, 0])

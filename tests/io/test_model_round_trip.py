@@ -224,7 +224,7 @@ def test_weights_and_functions_by_name_come_back():
 
 
 def test_limits_of_ep_as_older_files_call_them_are_read():
-    from model_archives import archive, contents
+    from tests.io.model_archives import archive, contents
 
     parts = contents(dumps(GP(SE(1.0), StudentT(0.1, 4.0), inference=EP(effort=3.0))))
     assert b'"effort"' in parts["model.json"]

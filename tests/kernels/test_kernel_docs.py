@@ -33,6 +33,7 @@ def test_every_kernel_is_on_the_page() -> None:
             assert spelled.get(name, name) in page, name
 
 
+@pytest.mark.slow
 def test_gallery_script_draws_a_picture(tmp_path: Path) -> None:
     script = runpy.run_path(str(ROOT / "examples" / "kernel_gallery.py"))
     script["main"](str(tmp_path / "gallery.png"))

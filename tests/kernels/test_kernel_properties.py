@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_cases import CASES, Case
 
 from cavity.kernels import Kernel, White, base
 from cavity.kernels.base import row_blocks, take
+from tests.kernels.kernel_cases import CASES, Case
 
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 SMOOTH = [name for name, case in CASES.items() if case.smooth_inputs]

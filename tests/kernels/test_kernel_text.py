@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_cases import CASES, Case
 
 import cavity.kernels
 import cavity.parameters.param
@@ -31,6 +30,7 @@ from cavity.kernels import (
     register_function,
 )
 from cavity.parameters.param import IDENTITY, Param, fixed
+from tests.kernels.kernel_cases import CASES, Case
 
 NAMESPACE = {
     **{name: getattr(cavity.kernels, name) for name in cavity.kernels.__all__},

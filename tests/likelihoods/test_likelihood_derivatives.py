@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import likelihood_reference as ref
 import mpmath
 import numpy as np
 import pytest
-from test_tilted import CASES
 
 from cavity import likelihoods as lk
+from tests.likelihoods import likelihood_reference as ref
+from tests.likelihoods.test_tilted import CASES
 
 SMOOTH = [k for k in CASES if CASES[k][0].smooth]
 WITH_PARAMETERS = [k for k in CASES if CASES[k][0].flat.size]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import likelihood_reference as ref
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +11,7 @@ from scipy.special import gammaln
 
 from cavity import likelihoods as lk
 from cavity.likelihoods import by_quadrature as fallback
+from tests.likelihoods import likelihood_reference as ref
 
 
 class Cauchy(lk.Likelihood):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import likelihood_reference as ref
 import numpy as np
 import pytest
 from scipy import special, stats
-from test_tilted import CASES
 
 from cavity import likelihoods as lk
+from tests.likelihoods import likelihood_reference as ref
+from tests.likelihoods.test_tilted import CASES
 
 MEAN, VAR = np.array([0.4, -1.0, 3.0]), np.array([0.5, 0.0, 4.0])
 CONTINUOUS = [

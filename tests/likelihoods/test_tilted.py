@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import likelihood_reference as ref
 import numpy as np
 import pytest
 
 from cavity import likelihoods as lk
+from tests.likelihoods import likelihood_reference as ref
 
 EPS = np.finfo(float).eps
 CLOSED, QUADRATURE = 1e-8, 1e-6

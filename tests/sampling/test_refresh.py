@@ -10,6 +10,7 @@ from cavity import GP, Param
 from cavity.kernels import Matern
 from cavity.likelihoods import Laplace, MixtureOfGaussians, StudentT
 from cavity.parameters.priors import LogNormal
+from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd
 from cavity.sampling.hmc import hamiltonian
 from cavity.sampling.noise_given_f import draw_residuals, noise_entries
 from cavity.sampling.scale_mixing import SCALE_MIXINGS
@@ -135,20 +136,26 @@ def test_moves_between_trajectories_join_what_they_cannot():
 
 
 def test_moves_to_where_there_is_no_density_are_not_made():
-    def half_line(U):
-        inside = U[:, 0] > 0
-        return np.where(inside, -0.5 * U[:, 0] ** 2, -np.inf), np.where(inside[:, None], -U, 0.0)
+    """The positive half line, with a gamma density: every move to the other side is refused."""
 
-    target = FunctionTarget(half_line, dim=1)
+    def gamma(U):
+        inside, x = U[:, 0] > 0, np.abs(U)
+        return np.where(inside, 4 * np.log(x[:, 0]) - x[:, 0], -np.inf), np.where(
+            inside[:, None], 4 / x - 1, 0.0
+        )
+
     trace = hamiltonian(
-        target,
-        np.ones((4, 1)),
-        draws=2000,
-        warmup=300,
+        FunctionTarget(gamma, dim=1),
+        np.full((4, 1), 5.0),
+        draws=500,
+        warmup=200,
         rng=0,
-        length=1.5,
+        length=4.0,
         between=lambda U, rng: -U,
         progress=False,
     )
+    x = trace.positions
     assert trace.pooled.min() > 0
-    assert abs(trace.pooled.mean() - np.sqrt(2 / np.pi)) < 0.05
+    assert ess_bulk(x).min() > 400
+    assert np.all(np.abs(x.mean((0, 1)) - 5.0) < 4 * mcse_mean(x))
+    assert np.all(np.abs(x.std((0, 1)) - np.sqrt(5.0)) < 4 * mcse_sd(x))

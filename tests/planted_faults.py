@@ -1,0 +1,352 @@
+"""How many planted faults the tests find: signs, factors, limits off by one, swapped arguments, one at a time.
+
+    python tests/planted_faults.py [--only TEXT] [--jobs N] [--list]
+
+Each fault replaces one piece of text, which must occur exactly once in its file, in a copy of the project. The tests
+named beside it run there until the first failure. A fault is found if a test fails, and missed if all pass. The answers
+are "found", "missed", "text not found" (the code has changed: choose another fault) and "not run" (no test ran).
+The exit code is 1 unless at least `LEAST` of the faults are found and the text of each exists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+
+ROOT = Path(__file__).resolve().parents[1]
+LEAST = 57
+"""Faults to be found, of sixty."""
+COPIED = ("src", "tests", "benchmarks", "docs", "examples", "pyproject.toml", "README.md")
+LONGEST = 900
+"""Seconds for the tests of one fault; one that makes them run on for ever is found."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A replacement in a file of the package, and the tests that should notice."""
+
+    path: str
+    old: str
+    new: str
+    tests: str
+
+
+FAULTS = [
+    # --- kernels
+    Fault("kernels/squared_exponential.py", "H *= -0.5", "H *= -1.0", "kernels"),
+    Fault("kernels/squared_exponential.py", "return -0.5 * K", "return 0.5 * K", "kernels"),
+    Fault("kernels/matern.py", "t * (1.0 / 3.0)", "t * (1.0 / 2.0)", "kernels"),
+    Fault("kernels/matern.py", "t *= -1.5", "t *= -0.5", "kernels"),
+    Fault(
+        "kernels/bessel.py",
+        "- gammaln(nu) + nu * np.log(safe)",
+        "- gammaln(nu) - nu * np.log(safe)",
+        "kernels",
+    ),
+    Fault("kernels/periodic.py", "-TURN * each / period**2", "-TURN * each / period", "kernels"),
+    Fault("kernels/gibbs.py", "0.5 * columns / lb + lb *", "0.5 * columns / lb - lb *", "kernels"),
+    Fault("kernels/neural_network.py", "/ ((1.0 + 2.0 * q)", "/ ((1.0 + 1.0 * q)", "kernels"),
+    Fault("kernels/rescaling.py", "g * a[1] ** 2)\n\n", "g * a[1])\n\n", "kernels"),
+    Fault("kernels/gamma_exponential.py", "d_gamma = -0.5 *", "d_gamma = 0.5 *", "kernels"),
+    # --- likelihoods
+    Fault("likelihoods/gaussian.py", "0.5 * np.log(tau / total)", "0.5 * np.log(total / tau)", "likelihoods"),
+    Fault(
+        "likelihoods/student_t.py",
+        "self._log_constant() - 0.5 * (self.df + 1)",
+        "self._log_constant() - 0.5 * self.df",
+        "likelihoods",
+    ),
+    Fault("likelihoods/student_t.py", "nu / (nu - 2) if nu > 2", "nu / (nu - 1) if nu > 2", "likelihoods"),
+    Fault("likelihoods/laplace.py", "-0.5 * density / (sd * s)", "-density / (sd * s)", "likelihoods"),
+    Fault(
+        "likelihoods/mixture.py",
+        "out[0, 0], out[0, 1] = -1 / (1 - pi), 1 / pi",
+        "out[0, 0], out[0, 1] = 1 / pi, -1 / (1 - pi)",
+        "likelihoods",
+    ),
+    Fault("likelihoods/counts.py", "N * (N - 1) * p2", "N * N * p2", "likelihoods"),
+    Fault("likelihoods/counts.py", "np.exp(f) - gammaln(y + 1)", "np.exp(f) - gammaln(y)", "likelihoods"),
+    Fault(
+        "likelihoods/heteroscedastic.py",
+        "np.exp(-mean[:, 1] + 0.5 * v_g)",
+        "np.exp(-mean[:, 1] - 0.5 * v_g)",
+        "likelihoods",
+    ),
+    Fault("likelihoods/classification.py", "ds = -s * (1 - s)", "ds = s * (1 - s)", "likelihoods"),
+    Fault(
+        "likelihoods/ordinal.py",
+        "rest = 1 / (1 + cavity_precision)",
+        "rest = 1 / (2 + cavity_precision)",
+        "likelihoods",
+    ),
+    # --- latent
+    Fault(
+        "latent/conditioned.py",
+        "-0.5 * c * (self.var + self.mean**2)",
+        "-0.5 * c * (self.var - self.mean**2)",
+        "latent",
+    ),
+    Fault(
+        "latent/conditioned.py",
+        "sites.shift @ m - 0.5 * sites.precision",
+        "sites.shift @ m - sites.precision",
+        "latent inference",
+    ),
+    Fault(
+        "latent/conditioned.py",
+        "self.mean - cavity_var * self.weights",
+        "self.mean + cavity_var * self.weights",
+        "latent inference",
+    ),
+    Fault(
+        "latent/dense.py",
+        "np.eye(len(q)) - q[:, None] * A_NN * q",
+        "np.eye(len(q)) + q[:, None] * A_NN * q",
+        "latent inference",
+    ),
+    Fault(
+        "latent/dense.py",
+        "self.log_det += factor.log_det",
+        "self.log_det -= factor.log_det",
+        "latent inference",
+    ),
+    Fault(
+        "latent/dense.py",
+        "information[self.positive] / self.root**2",
+        "information[self.positive] / self.root",
+        "latent inference",
+    ),
+    Fault("latent/process.py", "mean[:, None] + extra", "mean[:, None] - extra", "latent means inference"),
+    Fault(
+        "latent/process.py",
+        'value += np.einsum("ij,ij->j", r, r)',
+        'value -= np.einsum("ij,ij->j", r, r)',
+        "latent means inference",
+    ),
+    Fault("latent/several.py", "self.M.log_det - float(", "self.M.log_det + float(", "latent inference"),
+    # --- inference
+    Fault(
+        "inference/exact.py",
+        "(LOG_2PI + np.log(self.noise)) - np.log(w)",
+        "(LOG_2PI + np.log(self.noise)) + np.log(w)",
+        "inference",
+    ),
+    Fault(
+        "inference/exact.py",
+        "np.sum(1.0 / d + scaled**2, axis=1)",
+        "np.sum(1.0 / d - scaled**2, axis=1)",
+        "inference",
+    ),
+    Fault(
+        "inference/exact.py",
+        "d_noise + 0.5 * self.targets * (1.0 - self.sample_weight)",
+        "d_noise - 0.5 * self.targets * (1.0 - self.sample_weight)",
+        "inference",
+    ),
+    Fault("inference/laplace/rule.py", "0.5 * variance * d.d3", "-0.5 * variance * d.d3", "inference"),
+    Fault("inference/laplace/rule.py", "mode.value - 0.5 * float(", "mode.value - float(", "inference"),
+    Fault(
+        "inference/laplace/several.py",
+        "-0.5 * weight[:, None] * likelihood.curvature_gradient",
+        "0.5 * weight[:, None] * likelihood.curvature_gradient",
+        "inference",
+    ),
+    Fault(
+        "inference/ep/state.py",
+        "- 0.5 * (LOG_2PI + np.log(q.var))",
+        "+ 0.5 * (LOG_2PI + np.log(q.var))",
+        "inference",
+    ),
+    Fault(
+        "inference/ep/sequential.py",
+        "mean[i] / variance - shift[i]",
+        "mean[i] / variance + shift[i]",
+        "inference",
+    ),
+    Fault(
+        "inference/variational/elbo.py",
+        "- float(q.sites.precision @ q.var) + moved",
+        "+ float(q.sites.precision @ q.var) + moved",
+        "inference",
+    ),
+    Fault(
+        "inference/variational/natural_gradient.py",
+        "-2.0 * self.local.d_var",
+        "-self.local.d_var",
+        "inference",
+    ),
+    # --- sampling
+    Fault(
+        "sampling/_indicators_compiled.py",
+        "-0.5 * math.log(q) + 0.5 * delta",
+        "-0.5 * math.log(q) - 0.5 * delta",
+        "sampling",
+    ),
+    Fault(
+        "sampling/hmc.py",
+        "c * x + sine_out * q, c * q - sine_in * x",
+        "c * x + sine_out * q, c * q + sine_in * x",
+        "sampling",
+    ),
+    Fault(
+        "sampling/hmc.py",
+        "        if i < count - 1:\n            q += step",
+        "        if i < count:\n            q += step",
+        "sampling",
+    ),
+    Fault("sampling/elliptical_slice.py", "other[left] * np.sin(a)", "other[left] * np.cos(a)", "sampling"),
+    Fault("sampling/psis.py", "np.sqrt(m / (grid - 0.5))", "np.sqrt(m / grid)", "sampling"),
+    Fault("sampling/diagnostics.py", "(C * T + 0.25)", "(C * T + 2.5)", "sampling"),
+    Fault(
+        "sampling/scale_mixing.py",
+        "rng.standard_gamma(0.5 * (nu + 1.0)",
+        "rng.standard_gamma(0.5 * nu",
+        "sampling",
+    ),
+    Fault(
+        "sampling/annealing/runs.py",
+        "(schedule[t] - schedule[t - 1])",
+        "(schedule[t] - schedule[0])",
+        "sampling",
+    ),
+    Fault(
+        "sampling/annealing/path.py",
+        "float(nu @ m - 0.5 * tau @ m**2)",
+        "float(nu @ m + 0.5 * tau @ m**2)",
+        "sampling assessment",
+    ),
+    Fault(
+        "sampling/hyperparameter_updates.py",
+        "- 0.5 * prior.factor.log_det",
+        "+ 0.5 * prior.factor.log_det",
+        "sampling",
+    ),
+    # --- em
+    Fault("em/gaussian.py", "float(self.prior.dof) + d + 1", "float(self.prior.dof) + d", "em"),
+    Fault("em/student.py", "u = (nu + d) / (nu + distance)", "u = nu / (nu + distance)", "em"),
+    Fault(
+        "em/_interpreted.py",
+        "xi += np.exp(gamma[t][:, None] + ahead - evidence)",
+        "xi += np.exp(gamma[t] + ahead - evidence)",
+        "em",
+    ),
+    Fault("em/selection.py", "float(np.log(n_data)) - 2.0 * loglik", "float(np.log(n_data)) - loglik", "em"),
+    Fault("em/hmm_problem.py", "counts + concentration - 1.0", "counts + concentration", "em"),
+    Fault("em/covariances.py", "n_features - q * (q - 1) // 2", "n_features - q * (q + 1) // 2", "em"),
+    # --- control
+    Fault(
+        "control/bumps.py",
+        "self.log_heights - 0.5 * np.linalg.slogdet(R)[1]",
+        "self.log_heights - np.linalg.slogdet(R)[1]",
+        "control",
+    ),
+    Fault("control/losses.py", "(inverse - v[..., :, None] * v", "(inverse + v[..., :, None] * v", "control"),
+    Fault(
+        "control/trigonometric.py", "np.exp(1j * theta - 0.5 * own)", "np.exp(1j * theta - own)", "control"
+    ),
+    Fault(
+        "control/cubature.py", "weights[0] = kappa / (r + kappa)", "weights[0] = 1.0 / (r + kappa)", "control"
+    ),
+    Fault("control/policies.py", "y @ c.T - 0.5 * np.einsum", "y @ c.T + 0.5 * np.einsum", "control"),
+]
+
+
+def copy_of_the_project(folder: Path) -> Path:
+    """A copy without results of builds, in a folder of its own."""
+    target = folder / "project"
+    target.mkdir(parents=True)
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("_build", "*.nbi", "*.nbc"))
+        elif source.exists():
+            shutil.copy2(source, target / name)
+    return target
+
+
+def run_tests(project: Path, folders: str) -> tuple[str, str]:
+    """("found" | "missed" | "not run", the first test that failed) of the tests in the copy."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    environment = {**os.environ, **threads, "PYTHONPATH": str(project / "src")}
+    try:
+        done = subprocess.run(
+            [*command, *(f"tests/{folder}" for folder in folders.split())],
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "found", f"not done within {LONGEST} s"
+    answer = {0: "missed", 1: "found"}.get(done.returncode)
+    if answer is None and "error" in done.stdout:  # a module that cannot be imported
+        answer = "found"
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return answer or "not run", lines[0].split(" - ")[0] if lines else ""
+
+
+def plant(fault: Fault, project: Path) -> tuple[str, str]:
+    """The answer for one fault; the copy is as before afterwards."""
+    path = project / "src" / "cavity" / fault.path
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text.count(fault.old) != 1:
+        return "text not found", f"{text.count(fault.old)} times in {fault.path}"
+    path.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
+    try:
+        if "njit" in text:  # cached machine code does not know of changes in what it calls
+            for cached in (project / "src").rglob("*.nbi"):
+                cached.unlink()
+        return run_tests(project, fault.tests)
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def main() -> int:
+    """Plant each fault, print what became of it, and count."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="faults whose file contains this text")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="faults at the same time, each in a copy of its own"
+    )
+    parser.add_argument("--list", action="store_true", help="say only whether the text of each fault exists")
+    options = parser.parse_args()
+    faults = [fault for fault in FAULTS if options.only in fault.path]
+    counts: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        copies: Queue[Path] = Queue()
+        for k in range(1 if options.list else options.jobs):
+            copies.put(copy_of_the_project(Path(folder) / str(k)))
+
+        def one(fault: Fault) -> None:
+            project, began = copies.get(), time.monotonic()
+            if options.list:
+                text = (project / "src" / "cavity" / fault.path).read_text(encoding="utf-8")
+                answer, detail = ("text found", "") if text.count(fault.old) == 1 else ("text not found", "")
+            else:
+                answer, detail = plant(fault, project)
+            copies.put(project)
+            counts[answer] = counts.get(answer, 0) + 1
+            seconds = time.monotonic() - began
+            print(f"{answer:<15}{seconds:6.0f} s  {fault.path}: {fault.old.strip()!r}  {detail}", flush=True)
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(one, faults))
+    print("RESULT", ", ".join(f"{answer}: {count}" for answer, count in sorted(counts.items())))
+    least = LEAST * len(faults) / len(FAULTS)
+    return int(not options.list and (counts.get("found", 0) < least or "text not found" in counts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
