@@ -16,7 +16,7 @@ from cavity.likelihoods import Gaussian, KnownNoise, Noiseless, as_likelihood
 from cavity.means.functions import Basis, Constant
 from cavity.numerics.tiles import Workspace
 from cavity.parameters.param import Param, fixed
-from cavity.prediction.distributions import GaussianPrediction
+from cavity.prediction import GaussianPrediction
 from cavity.sampling.mcmc import MCMC
 
 RNG = np.random.default_rng(0)

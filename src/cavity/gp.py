@@ -29,7 +29,7 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
 from cavity.numerics.tiles import Workspace
 from cavity.parameters.param import Parametrized
-from cavity.prediction.distributions import GaussianPrediction, Prediction
+from cavity.prediction import GaussianPrediction, Prediction
 
 if TYPE_CHECKING:
     from cavity.control.output_moments import OutputMoments

@@ -16,7 +16,7 @@ from cavity.assessment.verdict import duration
 from cavity.inference.base import UnsupportedPairError
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, Laplace, Probit, Softmax
-from cavity.prediction.distributions import CategoricalPrediction, GaussianPrediction
+from cavity.prediction import CategoricalPrediction, GaussianPrediction
 
 
 @pytest.fixture(scope="module")

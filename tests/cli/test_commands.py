@@ -553,7 +553,7 @@ class Fixed:
         return self.log_p
 
     def predict_dist(self, X):
-        from cavity.prediction.distributions import GaussianPrediction
+        from cavity.prediction import GaussianPrediction
 
         return GaussianPrediction(self.mean, self.variance)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cavity import likelihoods as lk
-from cavity.likelihoods.mixture import ABOVE_ONE
 from cavity.parameters.param import Param
 
 
@@ -96,9 +95,7 @@ def test_learning_keeps_outliers_wider_and_weights_normalized():
     mix = lk.MixtureOfGaussians(0.1, 0.5, outlier_scale=2.0)
     assert mix.outlier_scale == 2.0
     far = mix.replace(mix.theta - 20)
-    assert far.outlier_scale >= far.scale
-    np.testing.assert_allclose(ABOVE_ONE.to_natural(ABOVE_ONE.to_unconstrained(np.array([1.5]))), 1.5)
-    assert ABOVE_ONE.log_slope_derivative(np.array([3.0])) == 1
+    assert far.outlier_scale > far.scale
     three = lk.Mixture([lk.Gaussian(1.0)] * 3, [2.0, 1.0, 1.0])
     np.testing.assert_allclose(three.weights, [0.5, 0.25, 0.25])
     ordinal = lk.OrdinalProbit([0.0, 1.0, 4.0])

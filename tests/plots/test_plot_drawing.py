@@ -489,7 +489,7 @@ def test_residuals_of_counts_and_of_one_target():
 def test_residuals_beyond_all_digits_are_counted():
     from types import SimpleNamespace
 
-    from cavity.prediction.distributions import MixturePrediction
+    from cavity.prediction import MixturePrediction
 
     X = np.arange(3.0)[:, None]
     posterior = GP(1.0 * SE(1.0), Gaussian(0.1)).condition(X, np.zeros(3))

@@ -25,7 +25,7 @@ from cavity.measures.components import additive_terms, components, short_text
 from cavity.measures.evidence import evidence_surface, optima
 from cavity.measures.grids import central_row, grid_of, slice_rows
 from cavity.measures.relevance import inverse_lengthscales, partial_dependence, sobol_total
-from cavity.prediction.distributions import GaussianPrediction, MixturePrediction
+from cavity.prediction import GaussianPrediction, MixturePrediction
 
 # --- calibration --------------------------------------------------------------------------------------------
 

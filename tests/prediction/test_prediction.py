@@ -8,15 +8,14 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from cavity.prediction import distributions
-from cavity.prediction.distributions import (
+from cavity.prediction import (
     CategoricalPrediction,
     GaussianPrediction,
     MixedPrediction,
     MixturePrediction,
-    invert_cdf,
-    log_choose,
+    mixture_of_gaussians,
 )
+from cavity.prediction.continuous import invert_cdf
 
 
 def test_gaussian_agrees_with_scipy():
@@ -129,10 +128,6 @@ def test_categorical():
     assert "3 values" in repr(p)
 
 
-def test_log_choose():
-    np.testing.assert_allclose(log_choose(np.array([10.0]), np.array([3.0])), np.log(120))
-
-
 def test_mixtures_of_many_parts_can_be_sampled():
     """More parts than `np.choose` could take; the mean of the draws is that of the parts, within 4 standard errors."""
     centers = np.linspace(-1, 1, 100)
@@ -170,7 +165,7 @@ def test_quantiles_of_mixtures_against_brent(monkeypatch):
     truth = np.array([[_by_brent(log_w[:, i], m[:, i], sd[:, i], q) for i in range(n)] for q in levels])
     found = p.quantile(levels)
     np.testing.assert_allclose(found, truth, rtol=1e-10, atol=1e-10)
-    monkeypatch.setattr(distributions, "BLOCK_NUMBERS", 5 * J)  # in blocks of five
+    monkeypatch.setattr(mixture_of_gaussians, "BLOCK_NUMBERS", 5 * J)  # in blocks of five
     assert p.quantile(levels).tobytes() == found.tobytes()
     low, high = p.interval(0.9)
     np.testing.assert_allclose([low, high], p.quantile([0.05, 0.95]), rtol=1e-13)

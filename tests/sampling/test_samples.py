@@ -13,8 +13,14 @@ from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Matern
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Poisson, Probit, Softmax, StudentT
 from cavity.plots import plot_autocorrelation, plot_trace
-from cavity.prediction.distributions import CategoricalPrediction, MixedPrediction, MixturePrediction
-from cavity.prediction.mixtures import MixedCounts, Slices, average
+from cavity.prediction import (
+    CategoricalPrediction,
+    MixedCounts,
+    MixedPrediction,
+    MixturePrediction,
+    Slices,
+    average,
+)
 from cavity.sampling import conditionals
 from cavity.sampling.posterior import Draws, SamplePosterior
 from cavity.sampling.trace import Trace

@@ -14,7 +14,7 @@ from cavity import studies
 from cavity.datasets import make_sinc
 from cavity.estimators import GPRegressor
 from cavity.gp import GP
-from cavity.prediction.distributions import GaussianPrediction
+from cavity.prediction import GaussianPrediction
 from cavity.studies import boston, robust_methods, robust_synthetic
 from cavity.studies.box_plots import box_plots
 from cavity.studies.folds import standardized, stratified_by_class, stratified_by_value

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from cavity import GPClassifier, GPRegressor
-from cavity.prediction.distributions import GaussianPrediction
+from cavity.prediction import GaussianPrediction
 from cavity.tables import Preparation, TableError, comparing
 from cavity.tables.columns import Column
 from cavity.tables.comparing import (

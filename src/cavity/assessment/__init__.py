@@ -21,7 +21,7 @@ from cavity.assessment.gold import Chains, GoldStandard, gold_standard, predict
 from cavity.assessment.result import Assessment
 from cavity.gp import GP
 from cavity.inference.registry import as_inference
-from cavity.likelihoods.classification import BinaryLikelihood
+from cavity.likelihoods.binary import BinaryLikelihood
 from cavity.means.functions import Basis
 from cavity.numerics.arrays import Array
 

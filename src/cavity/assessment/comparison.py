@@ -12,7 +12,7 @@ from cavity.assessment.gold import Chains, GoldStandard
 from cavity.gp import GP, Posterior
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import CategoricalPrediction, Prediction
+from cavity.prediction import CategoricalPrediction, Prediction
 from cavity.sampling.psis import importance_evidence
 
 BINS = 20

@@ -15,8 +15,7 @@ import numpy as np
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import Prediction
-from cavity.prediction.mixtures import average
+from cavity.prediction import Prediction, average
 from cavity.sampling import diagnostics
 from cavity.sampling.annealing.ais import AISResult, annealed_importance_sampling
 from cavity.sampling.hmc import hamiltonian

@@ -42,7 +42,7 @@ from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import Likelihood, Softmax, as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
-from cavity.prediction.distributions import GaussianPrediction
+from cavity.prediction import GaussianPrediction
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.interrupts import Interrupts
 from cavity.runtime.stop_reason import StopReason

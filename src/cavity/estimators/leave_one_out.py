@@ -23,7 +23,7 @@ from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import GaussianNoise
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import GaussianPrediction, Prediction
+from cavity.prediction import GaussianPrediction, Prediction
 
 Cavities = tuple[Array, Array]
 """Mean and variance of f at each row that was learned from, given the other rows."""

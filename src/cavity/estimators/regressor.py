@@ -29,7 +29,7 @@ from cavity.likelihoods import GaussianNoise, Likelihood, Noiseless, as_likeliho
 from cavity.means.functions import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
-from cavity.prediction.distributions import Prediction
+from cavity.prediction import Prediction
 from cavity.runtime.deadlines import Deadline
 
 STARTS = ("several", "gaussian")

@@ -30,8 +30,7 @@ from cavity.estimators.regressor import GPRegressor
 from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import KnownNoise, as_likelihood
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import Prediction
-from cavity.prediction.mixtures import average
+from cavity.prediction import Prediction, average
 from cavity.runtime.interrupts import not_swallowed
 
 GAP = 1e-7

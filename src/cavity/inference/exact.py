@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from cavity.inference.base import Approximation, Gradient, Status, UnsupportedPairError
 from cavity.latent.dense import DensePrior, ObservedCorrection
 from cavity.latent.process import BasisWeights, PosteriorProcess
-from cavity.likelihoods.base import LOG_2PI, Likelihood
+from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.means.functions import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, NotPositiveDefiniteError
+from cavity.numerics.special import LOG_2PI
 from cavity.numerics.tiles import mirror_lower
-from cavity.prediction.distributions import GaussianPrediction
+from cavity.prediction import GaussianPrediction
 
 CLEAR_OF_ROUNDING = 100.0
 """What tells basis functions apart must exceed their rounding errors by this factor."""

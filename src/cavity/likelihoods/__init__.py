@@ -9,13 +9,20 @@ from cavity.likelihoods.base import (
     ParameterDerivatives,
     Tilted,
 )
-from cavity.likelihoods.classification import BinaryLikelihood, Heaviside, LapseProbit, Logit, Probit
-from cavity.likelihoods.counts import Binomial, CountLikelihood, NegativeBinomial, Poisson
+from cavity.likelihoods.binary import BinaryLikelihood
+from cavity.likelihoods.binomial import Binomial
+from cavity.likelihoods.counts import CountLikelihood
+from cavity.likelihoods.epsilon_insensitive import EpsilonInsensitive
 from cavity.likelihoods.gaussian import Gaussian, GaussianNoise, KnownNoise, Noiseless
 from cavity.likelihoods.heteroscedastic import HeteroscedasticGaussian
-from cavity.likelihoods.laplace import EpsilonInsensitive, Laplace
-from cavity.likelihoods.mixture import Mixture, MixtureOfGaussians
+from cavity.likelihoods.laplace import Laplace
+from cavity.likelihoods.logit import Logit
+from cavity.likelihoods.mixture import Mixture
+from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
+from cavity.likelihoods.negative_binomial import NegativeBinomial
 from cavity.likelihoods.ordinal import OrdinalProbit
+from cavity.likelihoods.poisson import Poisson
+from cavity.likelihoods.probit import Heaviside, LapseProbit, Probit
 from cavity.likelihoods.registry import as_likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.likelihoods.softmax import Softmax

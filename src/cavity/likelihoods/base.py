@@ -5,9 +5,9 @@ value per observation (`n_latent == 1`) works element by element: `f` has shape 
 axes may hold quadrature nodes or samples, and `y` has shape (n,). With several latent values `f` has shape
 (..., n, L).
 
-A subclass must write `log_prob` alone; everything else is then found by adaptive quadrature and safe
-numerical differentiation (`cavity.likelihoods.by_quadrature`). Families with closed forms override what they
-know better.
+A subclass must write `log_prob` alone. Everything else is then found by adaptive quadrature (`tilted_quadrature`,
+`quadrature_prediction`) and numerical differentiation (`numerical_derivatives`). Families with closed forms override
+what they know better.
 
 Derivatives in parameters are with respect to `flat`, the natural values, one row per value: shape (P, n).
 
@@ -26,11 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
-from cavity.numerics.special import Moments
+from cavity.numerics.special import LOG_2PI, Moments
 from cavity.parameters.param import Parametrized
-from cavity.prediction.distributions import Prediction
-
-LOG_2PI = float(np.log(2 * np.pi))
+from cavity.prediction import Prediction
 
 
 class Derivatives(NamedTuple):
@@ -250,9 +248,9 @@ class Likelihood(Parametrized):
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         """log p and its first three derivatives in f."""
-        from cavity.likelihoods import by_quadrature as fallback
+        from cavity.likelihoods import numerical_derivatives
 
-        return fallback.derivatives(self, y, f)
+        return numerical_derivatives.derivatives(self, y, f)
 
     def slope(self, y: Array, f: Array) -> Array:
         """d log p / df alone, of the shape of f, for samplers: overridden where higher derivatives are costly."""
@@ -260,17 +258,22 @@ class Likelihood(Parametrized):
 
     def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
         """Derivatives in the flat parameters of log p, d log p/df and d^2 log p/df^2, each (P, n)."""
-        from cavity.likelihoods import by_quadrature as fallback
+        if not self.flat.size:
+            none = np.zeros((0, *np.shape(f)))
+            return ParameterDerivatives(none, none, none)
+        from cavity.likelihoods import numerical_derivatives
 
-        return fallback.parameter_derivatives(self, y, f)
+        return numerical_derivatives.parameter_derivatives(self, y, f)
 
     def parameter_slopes(self, y: Array, f: Array) -> Array:
         """d log p / d flat alone, shape (P, ...) for f (..., n)."""
+        if not self.flat.size:
+            return np.zeros((0, *np.shape(f)))
         if type(self).parameter_derivatives is not Likelihood.parameter_derivatives:
             return self.parameter_derivatives(np.broadcast_to(y, np.shape(f)), f).log_prob
-        from cavity.likelihoods import by_quadrature as fallback
+        from cavity.likelihoods import numerical_derivatives
 
-        return fallback.d_log_prob(self, y, f)
+        return numerical_derivatives.d_log_prob(self, y, f)
 
     def tilted(
         self,
@@ -291,9 +294,9 @@ class Likelihood(Parametrized):
         order : 2 or 4
             With 4, third and fourth central moments too.
         """
-        from cavity.likelihoods import by_quadrature as fallback
+        from cavity.likelihoods import tilted_quadrature
 
-        return fallback.tilted(self, y, cavity_shift, cavity_precision, power, order)
+        return tilted_quadrature.tilted(self, y, cavity_shift, cavity_precision, power, order)
 
     def tilted_moments(
         self, y: Array, cavity_shift: Array, cavity_precision: Array, power: float | Array = 1.0
@@ -324,15 +327,15 @@ class Likelihood(Parametrized):
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
         """E[log p(y|f)] under f ~ N(mean, var) with derivatives in mean, var and the flat parameters."""
-        from cavity.likelihoods import by_quadrature as fallback
+        from cavity.likelihoods import tilted_quadrature
 
-        return fallback.expected_log_prob(self, y, mean, var)
+        return tilted_quadrature.expected_log_prob(self, y, mean, var)
 
     def predictive(self, mean: ArrayLike, var: ArrayLike) -> Prediction:
         """Distribution of a new y where f ~ N(mean, var)."""
-        from cavity.likelihoods import by_quadrature as fallback
+        from cavity.likelihoods import quadrature_prediction
 
-        return fallback.predictive(self, mean, var)
+        return quadrature_prediction.predictive(self, mean, var)
 
     # --- further answers ------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.likelihoods.base import (
-    LOG_2PI,
     Derivatives,
     ExpectedLogProb,
     Likelihood,
@@ -22,8 +21,9 @@ from cavity.likelihoods.base import (
     require_cavity,
 )
 from cavity.numerics.arrays import Array
+from cavity.numerics.special import LOG_2PI
 from cavity.parameters.param import LOG
-from cavity.prediction.distributions import GaussianPrediction
+from cavity.prediction import GaussianPrediction
 
 
 class GaussianNoise(Likelihood):

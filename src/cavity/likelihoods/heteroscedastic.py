@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from cavity.likelihoods.base import (
-    LOG_2PI,
     ExpectedLogProb,
     LatentDerivatives,
     MultiLatentLikelihood,
@@ -26,8 +25,9 @@ from cavity.likelihoods.base import (
 )
 from cavity.numerics.arrays import Array
 from cavity.numerics.quadrature import Index, adaptive_rule, ladder, widen
+from cavity.numerics.special import LOG_2PI
 from cavity.parameters.param import LOG
-from cavity.prediction.distributions import MixturePrediction
+from cavity.prediction import MixturePrediction
 
 
 class HeteroscedasticGaussian(MultiLatentLikelihood):

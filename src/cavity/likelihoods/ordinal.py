@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
-from cavity.likelihoods import by_quadrature as fallback
+from cavity.likelihoods import tilted_quadrature
 from cavity.likelihoods.base import (
-    LOG_2PI,
     Derivatives,
     Likelihood,
     ParameterDerivatives,
@@ -28,9 +27,16 @@ from cavity.likelihoods.base import (
     require_cavity,
 )
 from cavity.numerics.arrays import Array
-from cavity.numerics.special import Moments, half_line, inverse_mills, log_normal_interval, normal_interval
+from cavity.numerics.special import (
+    LOG_2PI,
+    Moments,
+    half_line,
+    inverse_mills,
+    log_normal_interval,
+    normal_interval,
+)
 from cavity.parameters.param import IDENTITY, LOG, Param
-from cavity.prediction.distributions import CategoricalPrediction
+from cavity.prediction import CategoricalPrediction
 
 
 def cut_normal(low: Array, high: Array) -> tuple[Array, Array, Moments]:
@@ -186,7 +192,7 @@ class OrdinalProbit(Likelihood):
     ) -> Tilted:
         """A cut normal density for g = f + noise, pulled back to f; panels where the power is not one."""
         if np.any(np.asarray(power) != 1.0):
-            return fallback.tilted(self, y, cavity_shift, cavity_precision, power, order)
+            return tilted_quadrature.tilted(self, y, cavity_shift, cavity_precision, power, order)
         require_cavity(self, cavity_precision, power)
         low, high = self._ends(y)
         v = 1 / cavity_precision

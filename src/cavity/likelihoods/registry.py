@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from cavity.likelihoods.base import Likelihood
-from cavity.likelihoods.classification import LapseProbit, Logit, Probit
-from cavity.likelihoods.counts import NegativeBinomial, Poisson
+from cavity.likelihoods.epsilon_insensitive import EpsilonInsensitive
 from cavity.likelihoods.gaussian import Gaussian, Noiseless
-from cavity.likelihoods.laplace import EpsilonInsensitive, Laplace
-from cavity.likelihoods.mixture import MixtureOfGaussians
+from cavity.likelihoods.laplace import Laplace
+from cavity.likelihoods.logit import Logit
+from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
+from cavity.likelihoods.negative_binomial import NegativeBinomial
+from cavity.likelihoods.poisson import Poisson
+from cavity.likelihoods.probit import LapseProbit, Probit
 from cavity.likelihoods.student_t import StudentT
 
 BY_NAME: dict[str, Callable[[], Likelihood]] = {

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cavity.likelihoods.base import LOG_2PI, Likelihood, log_cavity_mass
+from cavity.likelihoods.base import Likelihood, log_cavity_mass
 from cavity.numerics.arrays import Array
-from cavity.numerics.special import Moments, mix_moments
+from cavity.numerics.special import LOG_2PI, Moments, mix_moments
 
 WIDE = 3.0
 """An observation whose own noise sd exceeds this many scales of the noise model is called an outlier."""

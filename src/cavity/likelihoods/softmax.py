@@ -30,7 +30,7 @@ from cavity.likelihoods.base import (
     first_bad,
 )
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import CategoricalPrediction
+from cavity.prediction import CategoricalPrediction
 
 STEP = 0.28
 """Trapezoid step in x: a Gumbel density is analytic in a strip of half-width pi/2, error exp(-pi^2/step)."""

@@ -26,7 +26,7 @@ from cavity.likelihoods.base import (
     Tilted,
     require_cavity,
 )
-from cavity.likelihoods.predictive import NoisePrediction
+from cavity.likelihoods.noise_prediction import NoisePrediction
 from cavity.likelihoods.scale_mixture import ScaleMixture, tilted_from_nodes
 from cavity.numerics.arrays import Array
 from cavity.numerics.quadrature import chunks, trapezoid_nodes

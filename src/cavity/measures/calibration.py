@@ -22,7 +22,7 @@ from scipy.special import betaincinv, ndtri
 from scipy.stats import binom
 
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import GaussianPrediction, Prediction
+from cavity.prediction import GaussianPrediction, Prediction
 
 # --- regression ---------------------------------------------------------------------------------------------
 

@@ -204,3 +204,11 @@ def mix_moments(weights: Array, parts: Moments) -> Moments:
     c3 = (weights * (parts.c3 + d * (3 * parts.var + d2))).sum(axis=0)
     c4 = (weights * (parts.c4 + 4 * d * parts.c3 + d2 * (6 * parts.var + d2))).sum(axis=0)
     return Moments(mean, var, c3, c4)
+
+
+def softmax_columns(terms: Array) -> tuple[Array, Array]:
+    """Log of the sum of exp(terms) over the first axis, and the terms' shares of that sum (the softmax)."""
+    top = terms.max(axis=0)
+    shares = np.exp(terms - top)
+    mass = shares.sum(axis=0)
+    return top + np.log(mass), shares / mass

@@ -20,7 +20,7 @@ from cavity.measures.calibration import (
 from cavity.numerics.arrays import Array
 from cavity.plots.style import BAND, DATA, TRUTH, axes_or_new, label, legend, panels_or_new, plain, tidy
 from cavity.plots.view import View, pick
-from cavity.prediction.distributions import GaussianPrediction, Prediction
+from cavity.prediction import GaussianPrediction, Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

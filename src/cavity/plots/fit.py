@@ -26,7 +26,7 @@ from cavity.plots.style import (
     tidy,
 )
 from cavity.plots.view import View, pick
-from cavity.prediction.distributions import Prediction
+from cavity.prediction import Prediction
 from cavity.runtime.progress import Progress
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.kernels.base import as_inputs
 from cavity.likelihoods import GaussianNoise
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import CategoricalPrediction, Prediction
+from cavity.prediction import CategoricalPrediction, Prediction
 
 BAND_DRAWS = 64
 """Draws of a `SamplePosterior` that bands are made from; means are of all that predictions use."""

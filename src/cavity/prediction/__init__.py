@@ -1,19 +1,20 @@
-"""Predictive distributions: normal, continuous, mixtures, categories."""
+"""Predictive distributions: normal, other continuous ones, mixtures, categories, and their averages."""
 
-from cavity.prediction.distributions import (
-    CategoricalPrediction,
-    ContinuousPrediction,
-    GaussianPrediction,
-    MixedPrediction,
-    MixturePrediction,
-    Prediction,
-)
+from cavity.prediction.average import MixedCounts, MixedPrediction, Slices, average
+from cavity.prediction.base import Prediction
+from cavity.prediction.categorical import CategoricalPrediction
+from cavity.prediction.continuous import ContinuousPrediction
+from cavity.prediction.gaussian import GaussianPrediction
+from cavity.prediction.mixture_of_gaussians import MixturePrediction
 
 __all__ = [
     "CategoricalPrediction",
     "ContinuousPrediction",
     "GaussianPrediction",
+    "MixedCounts",
     "MixedPrediction",
     "MixturePrediction",
     "Prediction",
+    "Slices",
+    "average",
 ]

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from cavity.measures import calibration
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import Prediction
+from cavity.prediction import Prediction
 
 BLUE, ORANGE, GREEN, GREY = "#2b8cc4", "#e07b28", "#1b9e77", "#7d858d"
 BINS = 10

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.latent.dense import DensePrior
-from cavity.likelihoods.base import LOG_2PI
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize
+from cavity.numerics.special import LOG_2PI
 from cavity.sampling.default_priors import with_proper_priors
 from cavity.sampling.elliptical_slice import elliptical_update
 from cavity.sampling.trace import ProgressLike, Recorder, Trace, check_counts

@@ -27,7 +27,7 @@ from cavity.inference.base import Approximation, Gradient, UnsupportedPairError
 from cavity.inference.exact import Exact
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
-from cavity.likelihoods.mixture import MixtureOfGaussians
+from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import time_limit
 from cavity.runtime.interrupts import Postponed

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.inference.base import UnsupportedPairError
-from cavity.likelihoods.mixture import MixtureOfGaussians
+from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.numerics.arrays import Array
 from cavity.parameters.priors import Beta
 from cavity.sampling.affine import Turned, kept_of_pilot, pilot_of, rounder

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.inference.exact import Exact
-from cavity.likelihoods.base import LOG_2PI
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import NotPositiveDefiniteError
+from cavity.numerics.special import LOG_2PI
 from cavity.numerics.threads import threads_for
 from cavity.numerics.tiles import Workspace
 

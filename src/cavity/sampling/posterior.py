@@ -26,13 +26,14 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.inference.base import Approximation, ConvergenceWarning, Status
 from cavity.likelihoods.scale_mixture import WIDE
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import (
+from cavity.prediction import (
     CategoricalPrediction,
     GaussianPrediction,
     MixturePrediction,
     Prediction,
+    Slices,
+    average,
 )
-from cavity.prediction.mixtures import Slices, average
 from cavity.sampling import diagnostics as chains_of
 from cavity.sampling.conditionals import Conditional, given_latent, given_noise, kept
 from cavity.sampling.trace import Trace

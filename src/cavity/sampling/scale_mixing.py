@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln, zeta
 
-from cavity.likelihoods.base import LOG_2PI
 from cavity.likelihoods.laplace import Laplace
 from cavity.likelihoods.student_t import StudentT
 from cavity.numerics.arrays import Array
+from cavity.numerics.special import LOG_2PI
 
 MOST_DF = 1e12
 """Degrees of freedom beyond which rounding errors would rule: the density counts as zero there."""

@@ -28,8 +28,9 @@ from numpy.typing import ArrayLike
 
 from cavity.latent.dense import DensePrior
 from cavity.latent.several import BlockPrior
-from cavity.likelihoods.base import LOG_2PI, Likelihood, MultiLatentLikelihood
+from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.numerics.arrays import Array
+from cavity.numerics.special import LOG_2PI
 from cavity.numerics.tiles import Workspace
 
 METRICS = ("laplace", "ep")

@@ -42,7 +42,7 @@ from cavity.likelihoods import StudentT
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Param
 from cavity.parameters.priors import LogNormal
-from cavity.prediction.distributions import GaussianPrediction, Prediction
+from cavity.prediction import GaussianPrediction, Prediction
 from cavity.sampling.mcmc import MCMC
 from cavity.studies.summary import cpu_per_fit
 

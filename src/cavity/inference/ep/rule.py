@@ -43,7 +43,7 @@ from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import Prediction
+from cavity.prediction import Prediction
 
 POWERS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Powers tried in turn where EP proper finds no fixed point; the largest that converges is reported."""

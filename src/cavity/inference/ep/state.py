@@ -19,9 +19,9 @@ import numpy as np
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
-from cavity.likelihoods.base import LOG_2PI, Likelihood, Tilted
+from cavity.likelihoods.base import Likelihood, Tilted
 from cavity.numerics.arrays import Array
-from cavity.numerics.special import Moments
+from cavity.numerics.special import LOG_2PI, Moments
 
 TOLERANCE = 1e-6
 """Largest mismatch of tilted and marginal moments, in posterior standard deviations, of a converged solution."""

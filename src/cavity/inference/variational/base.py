@@ -24,7 +24,7 @@ from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.means.functions import Basis
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import Prediction
+from cavity.prediction import Prediction
 
 
 class BoundRule(ABC):

@@ -26,9 +26,10 @@ from cavity.inference.base import Approximation, UnsupportedPairError
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior, ObservedCorrection
 from cavity.latent.sites import Sites
-from cavity.likelihoods.base import LOG_2PI, Likelihood
+from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.quadrature import Index, adaptive_rule, ladder
+from cavity.numerics.special import LOG_2PI
 
 NORMAL_RANGE = 14.0
 """Standard deviations covered by an expectation under a normal density."""

@@ -21,7 +21,7 @@ from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
-from cavity.likelihoods.classification import Heaviside
+from cavity.likelihoods.probit import Heaviside
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
 

@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.likelihoods.base import LOG_2PI, Likelihood
+from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
+from cavity.numerics.special import LOG_2PI
 
 AGREE = 1e-6
 """Agreement of the rules at h and 2h, relative to the sizes of the moments."""

@@ -14,16 +14,65 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from cavity.numerics.arrays import Array
-from cavity.prediction.distributions import (
-    CategoricalPrediction,
-    ContinuousPrediction,
-    GaussianPrediction,
-    MixedPrediction,
-    MixturePrediction,
-    Prediction,
-    Seed,
-    check_levels,
-)
+from cavity.prediction.base import Prediction, Seed, check_levels, integer_quantile
+from cavity.prediction.categorical import CategoricalPrediction
+from cavity.prediction.continuous import ContinuousPrediction
+from cavity.prediction.gaussian import GaussianPrediction
+from cavity.prediction.mixture_of_gaussians import MixturePrediction
+
+
+class MixedPrediction(ContinuousPrediction):
+    """A mixture of predictions, weights shared by all cases.
+
+    Parameters
+    ----------
+    weights : array (K,)
+        They add up to one.
+    parts : sequence of Prediction
+    """
+
+    def __init__(self, weights: ArrayLike, parts: Sequence[Prediction]) -> None:
+        self._w: Array = np.asarray(weights, dtype=float)
+        self._parts = tuple(parts)
+
+    @property
+    def mean(self) -> Array:
+        """Weighted average of the means."""
+        return np.asarray(sum(w * p.mean for w, p in zip(self._w, self._parts)))
+
+    @property
+    def variance(self) -> Array:
+        """Average of the variances plus variance of the means."""
+        mean = self.mean
+        return np.asarray(sum(w * (p.variance + (p.mean - mean) ** 2) for w, p in zip(self._w, self._parts)))
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """Log of the weighted sum of densities."""
+        terms = np.stack([np.log(w) + p.log_prob(y) for w, p in zip(self._w, self._parts)])
+        return np.asarray(logsumexp(terms, axis=0))
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Weighted sum of distribution functions."""
+        return np.asarray(sum(w * p.cdf(y) for w, p in zip(self._w, self._parts)))
+
+    def survival(self, y: ArrayLike) -> Array:
+        """Weighted sum of upper tails."""
+        return np.asarray(sum(w * p.survival(y) for w, p in zip(self._w, self._parts)))
+
+    def _location_and_width(self) -> tuple[Array, Array]:
+        low, high = self._parts[0].interval(0.5)
+        return 0.5 * (low + high), np.maximum(high - low, 1e-300)
+
+    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+        """Choose a part, then draw from it."""
+        generator = np.random.default_rng(rng)
+        which = generator.choice(len(self._w), size=(n, len(self)), p=self._w / self._w.sum())
+        out = np.empty((n, len(self)))
+        for k, part in enumerate(self._parts):
+            chosen = which == k
+            if chosen.any():
+                out[chosen] = part.sample(n, generator)[chosen]
+        return out
 
 
 class MixedCounts(Prediction):
@@ -65,24 +114,10 @@ class MixedCounts(Prediction):
         return self._average(p.cdf(y) for p in self._parts)
 
     def quantile(self, q: ArrayLike) -> Array:
-        """Smallest count whose cumulative probability reaches q: doubling, then bisection over the integers."""
+        """Smallest count whose cumulative probability reaches q."""
         levels = check_levels(q)
-        found = np.stack([self._quantile(float(p)) for p in levels.ravel()])
+        found = np.stack([integer_quantile(self.cdf, float(p), self.mean) for p in levels.ravel()])
         return found.reshape(levels.shape + (len(self),))
-
-    def _quantile(self, p: float) -> Array:
-        if p == 1.0:
-            return np.full(len(self), np.inf)
-        low, high = np.full(len(self), -1.0), np.maximum(np.ceil(np.minimum(self.mean, 1e15)), 1.0)
-        while (short := self.cdf(high) < p - 1e-14).any():
-            low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
-        while True:
-            middle = np.floor(0.5 * (low + high))
-            wide = (high - low > 1) & (middle > low) & (middle < high)  # beyond 2^53 neighbors merge
-            if not wide.any():
-                return np.asarray(high)
-            short = self.cdf(middle) < p - 1e-14
-            low, high = np.where(wide & short, middle, low), np.where(wide & ~short, middle, high)
 
     def sample(self, n: int = 1, rng: Seed = None) -> Array:
         """Choose a part for each draw and case, then draw from it."""

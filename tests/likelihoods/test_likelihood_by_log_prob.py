@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 from cavity import likelihoods as lk
-from cavity.likelihoods import by_quadrature as fallback
+from cavity.likelihoods.quadrature_prediction import QuadraturePrediction
 from tests.likelihoods import likelihood_reference as ref
 
 
@@ -132,7 +132,7 @@ def test_prediction_matches_the_closed_form():
 
 
 def test_a_finite_variance_is_found_by_quadrature():
-    p = fallback.QuadraturePrediction(lk.StudentT(0.7, 4.0), np.array([1.0, 2.0]), np.array([0.5, 0.0]))
+    p = QuadraturePrediction(lk.StudentT(0.7, 4.0), np.array([1.0, 2.0]), np.array([0.5, 0.0]))
     np.testing.assert_allclose(p.mean, [1.0, 2.0], rtol=1e-9)
     np.testing.assert_allclose(p.variance, [1.48, 0.98], rtol=1e-5)
 

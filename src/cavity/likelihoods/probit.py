@@ -1,12 +1,11 @@
-"""Binary labels y in {-1, +1}: probit, logit, probit with a lapse rate, and the Heaviside limit.
+"""Probit likelihoods of labels -1 and +1: probit, probit with a lapse rate, and the Heaviside limit.
 
-Probit: Phi(y f) = P(g > 0) for g = y f + standard normal noise. With a normal cavity g is normal too, cut
-at zero by the observation, and f given g is normal: tilted moments are those of a cut normal density
+Phi(y f) = P(g > 0) for g = y f + standard normal noise. With a normal cavity g is normal too, cut at zero by the
+observation, and f given g is normal. So tilted moments are those of a cut normal density
 (`cavity.numerics.special`) pushed through a linear map, plus an independent normal part. Nothing is subtracted, so
-no variance can come out negative. A power other than one, and the logit, go through adaptive or fixed
-panels.
+no variance can come out negative. A power other than one goes through quadrature.
 
-Notation (book, chapter 3): z = y f; r = phi(z)/Phi(z).
+Notation (Rasmussen and Williams, 2006, chapter 3): z = y f; r = phi(z) / Phi(z).
 """
 
 from __future__ import annotations
@@ -14,86 +13,22 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import expit, log_ndtr
+from scipy.special import log_ndtr
 
-from cavity.likelihoods import by_quadrature as fallback
+from cavity.likelihoods import tilted_quadrature
 from cavity.likelihoods.base import (
     Derivatives,
     ExpectedLogProb,
     Likelihood,
     ParameterDerivatives,
     Tilted,
-    as_targets,
-    first_bad,
     log_cavity_mass,
     require_cavity,
 )
+from cavity.likelihoods.binary import BinaryLikelihood
 from cavity.numerics.arrays import Array
-from cavity.numerics.special import Moments, half_line, inverse_mills, log_sigmoid
+from cavity.numerics.special import Moments, half_line, inverse_mills
 from cavity.parameters.transforms import Logit as LogitTransform
-from cavity.prediction.distributions import CategoricalPrediction
-
-LABELS = np.array([-1.0, 1.0])
-
-
-class BinaryLikelihood(Likelihood):
-    """What all models of labels -1 and +1 share; p(y|f) depends on z = y f alone.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cavity.likelihoods import BinaryLikelihood, Probit
-    >>> isinstance(Probit(), BinaryLikelihood)
-    True
-    >>> np.exp(Probit().log_prob(np.array([1.0, -1.0]), np.array([0.5, 0.5]))).sum()  # of both labels
-    np.float64(1.0)
-    """
-
-    discrete = True
-
-    def check(self, y: ArrayLike) -> Array:
-        """Labels must be -1 or +1."""
-        labels = as_targets(y, type(self).__name__)
-        bad = np.abs(labels) != 1
-        if bad.any():
-            value, row = first_bad(labels, bad)
-            raise ValueError(
-                f"{type(self).__name__}: labels must be -1 or +1, got {value:g} at row {row}; "
-                "code the classes first (2 * y - 1 for labels 0 and 1)"
-            )
-        return labels
-
-    def break_points(self, y: Array) -> Array:
-        """The decision boundary."""
-        return np.zeros((1, len(y)))
-
-    def log_probabilities(self, mean: Array, var: Array) -> Array:
-        """log p(y) of both labels for f ~ N(mean, var), shape (n, 2)."""
-        out = np.empty((len(mean), 2))
-        spread = var > 0
-        for j, label in enumerate(LABELS):
-            y = np.full(len(mean), label)
-            out[:, j] = self.log_prob(y, mean)
-            if spread.any():
-                out[spread, j] = self.tilted_normalized(y[spread], mean[spread], var[spread]).log_z
-        return out
-
-    def predictive(self, mean: ArrayLike, var: ArrayLike) -> CategoricalPrediction:
-        """Probabilities of -1 and +1, averaged over f ~ N(mean, var)."""
-        m: Array = np.asarray(mean, dtype=float)
-        log_p = self.log_probabilities(m, np.broadcast_to(np.asarray(var, dtype=float), m.shape))
-        return CategoricalPrediction(np.exp(log_p), LABELS, log_p)
-
-    def sample(self, f: ArrayLike, rng: np.random.Generator) -> Array:
-        """Labels with probability p(+1|f)."""
-        f = np.asarray(f, dtype=float)
-        return np.where(rng.random(f.shape) < np.exp(self.log_prob(np.ones(f.shape), f)), 1.0, -1.0)
-
-    def outlier_probability(self, y: Array, mean: Array, var: Array) -> Array:
-        """Probability of the other label: how surprising y is to f ~ N(mean, var)."""
-        log_p = self.log_probabilities(np.asarray(mean, dtype=float), np.asarray(var, dtype=float))
-        return np.where(np.asarray(y) > 0, np.exp(log_p[:, 0]), np.exp(log_p[:, 1]))
 
 
 def _probit_moments(y: Array, shift: Array, precision: Array, noise: float = 1.0) -> tuple[Array, Moments]:
@@ -137,9 +72,11 @@ def _tilted_by_power(
     powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
     plain, other = powers == 1.0, powers != 1.0
     if not plain.any():
-        return fallback.tilted(likelihood, y, shift, precision, power, order)
+        return tilted_quadrature.tilted(likelihood, y, shift, precision, power, order)
     closed = likelihood.tilted(y[plain], shift[plain], precision[plain], 1.0, order)
-    panels = fallback.tilted(likelihood, y[other], shift[other], precision[other], powers[other], order)
+    panels = tilted_quadrature.tilted(
+        likelihood, y[other], shift[other], precision[other], powers[other], order
+    )
 
     def merged(a: Array | None, b: Array | None) -> Any:
         if a is None or b is None:
@@ -184,11 +121,6 @@ class Probit(BinaryLikelihood):
     def slope(self, y: Array, f: Array) -> Array:
         """y phi(z) / Phi(z)."""
         return y * inverse_mills(y * f)
-
-    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
-        """There are no parameters."""
-        empty = np.zeros((0, *np.shape(f)))
-        return ParameterDerivatives(empty, empty, empty)
 
     def tilted(
         self,
@@ -280,15 +212,14 @@ class LapseProbit(BinaryLikelihood):
         order: int = 2,
     ) -> Tilted:
         """Mixture of the cavity itself and a cut normal density; panels where the power is not one."""
-        from cavity.likelihoods.mixture import _softmax_columns
-        from cavity.numerics.special import mix_moments
+        from cavity.numerics.special import mix_moments, softmax_columns
 
         if np.any(np.asarray(power) != 1.0):
             return _tilted_by_power(self, y, cavity_shift, cavity_precision, power, order)
         require_cavity(self, cavity_precision, power)
         log_probit, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, 4)
         coin, signal = self._log_parts()
-        log_z, r = _softmax_columns(np.stack([np.full_like(log_probit, coin), signal + log_probit]))
+        log_z, r = softmax_columns(np.stack([np.full_like(log_probit, coin), signal + log_probit]))
         v = 1 / cavity_precision
         cavity_mean = cavity_shift * v
         zero = np.zeros_like(v)
@@ -332,11 +263,6 @@ class Heaviside(BinaryLikelihood):
         zero = np.zeros_like(y * f)
         return Derivatives(self.log_prob(y, f), zero, zero, zero)
 
-    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
-        """There are no parameters."""
-        empty = np.zeros((0, *np.shape(f)))
-        return ParameterDerivatives(empty, empty, empty)
-
     def tilted(
         self,
         y: Array,
@@ -356,43 +282,3 @@ class Heaviside(BinaryLikelihood):
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
         """Minus infinity: a normal density always reaches the impossible side."""
         raise ValueError("Heaviside: E[log p] is minus infinity under any normal density; use EP, or Probit")
-
-
-class Logit(BinaryLikelihood):
-    """p(y|f) = 1/(1 + exp(-y f)).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cavity.likelihoods import Logit
-    >>> np.exp(Logit().log_prob(np.array([1.0, -1.0]), np.array([1.0, 1.0]))).round(3)
-    array([0.731, 0.269])
-    """
-
-    log_concave = True
-
-    def __init__(self) -> None:
-        self._set_up({})
-
-    def log_prob(self, y: Array, f: Array) -> Array:
-        """-log(1 + exp(-y f))."""
-        return log_sigmoid(y * f)
-
-    def derivatives(self, y: Array, f: Array) -> Derivatives:
-        """With p = p(+1|f): d2 = -p(1-p), d3 = -p(1-p)(1-2p)."""
-        p, q = expit(f), expit(-f)
-        d2 = -p * q
-        return Derivatives(self.log_prob(y, f), y * expit(-y * f), d2, d2 * (q - p))
-
-    def slope(self, y: Array, f: Array) -> Array:
-        """y p(-y|f)."""
-        return np.asarray(y * expit(-y * f))
-
-    def parameter_derivatives(self, y: Array, f: Array) -> ParameterDerivatives:
-        """There are no parameters."""
-        empty = np.zeros((0, *np.shape(f)))
-        return ParameterDerivatives(empty, empty, empty)
-
-    def log_probabilities(self, mean: Array, var: Array) -> Array:
-        """Both labels by quadrature, so that small probabilities are accurate too."""
-        return super().log_probabilities(mean, var)
