@@ -29,6 +29,14 @@ class MixedPrediction(ContinuousPrediction):
     weights : array (K,)
         They add up to one.
     parts : sequence of Prediction
+
+    Examples
+    --------
+    >>> from cavity.likelihoods import Laplace, StudentT
+    >>> from cavity.prediction import MixedPrediction
+    >>> parts = [StudentT(1.0, 4.0).predictive([0.0], [0.1]), Laplace(1.0).predictive([1.0], [0.1])]
+    >>> MixedPrediction([0.5, 0.5], parts).mean
+    array([0.5])
     """
 
     def __init__(self, weights: ArrayLike, parts: Sequence[Prediction]) -> None:
@@ -84,6 +92,15 @@ class MixedCounts(Prediction):
         They add up to one.
     parts : sequence of Prediction
         Over the same n cases.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Poisson
+    >>> from cavity.prediction import MixedCounts
+    >>> parts = [Poisson().predictive(np.log([rate]), [0.0]) for rate in (1.0, 9.0)]
+    >>> MixedCounts([0.5, 0.5], parts).quantile([0.25, 0.75])[:, 0]
+    array([1., 9.])
     """
 
     def __init__(self, weights: ArrayLike, parts: Sequence[Prediction]) -> None:
@@ -139,6 +156,15 @@ class Slices(Prediction):
         Over S m cases, draw by draw.
     count : int
         S.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Poisson
+    >>> from cavity.prediction import Slices
+    >>> whole = Poisson().predictive(np.log([1.0, 9.0]), [0.0, 0.0])
+    >>> Slices(whole, 2).mean.round(6)  # one case, two draws
+    array([5.])
     """
 
     def __init__(self, whole: Prediction, count: int) -> None:
@@ -184,7 +210,15 @@ class Slices(Prediction):
 
 
 def average(parts: Sequence[Prediction], weights: ArrayLike | None = None) -> Prediction:
-    """The mixture of predictions over the same cases. Weights are positive and add up to one, by default equal."""
+    """The mixture of predictions over the same cases. Weights are positive and add up to one, by default equal.
+
+    Examples
+    --------
+    >>> from cavity.prediction import GaussianPrediction, average
+    >>> mixture = average([GaussianPrediction([0.0], [1.0]), GaussianPrediction([4.0], [1.0])])
+    >>> mixture.mean, mixture.variance
+    (array([2.]), array([5.]))
+    """
     w: Array = np.full(len(parts), 1.0 / len(parts)) if weights is None else np.asarray(weights, dtype=float)
     if all(type(p) is GaussianPrediction for p in parts):
         return MixturePrediction(

@@ -19,6 +19,13 @@ class CategoricalPrediction(Prediction):
         The values of y, increasing.
     log_probabilities : array (n, C), optional
         Where small probabilities are known more accurately than their difference from one.
+
+    Examples
+    --------
+    >>> from cavity.prediction import CategoricalPrediction
+    >>> prediction = CategoricalPrediction([[0.2, 0.8], [0.9, 0.1]], values=[-1.0, 1.0])
+    >>> prediction.mode, prediction.mean.round(2)
+    (array([ 1., -1.]), array([ 0.6, -0.8]))
     """
 
     def __init__(

@@ -79,6 +79,14 @@ class ContinuousPrediction(Prediction):
 
     The left and the right half are inverted in the tail they belong to, so that extreme quantiles keep
     their digits.
+
+    Examples
+    --------
+    >>> from cavity.likelihoods import StudentT
+    >>> from cavity.prediction import ContinuousPrediction
+    >>> prediction = StudentT(1.0, 4.0).predictive([0.0], [0.0])
+    >>> isinstance(prediction, ContinuousPrediction), prediction.quantile(0.975).round(3)
+    (True, array([2.776]))
     """
 
     @abstractmethod

@@ -37,6 +37,14 @@ class MixturePrediction(ContinuousPrediction):
     variance : array (n,), optional
         The variance where it is known otherwise (infinite for a heavy-tailed mixture cut into finitely many
         pieces).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.prediction import MixturePrediction
+    >>> prediction = MixturePrediction(np.log([0.9, 0.1]), [[0.0], [0.0]], [[1.0], [100.0]])
+    >>> prediction.variance, prediction.quantile(0.975).round(3)
+    (array([10.9]), array([6.745]))
     """
 
     def __init__(
