@@ -29,7 +29,7 @@ from benchmarks.report import ratio, result_line, seconds, table
 from benchmarks.timing import interleave
 from cavity.control import CartPole, Dynamics, Transitions
 from cavity.control.moments import GaussianMoments
-from cavity.control.planning import CART_POLE, CART_POLE_MOMENTS, Planner, cart_pole_loss, control
+from cavity.control.planning import CART_POLE, CART_POLE_MOMENTS, Planner, cart_pole_loss, receding_horizon
 
 Array = NDArray[np.float64]
 N, D, E = 300, 5, 4
@@ -189,7 +189,7 @@ def decision_ms(moment_matching: bool = True, steps: int = 60) -> float:
     model = Dynamics.fit(Transitions.draw(system, 200, rng=0), problem=system, random_state=0)
     settings = CART_POLE_MOMENTS if moment_matching else CART_POLE
     planner = Planner(model, cart_pole_loss(system), settings)
-    times = [control(system, planner, steps).milliseconds for _ in range(2)]
+    times = [receding_horizon(system, planner, steps).milliseconds for _ in range(2)]
     return float(np.median(np.min(times, axis=0)))
 
 

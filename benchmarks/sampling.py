@@ -72,7 +72,7 @@ def ours(method: str, draws: int, repeats: int = REPEATS) -> Row:
     """One of our samplers; the times are those of the fastest repetition."""
     from cavity.likelihoods import Probit
     from cavity.sampling.diagnostics import ess_bulk
-    from cavity.sampling.elliptical_slice import elliptical_slice
+    from cavity.sampling.elliptical_slice import elliptical_slice_sampling
     from cavity.sampling.hmc import hamiltonian
     from cavity.sampling.targets import LatentTarget
 
@@ -95,7 +95,7 @@ def ours(method: str, draws: int, repeats: int = REPEATS) -> Row:
             target = LatentTarget(prior, Probit(), y)
             start = 0.1 * rng.standard_normal((CHAINS, N))
             marks.append(time.perf_counter())
-            trace = elliptical_slice(
+            trace = elliptical_slice_sampling(
                 lambda U, t=target: t.log_likelihood(t.latent(U)), start, draws=draws, rng=rng, progress=watch
             )
         ended = time.perf_counter()

@@ -11,12 +11,10 @@ import argparse
 
 import numpy as np
 
-from cavity import datasets
-from cavity.gp import GP
-from cavity.sampling.annealing.ais import AISResult, annealed_importance_sampling
-from cavity.sampling.psis import importance_evidence
+from cavity import GP, datasets
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, Probit
+from cavity.sampling import AISResult, annealed_importance_sampling, importance_evidence
 
 BOSTON_LENGTHS = [8.17, 1e4, 4.48, 22.4, 1.523, 2.403, 3.028, 1.087, 3.353, 0.5985, 9.43, 1.821, 1.031]
 """Length scales that maximize the evidence of these 400 rows, standardized."""

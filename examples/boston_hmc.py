@@ -17,13 +17,10 @@ from typing import Any
 import numpy as np
 
 from cavity import GP, datasets
-from cavity.sampling.diagnostics import ess_bulk
-from cavity.sampling.hmc import hamiltonian
-from cavity.sampling.targets import HyperTarget
-from cavity.sampling.trace import Trace
 from cavity.kernels import SE
 from cavity.learning import learn
 from cavity.likelihoods import Gaussian
+from cavity.sampling import HyperTarget, Trace, diagnostics, hamiltonian
 
 TRAIN, DRAWS, DISCARD, EVERY = 400, 500, 50, 10
 """Houses to learn from; draws, those discarded, and of which the rest one in `EVERY` predicts."""
@@ -108,7 +105,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     for seed in range(count):
         split = run(X, y, seed)
         splits.append(split)
-        least = float(ess_bulk(split.trace.positions).min())
+        least = float(diagnostics.ess_bulk(split.trace.positions).min())
         print(
             f"{seed:5d}   {split.rmse_best:9.3f}  {split.rmse_average:8.3f}   {split.nlp_best:8.3f}  "
             f"{split.nlp_average:7.3f}   {split.trace.acceptance.mean():10.2f}  {least:12.0f}  "

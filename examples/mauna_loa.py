@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity import GPRegressor, datasets
-from cavity.parameters import fixed
+from cavity import GPRegressor, datasets, fixed
 from cavity.kernels import SE, Kernel, Periodic, RationalQuadratic
 
 BOOK = {

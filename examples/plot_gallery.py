@@ -17,7 +17,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from cavity import GPClassifier, GPRegressor, plots
-from cavity.demo import make_data
+from cavity.datasets import make_neal
 
 
 def housing(n: int, rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray]:
@@ -43,7 +43,7 @@ def main(folder: Path) -> Path:
     def cell(row: int, column: int | slice) -> plt.Axes:
         return figure.add_subplot(cells[row, column])
 
-    data = make_data()
+    data = make_neal(60, seed=0)
     robust = GPRegressor(likelihood="student-t", random_state=0).fit(data.X, data.y)
     plots.plot_fit(robust, of="both", title="plot_fit", ax=cell(0, 0))
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from cavity import GP
 from cavity.datasets import make_two_arcs
+from cavity.inference import Sites
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, Laplace, MixtureOfGaussians, StudentT
-from cavity.latent.sites import Sites
 
 KERNEL = 1.0 * SE(1.5)
 """Held fixed, as the noise levels are, so that the panels differ in noise model and approximation alone."""

@@ -31,7 +31,17 @@ def after_core() -> set[str]:
 def test_import_alone_loads_neither_numpy_nor_scipy():
     loaded = modules_after("import cavity")
     assert not {m for m in loaded if m.split(".")[0] in (*HEAVY, "numpy", "scipy")}
-    assert {m for m in loaded if m.startswith("cavity")} == {"cavity"}
+    assert {m for m in loaded if m.startswith("cavity")} == {
+        "cavity",
+        "cavity.runtime",
+        "cavity.runtime.lazy",
+    }
+
+
+@pytest.mark.parametrize("package", ["inference", "sampling", "control"])
+def test_a_package_of_rules_or_samplers_loads_nothing_before_it_is_used(package):
+    loaded = modules_after(f"import cavity.{package}")
+    assert not {m for m in loaded if m.split(".")[0] in (*HEAVY, "numpy", "scipy")}
 
 
 def test_the_core_does_not_load_heavy_packages(after_core):
@@ -54,15 +64,30 @@ def test_every_public_name_can_be_used(name):
     assert namespace[name] is value
 
 
-@pytest.mark.parametrize("package", [cavity, cavity.control])
+LAZY = [cavity, cavity.control, cavity.inference, cavity.sampling]
+
+
+@pytest.mark.parametrize("package", LAZY, ids=lambda package: package.__name__)
 def test_a_star_brings_every_public_name(package):
     namespace: dict[str, object] = {}
     exec(f"from {package.__name__} import *", namespace)
     assert set(package._MODULES) <= set(namespace)
 
 
-def test_type_checkers_see_the_same_names():
-    tree = ast.parse(Path(cavity.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("package", LAZY, ids=lambda package: package.__name__)
+def test_no_module_hides_a_public_name(package):
+    """A module of the same name would take the place of a function or class as soon as it is imported."""
+    folder = Path(package.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py")} | {
+        path.parent.name for path in folder.glob("*/__init__.py")
+    }
+    hidden = {n for n, m in package._MODULES.items() if m != f"{package.__name__}.{n}"} & modules
+    assert hidden == set()
+
+
+@pytest.mark.parametrize("package", LAZY, ids=lambda package: package.__name__)
+def test_type_checkers_see_the_same_names(package):
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
     block = next(
         node
         for node in tree.body
@@ -73,8 +98,8 @@ def test_type_checkers_see_the_same_names():
         assert isinstance(node, ast.ImportFrom)
         for alias in node.names:
             name = alias.asname or alias.name
-            seen[name] = f"cavity.{name}" if node.module == "cavity" else node.module
-    assert seen == cavity._MODULES
+            seen[name] = f"{node.module}.{name}" if node.module == package.__name__ else node.module
+    assert seen == package._MODULES
 
 
 def test_unknown_names_are_attribute_errors():

@@ -7,21 +7,21 @@ from importlib import import_module
 from pathlib import Path
 
 SECTIONS = (
-    ("cavity", "Models", ("GPRegressor", "GPClassifier", "StackedRegressor", "GP", "assess", "load", "Param", "fixed")),
-    ("cavity.gp", "What conditioning gives", ("Posterior",)),
+    (
+        "cavity",
+        "Models",
+        ("GPRegressor", "GPClassifier", "StackedRegressor", "GP", "Posterior", "assess", "load", "Param", "fixed"),
+    ),
     ("cavity.prediction", "Predictions", ("Prediction", "GaussianPrediction")),
+    ("cavity.inference", "Inference rules", None),
+    ("cavity.learning", "Learning", None),
     ("cavity.kernels", "Kernels", None),
     ("cavity.likelihoods", "Likelihoods", None),
     ("cavity.means", "Mean and basis functions", None),
     ("cavity.parameters.priors", "Priors", None),
     ("cavity.parameters", "Parameters", None),
-    ("cavity.sampling.mcmc", "Sampling", ("MCMC",)),
-    ("cavity.sampling.posterior", "Draws", ("SamplePosterior",)),
-    (
-        "cavity.sampling.annealing.ais",
-        "Annealed importance sampling",
-        ("annealed_importance_sampling", "AISResult"),
-    ),
+    ("cavity.sampling", "Sampling", None),
+    ("cavity.sampling.diagnostics", "Diagnostics of chains", None),
     ("cavity.assessment", "Assessment", ("Assessment", "MethodResult", "GoldStandard")),
     ("cavity.em", "Mixtures and hidden Markov models", None),
     ("cavity.control", "Uncertain inputs and control", None),
@@ -44,7 +44,7 @@ Every public name, from its docstring. Arrays are written with their shapes: n o
 def public(module: str) -> list[str]:
     """Public classes and functions of a module."""
     package = import_module(module)
-    names = getattr(package, "__all__", None) or list(package._MODULES)
+    names = package.__all__
     values = ((name, getattr(package, name)) for name in sorted(names, key=str.lower))
     return [name for name, value in values if inspect.isclass(value) or inspect.isroutine(value)]
 

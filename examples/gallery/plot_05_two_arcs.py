@@ -12,9 +12,9 @@ import numpy as np
 
 from cavity import GP
 from cavity.datasets import make_two_arcs
+from cavity.inference import Sites
 from cavity.kernels import SE
 from cavity.likelihoods import StudentT
-from cavity.latent.sites import Sites
 
 data = make_two_arcs(seed=0)
 model = GP(1.0 * SE(1.5), StudentT(0.3, 2.0))

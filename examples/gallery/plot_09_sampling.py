@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from cavity import GPRegressor, Param
-from cavity.sampling.mcmc import MCMC
+from cavity.inference import MCMC
 from cavity.kernels import SE
 from cavity.parameters.priors import LogNormal
 

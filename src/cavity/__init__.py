@@ -6,8 +6,9 @@ line to `_MODULES` and one to the imports for type checkers below it; a test com
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cavity.runtime.lazy import on_first_use
 
 __version__ = "0.1.0.dev0"
 
@@ -17,8 +18,10 @@ _MODULES = {
     "GPClassifier": "cavity.estimators",
     "GPRegressor": "cavity.estimators",
     "Param": "cavity.parameters",
+    "Posterior": "cavity.gp",
     "StackedRegressor": "cavity.estimators",
     "assess": "cavity.assessment",
+    "assessment": "cavity.assessment",
     "control": "cavity.control",
     "datasets": "cavity.datasets",
     "em": "cavity.em",
@@ -40,6 +43,7 @@ _MODULES = {
 __all__ = list(_MODULES)
 
 if TYPE_CHECKING:
+    from cavity import assessment as assessment
     from cavity import control as control
     from cavity import datasets as datasets
     from cavity import em as em
@@ -59,19 +63,10 @@ if TYPE_CHECKING:
     from cavity.estimators import GPRegressor as GPRegressor
     from cavity.estimators import StackedRegressor as StackedRegressor
     from cavity.gp import GP as GP
+    from cavity.gp import Posterior as Posterior
     from cavity.io import load as load
     from cavity.parameters import Param as Param
     from cavity.parameters import fixed as fixed
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'cavity' has no attribute {name!r}")
-    module = import_module(_MODULES[name])
-    value = module if _MODULES[name] == f"{__name__}.{name}" else getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = on_first_use(__name__, _MODULES)

@@ -8,7 +8,7 @@ import pytest
 from cavity.control import CartPole, Dynamics, MountainCar, Transitions
 from cavity.control.bounded_descent import descend
 from cavity.control.losses import QuadraticLoss, SaturatingLoss, tip_distance
-from cavity.control.planning import Planner, Settings, control, random_plans
+from cavity.control.planning import Planner, PlannerSettings, random_plans, receding_horizon
 from cavity.control.problems import System
 from cavity.control.risk import ExactModel, MomentRisk, mean_risk, mean_values
 
@@ -156,7 +156,7 @@ def test_one_step_against_brute_force(noisy_pole):
     grid = np.linspace(-4, 4, 4001)
     for moment_matching in (False, True):
         planner = Planner(
-            model, loss, Settings(horizon=1, candidates=20, moment_matching=moment_matching, polish=20)
+            model, loss, PlannerSettings(horizon=1, candidates=20, moment_matching=moment_matching, polish=20)
         )
         decision = planner.decide(state)
         if moment_matching:
@@ -186,8 +186,8 @@ def test_linear_system_against_its_optimum(unit):
     free, W = np.concatenate([powers[t + 1] for t in range(N)]), np.kron(np.eye(N), np.diag([1.0, 0.3]))
     M = effect.reshape(2 * N, N)
     gain = -np.linalg.solve(M.T @ W @ M, M.T @ W @ free)[0]
-    planner = Planner(ExactModel(system), loss, Settings(horizon=N, evaluations=60, candidates=20))
-    run = control(system, planner, 6)
+    planner = Planner(ExactModel(system), loss, PlannerSettings(horizon=N, evaluations=60, candidates=20))
+    run = receding_horizon(system, planner, 6)
     np.testing.assert_allclose(run.trajectory.actions[:, 0], run.trajectory.states[:-1] @ gain, atol=2e-3)
     assert len(run.risks) == len(run.milliseconds) == len(run.cpu_milliseconds) == 6
 
@@ -196,7 +196,7 @@ def test_car_backs_up_and_holds_the_goal():
     car = MountainCar(dt=0.3)
     model = Dynamics.fit(Transitions.draw(car, 50, rng=0), problem=car, random_state=0)
     loss = SaturatingLoss(QuadraticLoss.around(car.goal, [1.0, 0.1]), 0.3)
-    run = control(car, Planner(model, loss, Settings(horizon=6, candidates=100)), 27)
+    run = receding_horizon(car, Planner(model, loss, PlannerSettings(horizon=6, candidates=100)), 27)
     assert run.trajectory.actions[0, 0] < -2
     assert car.holds_goal(run.trajectory.states, 4.2, 8.1)
 
@@ -213,9 +213,9 @@ def test_correction_removes_a_constant_offset():
     loss = QuadraticLoss.around([0.0, 0.0], [1.0, 0.3])
     ends = {}
     for share in (0.0, 0.5):
-        settings = Settings(horizon=4, candidates=10, starts=0, evaluations=15, correction=share)
+        settings = PlannerSettings(horizon=4, candidates=10, starts=0, evaluations=15, correction=share)
         planner = Planner(Biased(system), loss, settings)
-        ends[share] = abs(control(system, planner, 25).trajectory.states[-1, 0])
+        ends[share] = abs(receding_horizon(system, planner, 25).trajectory.states[-1, 0])
     assert ends[0.0] > 0.02
     assert ends[0.5] < 1e-3
 
@@ -225,7 +225,7 @@ def test_full_turns_of_a_measured_angle_are_no_offset(noisy_pole):
     system, model = noisy_pole
     loss, settings = (
         SaturatingLoss(tip_distance(system), 0.5),
-        Settings(horizon=2, candidates=10, correction=0.5),
+        PlannerSettings(horizon=2, candidates=10, correction=0.5),
     )
     shifts = []
     for turn in (0.0, 2 * np.pi):
@@ -239,16 +239,16 @@ def test_full_turns_of_a_measured_angle_are_no_offset(noisy_pole):
 def test_a_generator_as_seed_also_repeats(noisy_pole):
     system, model = noisy_pole
     loss = SaturatingLoss(tip_distance(system), 0.5)
-    planner = Planner(model, loss, Settings(horizon=4, candidates=20), rng=np.random.default_rng(3))
-    first, again = (control(system, planner, 3).trajectory.actions for _ in range(2))
+    planner = Planner(model, loss, PlannerSettings(horizon=4, candidates=20), rng=np.random.default_rng(3))
+    first, again = (receding_horizon(system, planner, 3).trajectory.actions for _ in range(2))
     np.testing.assert_array_equal(again, first)
 
 
 def test_same_seed_same_plans_and_wrapped_angles(noisy_pole):
     system, model = noisy_pole
     loss = SaturatingLoss(tip_distance(system), 0.5)
-    settings = Settings(horizon=3, candidates=30, evaluations=8)
-    runs = [control(system, Planner(model, loss, settings, rng=3), 4) for _ in range(2)]
+    settings = PlannerSettings(horizon=3, candidates=30, evaluations=8)
+    runs = [receding_horizon(system, Planner(model, loss, settings, rng=3), 4) for _ in range(2)]
     np.testing.assert_array_equal(runs[0].trajectory.actions, runs[1].trajectory.actions)
     state = np.array([0.1, 0.2, 1.0, 0.3])
     turned = state + np.array([0, 0, 4 * np.pi, 0])
@@ -277,11 +277,11 @@ def test_refusals(noisy_pole):
         ({"polish": 1.5}, "polish"),
     ]:
         with pytest.raises(ValueError, match=message):
-            Settings(**wrong)
+            PlannerSettings(**wrong)
     with pytest.raises(ValueError, match="state must be 4 finite numbers"):
         Planner(model, loss).decide([0.0, np.nan, 0.0, 0.0])
     with pytest.raises(ValueError, match="moment_matching needs a Dynamics"):
-        Planner(ExactModel(system), loss, Settings(moment_matching=True))
+        Planner(ExactModel(system), loss, PlannerSettings(moment_matching=True))
     with pytest.raises(ValueError, match="action_bounds must be 1 finite rows"):
         Planner(model, loss, action_bounds=[[-np.inf, 1.0]])
     bare = Dynamics(model.models, model.transitions, model.angles)

@@ -13,7 +13,7 @@ from cavity.control.drawn_dynamics import DrawnDynamics, DrawnFunctions
 from cavity.control.losses import QuadraticLoss, SaturatingLoss, tip_distance
 from cavity.control.policies import LinearPolicy, RBFPolicy
 from cavity.control.policy_risk import ParticleRisk
-from cavity.control.policy_search import learn, search
+from cavity.control.policy_search import learn_policy, search
 from cavity.control.problems import Problem, System
 from cavity.learning.objective import Objective
 
@@ -209,7 +209,7 @@ def stays(policy):
 @pytest.mark.parametrize("moment_matching", [False, True])
 def test_learns_a_simple_system_from_scratch(moment_matching):
     system = Slider()
-    found = learn(
+    found = learn_policy(
         system,
         slider_loss(system),
         steps=20,
@@ -231,7 +231,9 @@ def test_learns_a_simple_system_from_scratch(moment_matching):
 def test_learns_from_random_policies():
     system = Slider()
     effort = {"centers": 8, "iterations": 20, "particles": 10, "candidates": 30}
-    found = learn(system, slider_loss(system), steps=20, episodes=4, test=stays, stop=1.0, rng=1, **effort)
+    found = learn_policy(
+        system, slider_loss(system), steps=20, episodes=4, test=stays, stop=1.0, rng=1, **effort
+    )
     assert isinstance(found.policy, RBFPolicy)
     assert found.policy.n == 8
     assert found.episodes[-1].successes == 1.0
@@ -240,9 +242,9 @@ def test_learns_from_random_policies():
 def test_a_seed_gives_the_same_again():
     system = Slider()
     settings = {"steps": 6, "episodes": 1, "centers": 3, "iterations": 2, "particles": 4, "candidates": 3}
-    one, two = (learn(system, slider_loss(system), rng=3, **settings) for _ in range(2))
+    one, two = (learn_policy(system, slider_loss(system), rng=3, **settings) for _ in range(2))
     np.testing.assert_array_equal(one.policy.theta, two.policy.theta)
-    other = learn(system, slider_loss(system), rng=4, **settings)
+    other = learn_policy(system, slider_loss(system), rng=4, **settings)
     assert np.any(one.policy.theta != other.policy.theta)
 
 
@@ -257,7 +259,7 @@ def test_random_policies_are_searched_on_short_roll_outs(monkeypatch):
     monkeypatch.setattr(policy_search, "search", spied)
     system = Slider()
     settings = {"steps": 6, "centers": 3, "iterations": 1, "particles": 3, "candidates": 7}
-    learn(system, slider_loss(system), episodes=2, first_horizon=3, **settings)
+    learn_policy(system, slider_loss(system), episodes=2, first_horizon=3, **settings)
     # the best five of seven over three steps, then the best of these and the present policy over all
     assert seen == [(3, 5), (6, 1), (3, 5), (6, 1), (6, 1)]
 
@@ -268,7 +270,7 @@ def test_hyperparameters_are_learned_again_only_with_many_more_transitions(monke
     monkeypatch.setattr(Dynamics, "fit", lambda seen, **rest: sizes.append(len(seen)) or plain(seen, **rest))
     system = Slider()
     settings = {"steps": 6, "centers": 3, "iterations": 1, "particles": 3, "candidates": 2}
-    found = learn(system, slider_loss(system), episodes=5, **settings)
+    found = learn_policy(system, slider_loss(system), episodes=5, **settings)
     assert sizes == [6, 12, 18, 30]  # not 24
     assert len(found.model.transitions) == 30
 
@@ -289,7 +291,9 @@ def test_a_model_given_more_transitions(pendulum_model):
 def test_noise_is_recorded_but_not_lived():
     system = Slider()
     effort = {"centers": 4, "iterations": 2, "particles": 5, "candidates": 5}
-    found = learn(system, slider_loss(system), steps=8, episodes=1, noise=0.01, horizon=4, rng=0, **effort)
+    found = learn_policy(
+        system, slider_loss(system), steps=8, episodes=1, noise=0.01, horizon=4, rng=0, **effort
+    )
     lived, seen = found.episodes[0].transitions, found.transitions[:8]
     assert np.all(seen.states != lived.states)
     # a state is measured once: the end of a transition is the start of the next
@@ -308,7 +312,7 @@ def test_interruption_keeps_the_last_policy():
         return 0.0
 
     settings = {"steps": 6, "centers": 3, "iterations": 2, "particles": 4, "candidates": 3}
-    found = learn(system, slider_loss(system), episodes=5, test=test, **settings)
+    found = learn_policy(system, slider_loss(system), episodes=5, test=test, **settings)
     assert found.policy is tried[-1]
     assert len(found.transitions) == 18
     assert len(found.episodes) == 2  # the episode whose test was interrupted is not complete
@@ -318,7 +322,7 @@ def test_interruption_keeps_the_last_policy():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        learn(Stubborn(), slider_loss(system), episodes=1, **settings)
+        learn_policy(Stubborn(), slider_loss(system), episodes=1, **settings)
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -341,7 +345,7 @@ def test_an_interrupt_while_a_model_is_learned_ends_the_search(monkeypatch):
     monkeypatch.setattr(Objective, "__call__", evaluated)
     system = Slider()
     settings = {"steps": 8, "centers": 3, "iterations": 2, "particles": 4, "candidates": 3}
-    found = learn(system, slider_loss(system), episodes=5, **settings)
+    found = learn_policy(system, slider_loss(system), episodes=5, **settings)
     assert len(models) == 2
     assert len(found.episodes) == 2
 
@@ -352,7 +356,7 @@ def test_learns_in_an_environment():
     problem = Pendulum(frames=2)
     loss = SaturatingLoss(tip_distance(problem), 0.5)
     settings = {"steps": 8, "episodes": 1, "centers": 4, "iterations": 2, "particles": 4, "candidates": 4}
-    found = learn(problem, loss, env=env, hold=2, start_sd=[1.8, 0.6], rng=0, **settings)
+    found = learn_policy(problem, loss, env=env, hold=2, start_sd=[1.8, 0.6], rng=0, **settings)
     lived = found.episodes[1].transitions
     np.testing.assert_allclose(
         problem.step(lived.states, lived.actions), lived.next_states, atol=1e-5
@@ -424,12 +428,12 @@ def test_refusals(pendulum_model):
         ("first_horizon", 0),
     ]:
         with pytest.raises(ValueError, match=f"{name} must be"):
-            learn(system, loss, **(good | {name: value}))
+            learn_policy(system, loss, **(good | {name: value}))
     with pytest.raises(ValueError, match="least_noise must be"):
         Dynamics.fit(pendulum_model.transitions, problem=Pendulum(), least_noise=0.0)
     nowhere = Problem("p", ["a"], ["u"], [[-1, 1]], [[-1, 1]], start=[0.0], goal=[0.0], dt=0.1)
     with pytest.raises(ValueError, match="env must be given"):
-        learn(nowhere, loss, **good)
+        learn_policy(nowhere, loss, **good)
     with pytest.raises(ValueError, match="policies must hold"):
         search(lambda policy: (0.0, policy.theta), [])
     with pytest.raises(ValueError, match="horizon"):

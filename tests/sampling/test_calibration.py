@@ -14,7 +14,7 @@ from cavity.likelihoods import Gaussian, Probit, Softmax
 from cavity.parameters.param import Param
 from cavity.parameters.priors import LogNormal
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd
-from cavity.sampling.elliptical_slice import elliptical_slice
+from cavity.sampling.elliptical_slice import elliptical_slice_sampling
 from cavity.sampling.hmc import hamiltonian
 from cavity.sampling.hyperparameter_updates import LatentAndHyper, latent_and_hyper
 from cavity.sampling.targets import HyperTarget, LatentTarget
@@ -98,7 +98,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(how):
         target = LatentTarget(prior, Probit(), y, metric=metric)
         start = target.draw_prior(5, rng)
         if how == "elliptical":
-            trace = elliptical_slice(
+            trace = elliptical_slice_sampling(
                 lambda U, t=target: t.log_likelihood(t.latent(U)), start, draws=3, warmup=20, rng=rng, thin=10,
                 progress=False,
             )  # fmt: skip

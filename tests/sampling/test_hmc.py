@@ -9,7 +9,7 @@ from cavity.parameters.priors import Normal
 from cavity.runtime.progress import Progress
 from cavity.sampling.adaptation import Acceptance, DualAveraging, Scales, windows
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd, rhat
-from cavity.sampling.elliptical_slice import elliptical_slice
+from cavity.sampling.elliptical_slice import elliptical_slice_sampling
 from cavity.sampling.hmc import State, hamiltonian, leapfrog
 from cavity.sampling.importance_sampling import importance
 from cavity.sampling.metropolis_hastings import metropolis
@@ -75,7 +75,7 @@ def test_elliptical_slice_on_a_normal_likelihood():
     cov = np.linalg.inv(np.diag(1 / s**2) + np.linalg.inv(V))
     mean = cov @ np.linalg.solve(V, b)
     likelihood = normal_target(b, V)
-    trace = elliptical_slice(
+    trace = elliptical_slice_sampling(
         likelihood.log_density, np.zeros((4, 3)), draws=3000, warmup=50, rng=4, scale=s, progress=False
     )
     check_normal(trace, mean, cov)
@@ -86,7 +86,9 @@ def test_elliptical_slice_on_a_normal_likelihood():
 def test_elliptical_slice_thinning_makes_draws_less_correlated():
     likelihood = normal_target(np.ones(2), 0.01 * np.eye(2))
     one, five = (
-        elliptical_slice(likelihood.log_density, np.ones((4, 2)), draws=300, rng=5, thin=k, progress=False)
+        elliptical_slice_sampling(
+            likelihood.log_density, np.ones((4, 2)), draws=300, rng=5, thin=k, progress=False
+        )
         for k in (1, 5)
     )
     assert ess_bulk(five.positions).min() > 2 * ess_bulk(one.positions).min()
@@ -188,7 +190,7 @@ def test_a_chain_never_leaves_the_support():
 SAMPLERS = {
     "hmc": lambda **k: hamiltonian(TARGET, np.tile(MEAN, (2, 1)), **k),
     "metropolis": lambda **k: metropolis(TARGET, np.tile(MEAN, (2, 1)), **k),
-    "elliptical": lambda **k: elliptical_slice(TARGET.log_density, np.tile(MEAN, (2, 1)), **k),
+    "elliptical": lambda **k: elliptical_slice_sampling(TARGET.log_density, np.tile(MEAN, (2, 1)), **k),
 }
 
 
@@ -355,9 +357,9 @@ def test_starts_are_checked():
         with pytest.raises(ValueError, match="start of chain 0 has no density"):
             sample(nowhere, np.zeros((2, 2)))
     with pytest.raises(ValueError, match="likelihood zero"):
-        elliptical_slice(nowhere.log_density, np.zeros((2, 2)))
+        elliptical_slice_sampling(nowhere.log_density, np.zeros((2, 2)))
     with pytest.raises(ValueError, match="thin must be"):
-        elliptical_slice(TARGET.log_density, np.zeros((2, 3)), thin=0)
+        elliptical_slice_sampling(TARGET.log_density, np.zeros((2, 3)), thin=0)
     with pytest.raises(ValueError, match="no draw of the proposal"):
         importance(nowhere, lambda r, s: np.zeros((s, 2)), lambda x: np.zeros(len(x)), draws=10)
     with pytest.raises(ValueError, match="draws must be"):

@@ -16,7 +16,7 @@ from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import Beta, LogNormal, Normal
 from cavity.sampling.default_priors import with_proper_priors
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd
-from cavity.sampling.elliptical_slice import elliptical_slice
+from cavity.sampling.elliptical_slice import elliptical_slice_sampling
 from cavity.sampling.hmc import hamiltonian
 from cavity.sampling.targets import HyperTarget, LatentTarget
 
@@ -162,7 +162,7 @@ def test_samplers_agree_with_exact_regression(how):
     target = LatentTarget(prior, Gaussian(noise), REAL, metric=metric)
     start = target.draw_prior(4, np.random.default_rng(1))
     if how == "elliptical":
-        trace = elliptical_slice(
+        trace = elliptical_slice_sampling(
             lambda U: target.log_likelihood(target.latent(U)), start, draws=6000, warmup=300, rng=2,
             progress=False,
         )  # fmt: skip

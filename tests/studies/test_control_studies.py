@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cavity.control.planning import Settings
+from cavity.control.planning import PlannerSettings
 from cavity.studies import control_learning as learning
 from cavity.studies import control_planning as planning
 from cavity.studies import load
 from cavity.studies.base import Cell, Study
 from cavity.studies.runner import run
 
-FEW = Settings(horizon=2, candidates=10, starts=1, evaluations=3, polish=2)
+FEW = PlannerSettings(horizon=2, candidates=10, starts=1, evaluations=3, polish=2)
 
 
 @pytest.fixture

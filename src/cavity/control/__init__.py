@@ -6,21 +6,25 @@ one to the imports for type checkers. See docs/uncertain_inputs.md.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cavity.runtime.lazy import on_first_use
 
 _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "CartPole": "cavity.control.problems",
+    "DrawnDynamics": "cavity.control.drawn_dynamics",
     "Dynamics": "cavity.control.dynamics",
     "ExactModel": "cavity.control.risk",
     "GaussianMoments": "cavity.control.moments",
+    "LearnedPolicy": "cavity.control.policy_search",
     "LinearPolicy": "cavity.control.policies",
     "MountainCar": "cavity.control.problems",
     "NotAnalyticError": "cavity.control.analytic",
     "OutputMoments": "cavity.control.output_moments",
     "Pendulum": "cavity.control.problems",
     "Planner": "cavity.control.planning",
+    "PlannerSettings": "cavity.control.planning",
     "Problem": "cavity.control.problems",
     "QuadraticLoss": "cavity.control.losses",
     "RBFPolicy": "cavity.control.policies",
@@ -32,9 +36,11 @@ _MODULES = {
     "TrigonometricMap": "cavity.control.trigonometric",
     "angle_map": "cavity.control.trigonometric",
     "exact_moments": "cavity.control.uncertain",
+    "learn_policy": "cavity.control.policy_search",
     "mdp": "cavity.control.mdp",
     "predict_gaussian": "cavity.control.uncertain",
     "problems": "cavity.control.problems",
+    "receding_horizon": "cavity.control.planning",
     "squash_map": "cavity.control.trigonometric",
     "tip_distance": "cavity.control.losses",
     "value_iteration": "cavity.control.value_iteration",
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
     from cavity.control import problems as problems
     from cavity.control import value_iteration as value_iteration
     from cavity.control.analytic import NotAnalyticError as NotAnalyticError
+    from cavity.control.drawn_dynamics import DrawnDynamics as DrawnDynamics
     from cavity.control.dynamics import Dynamics as Dynamics
     from cavity.control.losses import QuadraticLoss as QuadraticLoss
     from cavity.control.losses import SaturatingLoss as SaturatingLoss
@@ -54,8 +61,12 @@ if TYPE_CHECKING:
     from cavity.control.moments import GaussianMoments as GaussianMoments
     from cavity.control.output_moments import OutputMoments as OutputMoments
     from cavity.control.planning import Planner as Planner
+    from cavity.control.planning import PlannerSettings as PlannerSettings
+    from cavity.control.planning import receding_horizon as receding_horizon
     from cavity.control.policies import LinearPolicy as LinearPolicy
     from cavity.control.policies import RBFPolicy as RBFPolicy
+    from cavity.control.policy_search import LearnedPolicy as LearnedPolicy
+    from cavity.control.policy_search import learn_policy as learn_policy
     from cavity.control.problems import CartPole as CartPole
     from cavity.control.problems import MountainCar as MountainCar
     from cavity.control.problems import Pendulum as Pendulum
@@ -72,14 +83,4 @@ if TYPE_CHECKING:
     from cavity.control.uncertain import predict_gaussian as predict_gaussian
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'cavity.control' has no attribute {name!r}")
-    module = import_module(_MODULES[name])
-    value = module if _MODULES[name] == f"{__name__}.{name}" else getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = on_first_use(__name__, _MODULES)

@@ -106,7 +106,7 @@ class DrawnDynamics:
     --------
     >>> import numpy as np
     >>> from cavity.control import Dynamics, MountainCar, Transitions
-    >>> from cavity.control.drawn_dynamics import DrawnDynamics
+    >>> from cavity.control import DrawnDynamics
     >>> car = MountainCar()
     >>> model = Dynamics.fit(Transitions.draw(car, 10, rng=0), problem=car, random_state=0)
     >>> after, _ = DrawnDynamics(model, size=3).forward_mean(np.tile(car.start, (3, 1)), [4.0])

@@ -55,7 +55,7 @@ class QuadraticLoss(Loss):
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.control.losses import QuadraticLoss
+    >>> from cavity.control import QuadraticLoss
     >>> loss = QuadraticLoss.around([0.6, 0.0], [1.0, 0.1])  # (7.54)
     >>> loss([0.5, 1.0]).round(4)
     np.float64(0.11)
@@ -262,7 +262,7 @@ def tip_distance(problem: Problem, speed: float = 0.0) -> QuadraticLoss:
     Examples
     --------
     >>> from cavity.control import CartPole
-    >>> from cavity.control.losses import tip_distance
+    >>> from cavity.control import tip_distance
     >>> pole = CartPole()
     >>> float(tip_distance(pole)(pole.start).round(2))  # (4 l)^2, hanging
     1.44

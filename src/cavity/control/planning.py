@@ -26,7 +26,7 @@ from cavity.runtime.progress import Progress
 
 
 @dataclass(frozen=True)
-class Settings:
+class PlannerSettings:
     """How a decision is searched for.
 
     Attributes
@@ -51,6 +51,17 @@ class Settings:
         Share, from 0 to 1, of each error of prediction that is taken over into a constant added to all predictions.
         A model that is off by a little where the system should rest holds it a little off its goal; this removes the
         offset, as is usual in predictive control (Pannocchia and Rawlings, 2003). With 0 the model is left as it is.
+
+    Examples
+    --------
+    >>> from cavity.control import (
+    ...     ExactModel, MountainCar, Planner, PlannerSettings, QuadraticLoss, SaturatingLoss, receding_horizon
+    ... )
+    >>> car = MountainCar(dt=0.3)
+    >>> loss = SaturatingLoss(QuadraticLoss.around(car.goal, [1.0, 0.1]), 0.3)
+    >>> planner = Planner(ExactModel(car), loss, PlannerSettings(horizon=3, candidates=20))
+    >>> planner.settings.horizon
+    3
     """
 
     horizon: int = 5
@@ -106,7 +117,7 @@ class Planner:
     model : Dynamics or ExactModel
         Or any object with `forward_mean` and `pull_mean`.
     loss : Loss
-    settings : Settings, optional
+    settings : PlannerSettings, optional
     problem : Problem, optional
         For the bounds of actions; by default that of the model.
     action_bounds : array (F, 2), optional
@@ -120,12 +131,12 @@ class Planner:
     Examples
     --------
     >>> from cavity.control import Dynamics, MountainCar, Transitions
-    >>> from cavity.control.losses import QuadraticLoss, SaturatingLoss
-    >>> from cavity.control.planning import Planner, Settings
+    >>> from cavity.control import QuadraticLoss, SaturatingLoss
+    >>> from cavity.control import Planner, PlannerSettings
     >>> car = MountainCar(dt=0.3)
     >>> model = Dynamics.fit(Transitions.draw(car, 50, rng=0), problem=car, random_state=0)
     >>> loss = SaturatingLoss(QuadraticLoss.around(car.goal, [1.0, 0.1]), 0.3)
-    >>> planner = Planner(model, loss, Settings(horizon=6))
+    >>> planner = Planner(model, loss, PlannerSettings(horizon=6))
     >>> planner.decide(car.start).action  # first back up
     array([-4.])
     """
@@ -134,7 +145,7 @@ class Planner:
         self,
         model: Model,
         loss: Loss,
-        settings: Settings | None = None,
+        settings: PlannerSettings | None = None,
         *,
         problem: Problem | None = None,
         action_bounds: ArrayLike | None = None,
@@ -142,7 +153,7 @@ class Planner:
         rng: np.random.Generator | int = 0,
     ) -> None:
         self.model, self.loss = model, loss
-        self.settings = Settings() if settings is None else settings
+        self.settings = PlannerSettings() if settings is None else settings
         self.problem: Problem | None = problem if problem is not None else getattr(model, "problem", None)
         self.low, self.high = _bounds(model.action_size, self.problem, action_bounds)
         self.wrap = wrap
@@ -325,10 +336,22 @@ class ControlledRun:
     cpu_milliseconds: Array
 
 
-def control(
+def receding_horizon(
     system: System, planner: Planner, steps: int, start: ArrayLike | None = None, label: str = "planning"
 ) -> ControlledRun:
-    """Let a planner control a system for a number of steps."""
+    """Let a planner control a system for a number of steps.
+
+    Examples
+    --------
+    >>> from cavity.control import (
+    ...     ExactModel, MountainCar, Planner, PlannerSettings, QuadraticLoss, SaturatingLoss, receding_horizon
+    ... )
+    >>> car = MountainCar(dt=0.3)
+    >>> loss = SaturatingLoss(QuadraticLoss.around(car.goal, [1.0, 0.1]), 0.3)
+    >>> planner = Planner(ExactModel(car), loss, PlannerSettings(horizon=3, candidates=20))
+    >>> receding_horizon(car, planner, steps=2).trajectory.states.shape
+    (3, 2)
+    """
     planner.reset()
     with Progress(label, steps) as progress:
 
@@ -349,7 +372,7 @@ def control(
 
 # --- settings that were measured ----------------------------------------------------------------------------
 
-CART_POLE = Settings(horizon=5, evaluations=24, correction=0.1)
+CART_POLE = PlannerSettings(horizon=5, evaluations=24, correction=0.1)
 """Cart-pole with means, the loss of `cart_pole_loss`."""
 
 CART_POLE_MOMENTS = replace(CART_POLE, evaluations=30, moment_matching=True)

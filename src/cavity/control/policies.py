@@ -152,7 +152,7 @@ class LinearPolicy(Policy):
     Examples
     --------
     >>> from cavity.control import Pendulum
-    >>> from cavity.control.policies import LinearPolicy
+    >>> from cavity.control import LinearPolicy
     >>> policy = LinearPolicy.start(Pendulum(), rng=0)
     >>> policy(Pendulum().start).shape
     (1,)
@@ -222,7 +222,7 @@ class RBFPolicy(Policy):
     Examples
     --------
     >>> from cavity.control import Pendulum
-    >>> from cavity.control.policies import RBFPolicy
+    >>> from cavity.control import RBFPolicy
     >>> policy = RBFPolicy.start(Pendulum(), 20, rng=0)
     >>> len(policy.theta)  # 3 length scales, 20 centers of 3 features, 20 weights
     83

@@ -44,7 +44,7 @@ class ParticleRisk:
     --------
     >>> import numpy as np
     >>> from cavity.control import Dynamics, Pendulum, RBFPolicy, SaturatingLoss, Transitions, tip_distance
-    >>> from cavity.control.drawn_dynamics import DrawnDynamics
+    >>> from cavity.control import DrawnDynamics
     >>> from cavity.control.policy_risk import ParticleRisk
     >>> system = Pendulum()
     >>> model = Dynamics.fit(Transitions.draw(system, 30, rng=0), problem=system, random_state=0)

@@ -128,8 +128,8 @@ class Episode:
 
 
 @dataclass
-class Learned:
-    """What `learn` gives.
+class LearnedPolicy:
+    """What `learn_policy` gives.
 
     Attributes
     ----------
@@ -139,6 +139,15 @@ class Learned:
         All that was seen.
     episodes : list of Episode
         The first is random.
+
+    Examples
+    --------
+    >>> from cavity.control import Pendulum, SaturatingLoss, learn_policy, tip_distance
+    >>> pendulum = Pendulum()
+    >>> loss = SaturatingLoss(tip_distance(pendulum, speed=0.1), 0.5)
+    >>> found = learn_policy(pendulum, loss, steps=10, episodes=1, iterations=3, particles=5, candidates=5)
+    >>> found.policy(pendulum.start).shape
+    (1,)
     """
 
     policy: Policy
@@ -147,7 +156,7 @@ class Learned:
     episodes: list[Episode] = field(default_factory=list)
 
 
-def learn(
+def learn_policy(
     system: Problem,
     loss: Loss,
     *,
@@ -168,7 +177,7 @@ def learn(
     env: Any = None,
     hold: int = 1,
     rng: np.random.Generator | int = 0,
-) -> Learned:
+) -> LearnedPolicy:
     """Learn to control a system from nothing but episodes with it.
 
     Ctrl-C ends it with the policy of the last episode that was completed.
@@ -217,11 +226,10 @@ def learn(
 
     Examples
     --------
-    >>> from cavity.control import Pendulum, SaturatingLoss, tip_distance
-    >>> from cavity.control.policy_search import learn
+    >>> from cavity.control import Pendulum, SaturatingLoss, learn_policy, tip_distance
     >>> pendulum = Pendulum()
     >>> loss = SaturatingLoss(tip_distance(pendulum, speed=0.1), 0.5)
-    >>> found = learn(pendulum, loss, steps=10, episodes=1, iterations=3, particles=5, candidates=5)
+    >>> found = learn_policy(pendulum, loss, steps=10, episodes=1, iterations=3, particles=5, candidates=5)
     >>> len(found.episodes), len(found.transitions)  # too short to learn anything
     (2, 20)
     """
@@ -272,7 +280,7 @@ def learn(
             raise
     assert model is not None
     assert current is not None
-    return Learned(current, model, seen, done)
+    return LearnedPolicy(current, model, seen, done)
 
 
 def _model(

@@ -118,7 +118,7 @@ class MomentRisk:
     --------
     >>> import numpy as np
     >>> from cavity.control import Dynamics, MountainCar, Transitions
-    >>> from cavity.control.losses import QuadraticLoss
+    >>> from cavity.control import QuadraticLoss
     >>> from cavity.control.risk import MomentRisk
     >>> car = MountainCar(dt=0.3)
     >>> model = Dynamics.fit(Transitions.draw(car, 30, rng=0), problem=car, random_state=0)

@@ -1,1 +1,47 @@
-"""Inference rules: how the likelihood factors become Gaussian sites."""
+"""Inference rules: how the likelihood factors become Gaussian sites.
+
+`GP(..., inference=...)` and the estimators take a rule by name or an object with options of one's own, such as
+`EP(effort=...)`. Names are loaded on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cavity.runtime.lazy import on_first_use
+
+_MODULES = {
+    # name: where it lives; a module by its own name is the module itself
+    "Approximation": "cavity.inference.base",
+    "ConvergenceWarning": "cavity.inference.base",
+    "EP": "cavity.inference.ep",
+    "Exact": "cavity.inference.exact",
+    "InferenceFailedError": "cavity.inference.base",
+    "Laplace": "cavity.inference.laplace",
+    "MCMC": "cavity.sampling.mcmc",
+    "ScaleMixtureEM": "cavity.inference.variational",
+    "SequentialEP": "cavity.inference.ep",
+    "Sites": "cavity.latent.sites",
+    "Status": "cavity.inference.base",
+    "UnsupportedPairError": "cavity.inference.base",
+    "Variational": "cavity.inference.variational",
+}
+
+__all__ = list(_MODULES)
+
+if TYPE_CHECKING:
+    from cavity.inference.base import Approximation as Approximation
+    from cavity.inference.base import ConvergenceWarning as ConvergenceWarning
+    from cavity.inference.base import InferenceFailedError as InferenceFailedError
+    from cavity.inference.base import Status as Status
+    from cavity.inference.base import UnsupportedPairError as UnsupportedPairError
+    from cavity.inference.ep import EP as EP
+    from cavity.inference.ep import SequentialEP as SequentialEP
+    from cavity.inference.exact import Exact as Exact
+    from cavity.inference.laplace import Laplace as Laplace
+    from cavity.inference.variational import ScaleMixtureEM as ScaleMixtureEM
+    from cavity.inference.variational import Variational as Variational
+    from cavity.latent.sites import Sites as Sites
+    from cavity.sampling.mcmc import MCMC as MCMC
+
+__getattr__, __dir__ = on_first_use(__name__, _MODULES)

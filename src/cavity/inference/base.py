@@ -66,6 +66,15 @@ class Status:
         What was added to the diagonal of the factorized matrix; 0 nearly always.
     message : str
         Anything a user should know, in a sentence.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> status = GP(1.0 * SE(1.0), Probit(), inference="laplace").condition([[0.0], [1.0]], [1, -1]).status
+    >>> status.converged, status.stage
+    (True, 'newton')
     """
 
     converged: bool = True
@@ -101,6 +110,15 @@ class Approximation:
     status : Status
     sites : Sites or None
         None for exact inference, where the likelihood is itself Gaussian.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> approximation = GP(1.0 * SE(1.0), Probit()).condition([[0.0], [1.0]], [1, -1]).approximation
+    >>> len(approximation.sites), round(approximation.log_evidence, 2)
+    (2, -1.6)
     """
 
     process: PosteriorProcess

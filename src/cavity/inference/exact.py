@@ -207,7 +207,19 @@ class _Conditioned:
 
 
 class Exact:
-    """Exact inference; needs Gaussian noise."""
+    """Exact inference; needs Gaussian noise.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.inference import Exact
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Gaussian
+    >>> model = GP(1.0 * SE(1.0), Gaussian(0.1), inference=Exact())
+    >>> posterior = model.condition([[0.0], [1.0]], [0.5, -0.5])
+    >>> round(posterior.log_evidence, 3)
+    -2.259
+    """
 
     name = "exact"
 

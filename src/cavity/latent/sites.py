@@ -24,6 +24,13 @@ class Sites:
         nu, the coefficient of f.
     precision : array (n,)
         tau, the coefficient of -f^2 / 2; of any sign.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.inference import Sites
+    >>> Sites.of_observations(np.array([2.0, 3.0]), np.array([0.5, 1.0])).shift
+    array([4., 3.])
     """
 
     shift: Array

@@ -53,7 +53,21 @@ Start = tuple[str, Array]
 
 @dataclass(frozen=True)
 class Learned:
-    """The outcome of learning: the best model and every run."""
+    """The outcome of learning: the best model and every run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.learning import learn
+    >>> from cavity.likelihoods import Gaussian
+    >>> X = np.linspace(0, 6, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(30)
+    >>> found = learn(GP(1.0 * SE(1.0), Gaussian(0.1)).bind(1), X, y, n_restarts=1, random_state=0)
+    >>> found.converged, len(found.runs)
+    (True, 2)
+    """
 
     model: GP
     value: float
@@ -111,6 +125,19 @@ def learn(
     -------
     Learned
         Also after Ctrl-C or when time is up: the best of what was reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.learning import learn
+    >>> from cavity.likelihoods import Gaussian
+    >>> X = np.linspace(0, 6, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(30)
+    >>> found = learn(GP(1.0 * SE(1.0), Gaussian(0.1)).bind(1), X, y, n_restarts=1, random_state=0)
+    >>> 1.0 < found.model.kernel.get("se.lengthscale") < 3.0
+    True
     """
     _check(objective, n_restarts, max_time)
     goal = Objective(model, X, y, objective, sample_weight, deadline_in(max_time))

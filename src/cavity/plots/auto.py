@@ -84,7 +84,7 @@ def plot_traces(
     --------
     >>> import numpy as np
     >>> from cavity import GP
-    >>> from cavity.sampling.mcmc import MCMC
+    >>> from cavity.inference import MCMC
     >>> from cavity.kernels import SE
     >>> from cavity.plots import plot_traces
     >>> X = np.linspace(0, 5, 8)[:, None]

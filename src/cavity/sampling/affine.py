@@ -71,7 +71,7 @@ class Turned:
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.sampling.targets import FunctionTarget
+    >>> from cavity.sampling import FunctionTarget
     >>> target = FunctionTarget(lambda U: (-0.5 * np.sum(U**2, axis=1) / 4, -U / 4), dim=2)
     >>> round_ = Turned(target, np.zeros(2), 2.0 * np.eye(2))
     >>> round_.log_density(np.ones((1, 2)))

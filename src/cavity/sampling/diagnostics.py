@@ -26,6 +26,8 @@ from scipy.stats import rankdata
 
 from cavity.numerics.arrays import Array
 
+__all__ = ["autocorrelation", "ess_bulk", "ess_mean", "ess_tail", "mcse_mean", "mcse_sd", "rhat"]
+
 BLOCK = 4_000_000
 """Numbers that are worked on at a time."""
 

@@ -72,7 +72,7 @@ def elliptical_update(
     return new, new_value, evaluations
 
 
-def elliptical_slice(
+def elliptical_slice_sampling(
     log_likelihood: Callable[[Array], Array],
     start: ArrayLike,
     *,
@@ -105,8 +105,9 @@ def elliptical_slice(
     Examples
     --------
     >>> import numpy as np
-    >>> trace = elliptical_slice(lambda U: -0.5 * np.sum((U - 1) ** 2, axis=1), np.zeros((4, 2)), draws=2000, rng=0,
-    ...                          progress=False)
+    >>> from cavity.sampling import elliptical_slice_sampling
+    >>> log_likelihood = lambda U: -0.5 * np.sum((U - 1) ** 2, axis=1)
+    >>> trace = elliptical_slice_sampling(log_likelihood, np.zeros((4, 2)), draws=2000, rng=0, progress=False)
     >>> bool(np.all(abs(trace.pooled.mean(axis=0) - 0.5) < 0.1))
     True
     """

@@ -255,7 +255,7 @@ def hamiltonian(
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.sampling.targets import FunctionTarget
+    >>> from cavity.sampling import FunctionTarget
     >>> target = FunctionTarget(lambda U: (-0.5 * np.sum(U**2, axis=1), -U), dim=2)
     >>> trace = hamiltonian(target, np.zeros((4, 2)), draws=500, warmup=200, rng=0, progress=False)
     >>> bool(abs(trace.pooled.mean()) < 0.1 and abs(trace.pooled.std() - 1) < 0.1)

@@ -432,7 +432,7 @@ class MCMC:
         elliptical: bool,
     ) -> Draws:
         """Latent values at fixed hyperparameters."""
-        from cavity.sampling.elliptical_slice import elliptical_slice
+        from cavity.sampling.elliptical_slice import elliptical_slice_sampling
         from cavity.sampling.hmc import hamiltonian
         from cavity.sampling.targets import LatentTarget
 
@@ -455,7 +455,7 @@ class MCMC:
         options = {"rng": rng, **self._counts(as_draws)}
         if not elliptical:
             return _kept(hamiltonian(target, start, **options), as_draws)
-        found = elliptical_slice(lambda U: target.log_likelihood(target.latent(U)), start, **options)
+        found = elliptical_slice_sampling(lambda U: target.log_likelihood(target.latent(U)), start, **options)
         return _kept(found, as_draws)
 
     def _guess(self, model: Any, X: Array, y: Array, weight: Array | None) -> Array | None:

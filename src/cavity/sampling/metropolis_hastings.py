@@ -45,7 +45,7 @@ def metropolis(
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.sampling.targets import FunctionTarget
+    >>> from cavity.sampling import FunctionTarget
     >>> target = FunctionTarget(lambda U: (-0.5 * np.sum(U**2, axis=1), -U), dim=1)
     >>> trace = metropolis(target, np.zeros((4, 1)), draws=3000, rng=0, progress=False)
     >>> bool(abs(trace.pooled.std() - 1) < 0.1)

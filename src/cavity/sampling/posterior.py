@@ -114,7 +114,7 @@ class SamplePosterior:
     >>> import numpy as np
     >>> from cavity import GP
     >>> from cavity.kernels import SE
-    >>> from cavity.sampling.mcmc import MCMC
+    >>> from cavity.inference import MCMC
     >>> X = np.linspace(0, 5, 15)[:, None]
     >>> rule = MCMC(draws=40, warmup=40, chains=2, seed=0, warn=False, progress=False)
     >>> posterior = GP(1.0 * SE(1.0), inference=rule).condition(X, np.sin(X[:, 0]))

@@ -171,7 +171,7 @@ def importance_evidence(
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.gp import GP
+    >>> from cavity import GP
     >>> from cavity.kernels import SE
     >>> from cavity.likelihoods import Probit
     >>> X = np.linspace(-2, 2, 12)[:, None]

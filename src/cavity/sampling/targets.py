@@ -338,6 +338,20 @@ class HyperTarget:
         Bound to the columns of X, with the priors that are used.
     evaluations, failures : int
         Evaluations of the evidence so far, and those that failed (they count as density zero).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Gaussian
+    >>> from cavity.sampling import HyperTarget, hamiltonian
+    >>> x = np.linspace(0, 6, 20)
+    >>> target = HyperTarget(GP(1.0 * SE(1.0), Gaussian(0.1)), x[:, None], np.sin(x))
+    >>> target.names
+    ('se.variance', 'se.lengthscale', 'gaussian.variance')
+    >>> hamiltonian(target, target.model.theta, draws=20, warmup=20, rng=0, progress=False).positions.shape
+    (1, 20, 3)
     """
 
     def __init__(

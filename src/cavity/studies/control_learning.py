@@ -16,7 +16,7 @@ import numpy as np
 
 from cavity.control.losses import Loss, SaturatingLoss, tip_distance
 from cavity.control.policies import Policy
-from cavity.control.policy_search import learn
+from cavity.control.policy_search import learn_policy
 from cavity.control.problems import CartPole, Pendulum, System, Trajectory, animation
 from cavity.studies.base import Cell, Outcome, Results
 from cavity.studies.pictures import COLORS, new_panels, save
@@ -65,7 +65,7 @@ def _holds(problem: str, system: Any, policy: Policy, sd: float, until: float = 
 def learn_from_scratch(problem: str, seed: int, quick: bool) -> Outcome:
     """A policy from nothing: one random episode, then policy episodes until all test starts succeed."""
     task = _search(problem, quick)
-    found = learn(
+    found = learn_policy(
         task.system,
         task.loss,
         steps=task.steps,

@@ -21,9 +21,9 @@ from cavity.control.planning import (
     CART_POLE_MOMENTS,
     ControlledRun,
     Planner,
-    Settings,
+    PlannerSettings,
     cart_pole_loss,
-    control,
+    receding_horizon,
 )
 from cavity.control.problems import CartPole, MountainCar, Pendulum, Trajectory, animation
 from cavity.control.risk import ExactModel
@@ -50,7 +50,7 @@ class Method:
     seeds : int
     """
 
-    settings: Settings
+    settings: PlannerSettings
     loss: str = "saturating"
     transitions: int = 200
     printed: bool = False
@@ -59,7 +59,7 @@ class Method:
 
 # --- mountain car -------------------------------------------------------------------------------------------
 
-CAR = Settings(horizon=6, candidates=150, evaluations=20, correction=0.1)
+CAR = PlannerSettings(horizon=6, candidates=150, evaluations=20, correction=0.1)
 CAR_MOMENTS = replace(CAR, moment_matching=True, compared=3, polish=10)
 CAR_STEPS = 27
 """Of 0.3 s: 8.1 s."""
@@ -91,7 +91,7 @@ def drive(name: str, seed: int) -> Outcome:
         seen = Transitions.draw(car, method.transitions, rng=seed)
         printed: dict[str, Any] = {"target": "next", "mean": "zero"} if method.printed else {}
         model = Dynamics.fit(seen, problem=car, random_state=seed, **printed)
-    run = control(car, Planner(model, loss, method.settings, problem=car, rng=seed), CAR_STEPS)
+    run = receding_horizon(car, Planner(model, loss, method.settings, problem=car, rng=seed), CAR_STEPS)
     states = run.trajectory.states
     measures = {
         "success": float(car.holds_goal(states, 4.2, 8.1)),
@@ -170,7 +170,7 @@ def _cells(
 POLE_STEPS = 60
 """Of 0.2 s: 12 s."""
 
-PRINTED = Settings(horizon=5, moment_matching=True)
+PRINTED = PlannerSettings(horizon=5, moment_matching=True)
 
 POLE_METHODS = {
     "planning, means": Method(CART_POLE),
@@ -194,7 +194,7 @@ def swing_up(name: str, seed: int) -> Outcome:
         printed: dict[str, Any] = {"angles": (), "mean": "zero"} if method.printed else {}
         model = Dynamics.fit(seen, problem=pole, random_state=seed, **printed)
     planner = Planner(model, loss, method.settings, problem=pole, wrap=method.printed, rng=seed)
-    run = control(pole, planner, POLE_STEPS)
+    run = receding_horizon(pole, planner, POLE_STEPS)
     states = run.trajectory.states
     tip = pole.tip_distance(states)
     measures = {
@@ -257,7 +257,7 @@ def _figure_11(pole: CartPole, results: Results, name: str, folder: Path) -> Pat
 # --- pendulum -----------------------------------------------------------------------------------------------
 
 
-PENDULUM = Settings(horizon=12, correction=0.1)
+PENDULUM = PlannerSettings(horizon=12, correction=0.1)
 
 
 def lift(name: str, seed: int) -> Outcome:
@@ -265,7 +265,7 @@ def lift(name: str, seed: int) -> Outcome:
     pendulum = Pendulum()
     model = Dynamics.fit(Transitions.draw(pendulum, 50, rng=seed), problem=pendulum, random_state=seed)
     loss = SaturatingLoss(tip_distance(pendulum, speed=0.1), 0.5)
-    run = control(pendulum, Planner(model, loss, PENDULUM, rng=seed), 40)
+    run = receding_horizon(pendulum, Planner(model, loss, PENDULUM, rng=seed), 40)
     states = run.trajectory.states
     measures = {
         "success": float(pendulum.holds_goal(states)),

@@ -150,6 +150,17 @@ class EP:
     effort : float
         Work for the search for a fixed point where the fast iteration does not converge, in seconds of one core of a
         usual processor. It is counted in steps, not measured, so that results do not depend on the machine.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.inference import EP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> model = GP(1.0 * SE(1.0), Probit(), inference=EP(tolerance=1e-8))
+    >>> posterior = model.condition([[0.0], [1.0], [2.0]], [1, 1, -1])
+    >>> posterior.status.stage, posterior.status.residual < 1e-8
+    ('ep', True)
     """
 
     name = "ep"

@@ -31,6 +31,17 @@ class SequentialEP(EP):
         Assumed-density filtering: a single pass in the order of the data. It is not a fixed point, and says so.
     tolerance : float
         As for EP.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.inference import SequentialEP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> model = GP(1.0 * SE(1.0), Probit(), inference=SequentialEP())
+    >>> posterior = model.condition([[0.0], [1.0], [2.0]], [1, 1, -1])
+    >>> posterior.status.stage
+    'sequential ep'
     """
 
     name = "sequential ep"

@@ -46,7 +46,19 @@ NEGLIGIBLE = 1e-13
 
 
 class Laplace:
-    """Laplace's method; needs a likelihood with two continuous derivatives."""
+    """Laplace's method; needs a likelihood with two continuous derivatives.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.inference import Laplace
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> model = GP(1.0 * SE(1.0), Probit(), inference=Laplace())
+    >>> posterior = model.condition([[0.0], [1.0], [2.0]], [1, 1, -1])
+    >>> posterior.status.stage, posterior.status.converged
+    ('newton', True)
+    """
 
     name = "laplace"
 

@@ -38,6 +38,17 @@ class Variational(BoundRule):
         Largest distance from stationarity, in units of the posterior, of a converged solution.
     max_evaluations : int
         Evaluations of the bound after which one climb gives up.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.inference import Variational
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Probit
+    >>> model = GP(1.0 * SE(1.0), Probit(), inference=Variational())
+    >>> posterior = model.condition([[0.0], [1.0], [2.0]], [1, 1, -1])
+    >>> posterior.status.stage, posterior.status.converged
+    ('variational', True)
     """
 
     name = "variational"

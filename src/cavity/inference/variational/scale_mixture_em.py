@@ -54,6 +54,17 @@ class ScaleMixtureEM(BoundRule):
         Largest distance from stationarity, in units of the posterior, of a converged solution.
     max_evaluations : int
         Evaluations of the bound after which one climb gives up.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.inference import ScaleMixtureEM
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import StudentT
+    >>> model = GP(1.0 * SE(1.0), StudentT(0.3, 4.0), inference=ScaleMixtureEM())
+    >>> posterior = model.condition([[0.0], [0.1], [0.2]], [0.5, 0.4, 9.0])
+    >>> (posterior.approximation.sites.precision > 0.5).tolist()  # the last one is an outlier
+    [True, True, False]
     """
 
     name = "scale-mixture-em"

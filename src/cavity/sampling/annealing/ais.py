@@ -72,7 +72,7 @@ class AISResult(Annealing):
     --------
     >>> import numpy as np
     >>> from cavity import GP
-    >>> from cavity.sampling.annealing.ais import annealed_importance_sampling
+    >>> from cavity.sampling import annealed_importance_sampling
     >>> from cavity.kernels import SE
     >>> from cavity.likelihoods import Probit
     >>> X, y = np.linspace(0, 3, 6)[:, None], np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
@@ -159,7 +159,7 @@ def annealed_importance_sampling(
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.gp import GP
+    >>> from cavity import GP
     >>> from cavity.kernels import SE
     >>> from cavity.likelihoods import Probit
     >>> X = np.linspace(-2, 2, 12)[:, None]
