@@ -66,22 +66,24 @@ FAULTS = [
         "likelihoods",
     ),
     Fault("likelihoods/student_t.py", "nu / (nu - 2) if nu > 2", "nu / (nu - 1) if nu > 2", "likelihoods"),
-    Fault("likelihoods/laplace.py", "-0.5 * density / (sd * s)", "-density / (sd * s)", "likelihoods"),
     Fault(
-        "likelihoods/mixture.py",
+        "likelihoods/exponential_tails.py", "-0.5 * density / (sd * s)", "-density / (sd * s)", "likelihoods"
+    ),
+    Fault(
+        "likelihoods/mixture_of_gaussians.py",
         "out[0, 0], out[0, 1] = -1 / (1 - pi), 1 / pi",
         "out[0, 0], out[0, 1] = 1 / pi, -1 / (1 - pi)",
         "likelihoods",
     ),
-    Fault("likelihoods/counts.py", "N * (N - 1) * p2", "N * N * p2", "likelihoods"),
-    Fault("likelihoods/counts.py", "np.exp(f) - gammaln(y + 1)", "np.exp(f) - gammaln(y)", "likelihoods"),
+    Fault("likelihoods/binomial.py", "N * (N - 1) * p2", "N * N * p2", "likelihoods"),
+    Fault("likelihoods/poisson.py", "np.exp(f) - gammaln(y + 1)", "np.exp(f) - gammaln(y)", "likelihoods"),
     Fault(
         "likelihoods/heteroscedastic.py",
         "np.exp(-mean[:, 1] + 0.5 * v_g)",
         "np.exp(-mean[:, 1] - 0.5 * v_g)",
         "likelihoods",
     ),
-    Fault("likelihoods/classification.py", "ds = -s * (1 - s)", "ds = s * (1 - s)", "likelihoods"),
+    Fault("likelihoods/probit.py", "ds = -s * (1 - s)", "ds = s * (1 - s)", "likelihoods"),
     Fault(
         "likelihoods/ordinal.py",
         "rest = 1 / (1 + cavity_precision)",
@@ -234,9 +236,9 @@ FAULTS = [
     Fault("em/gaussian.py", "float(self.prior.dof) + d + 1", "float(self.prior.dof) + d", "em"),
     Fault("em/student.py", "u = (nu + d) / (nu + distance)", "u = nu / (nu + distance)", "em"),
     Fault(
-        "em/_interpreted.py",
-        "xi += np.exp(gamma[t][:, None] + ahead - evidence)",
-        "xi += np.exp(gamma[t] + ahead - evidence)",
+        "em/compiled_recursions.py",
+        "xi[i, j] += math.exp(gamma[t, i] + work[j] - evidence)",
+        "xi[i, j] += math.exp(gamma[t, j] + work[j] - evidence)",
         "em",
     ),
     Fault("em/selection.py", "float(np.log(n_data)) - 2.0 * loglik", "float(np.log(n_data)) - loglik", "em"),

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 
 from cavity.em import HMM, Gaussian, GaussianMixture, run_em
 from cavity.em.components import responsibilities
+from cavity.em.forward_backward import forward_backward
 from cavity.em.mixture import MixtureProblem, MixtureTheta
-from cavity.em.recursions import forward_backward
 
 CLOSE = {"rtol": 0.0, "atol": 2e-8}
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from cavity.em import HMM, GaussianMixture
-from cavity.em.recursions import filtered, forward_backward, most_probable_paths
+from cavity.em.forward_backward import filtered, forward_backward
 from cavity.em.transforms import simplex_from_free, simplex_to_free, spd_from_free, spd_to_free
+from cavity.em.viterbi import most_probable_paths
 
 SETTINGS = settings(max_examples=40, deadline=None)
 

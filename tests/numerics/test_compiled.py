@@ -137,14 +137,3 @@ def test_gradients_of_large_problems_agree_with_small_ones(
         found.append(model.evidence(X, y))
     np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-12)
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-10, atol=1e-10)
-
-
-def test_without_numba_it_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "find_spec", lambda name: None)
-    passes._numba_is_here.cache_clear()
-    try:
-        passes.load_compiled()
-        with compiled_passes():
-            assert not passes._compiled()
-    finally:
-        passes._numba_is_here.cache_clear()

@@ -6,7 +6,6 @@ import math
 
 import mpmath
 import numpy as np
-import pytest
 
 from cavity.numerics import exponential
 from cavity.numerics.exponential import exp_in_place, exp_numpy
@@ -48,13 +47,3 @@ def test_the_loop_itself_is_what_is_compiled() -> None:
     found = x.copy()
     exponential._exp_flat(found, 1.0, 1.0)
     np.testing.assert_allclose(found, np.exp(x), rtol=1e-15)
-
-
-def test_without_numba_it_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exponential, "find_spec", lambda name: None)
-    exponential.exponential.cache_clear()
-    try:
-        x = np.linspace(-5, 5, 11)
-        np.testing.assert_array_equal(exponential.exp_in_place(x.copy()), np.exp(x))
-    finally:
-        exponential.exponential.cache_clear()

@@ -6,9 +6,9 @@ under them (`run_em`). See docs/em.md.
 
 from __future__ import annotations
 
-from .components import Bernoulli, Categorical, Components, Exponential, Plugin, Poisson
-from .emissions import MixtureEmission, Product
-from .engine import (
+from cavity.em.components import Bernoulli, Categorical, Components, Exponential, Plugin, Poisson
+from cavity.em.emissions import MixtureEmission, Product
+from cavity.em.engine import (
     DegeneracyError,
     DegeneracyWarning,
     EMResult,
@@ -17,14 +17,14 @@ from .engine import (
     run_em,
     run_restarts,
 )
-from .filtering import Forecast, OnlineFilter
-from .gaussian import Gaussian
-from .hmm import HMM
-from .mixture import GaussianMixture, Mixture, StudentTMixture
-from .priors import NormalInverseWishart
-from .selection import Candidate
-from .standard_errors import StandardErrors
-from .student import StudentT
+from cavity.em.filtering import Forecast, OnlineFilter
+from cavity.em.gaussian import Gaussian
+from cavity.em.hmm import HMM
+from cavity.em.mixture import GaussianMixture, Mixture, StudentTMixture
+from cavity.em.priors import NormalInverseWishart
+from cavity.em.selection import Candidate
+from cavity.em.standard_errors import StandardErrors
+from cavity.em.student import StudentT
 
 __all__ = [
     "HMM",

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlog1py, xlogy
 
+from cavity.em.engine import DegeneracyError
+from cavity.em.options import is_number, is_whole
+from cavity.em.transforms import simplex_from_free, simplex_size, simplex_to_free
 from cavity.numerics.arrays import Array
-
-from .engine import DegeneracyError
-from .options import is_number, is_whole
-from .transforms import simplex_from_free, simplex_size, simplex_to_free
 
 Params = dict[str, Array]
 Stats = dict[str, Array]

@@ -16,11 +16,10 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from cavity.em.engine import DegeneracyError
+from cavity.em.options import is_whole
+from cavity.em.transforms import lower_indices, spd_from_free, spd_to_free
 from cavity.numerics.arrays import Array
-
-from .engine import DegeneracyError
-from .options import is_whole
-from .transforms import lower_indices, spd_from_free, spd_to_free
 
 Params = dict[str, Array]
 

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.numerics.arrays import Array
-
-from .components import (
+from cavity.em.components import (
     Bernoulli,
     Categorical,
     Components,
@@ -25,12 +23,13 @@ from .components import (
     mixed,
     responsibilities,
 )
-from .covariances import FactorCovariance
-from .gaussian import Gaussian
-from .initialization import cluster
-from .options import is_number, is_whole
-from .student import StudentT
-from .transforms import simplex_from_free, simplex_size, simplex_to_free
+from cavity.em.covariances import FactorCovariance
+from cavity.em.gaussian import Gaussian
+from cavity.em.initialization import cluster
+from cavity.em.options import is_number, is_whole
+from cavity.em.student import StudentT
+from cavity.em.transforms import simplex_from_free, simplex_size, simplex_to_free
+from cavity.numerics.arrays import Array
 
 SYMMETRY = 1e-8  # relative difference of a covariance and its transpose that counts as rounding
 

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .options import is_number, is_whole
+from cavity.em.options import is_number, is_whole
 
 Params = TypeVar("Params")
 Vector = NDArray[np.float64]

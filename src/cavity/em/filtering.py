@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.em.components import Components, Params, mixed, responsibilities
 from cavity.numerics.arrays import Array
-
-from .components import Components, Params, mixed, responsibilities
 
 
 @dataclass(frozen=True)

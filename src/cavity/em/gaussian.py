@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
+from cavity.em.components import DEAD, Components, Params, Stats, has_nan
+from cavity.em.covariances import CovarianceStructure, cholesky, make_structure
+from cavity.em.gaussian_passes import gaussian_passes
+from cavity.em.options import is_number
+from cavity.em.parallel import row_ranges, run_parts
+from cavity.em.priors import NormalInverseWishart
+from cavity.em.transforms import lower_indices
 from cavity.numerics.arrays import Array
-
-from .backend import gaussian_kernels, row_ranges, run_parts
-from .components import DEAD, Components, Params, Stats, has_nan
-from .covariances import CovarianceStructure, cholesky, make_structure
-from .options import is_number
-from .priors import NormalInverseWishart
-from .transforms import lower_indices
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 NEARLY_CONSTANT = 1e-13  # standard deviation over magnitude at which a column holds rounding noise only
@@ -123,12 +123,12 @@ class Gaussian(Components):
     def _distances(self, params: Params, x: Array, factors: Array, log_norm: Array, threads: int) -> Array:
         """log_norm - squared Mahalanobis distance / 2, (n, K)."""
         n, d = x.shape
-        kernels = gaussian_kernels(n, self.n_components, d)
+        passes = gaussian_passes(n, self.n_components, d)
         out = np.empty((n, self.n_components))
         full = not self.structure.diagonal
 
         def part(rows: tuple[int, int]) -> None:
-            kernels.gaussian_log_density(x, params["means"], factors, log_norm, full, *rows, out)
+            passes.gaussian_log_density(x, params["means"], factors, log_norm, full, *rows, out)
 
         run_parts(part, row_ranges(n, threads))
         return out
@@ -141,12 +141,12 @@ class Gaussian(Components):
 
     def _moments(self, params: Params, x: Array, resp: Array, threads: int) -> Stats:
         n, d = x.shape
-        kernels = gaussian_kernels(n, self.n_components, d)
+        passes = gaussian_passes(n, self.n_components, d)
         full = not self.structure.diagonal
 
         def part(rows: tuple[int, int]) -> Stats:
             stats = self._zero_stats(params)
-            kernels.gaussian_moments(
+            passes.gaussian_moments(
                 x, resp, params["means"], full, *rows, stats["counts"], stats["first"], stats["second"]
             )
             return stats
@@ -160,7 +160,7 @@ class Gaussian(Components):
         if has_nan(x):
             return super().mixture_pass(params, log_weights, x, weights, threads)
         n, d = x.shape
-        kernels = gaussian_kernels(n, self.n_components, d)
+        passes = gaussian_passes(n, self.n_components, d)
         full = not self.structure.diagonal
         factors, logdet = self.structure.factors(params, self.n_components)
         log_norm = log_weights - 0.5 * (d * LOG_2PI + logdet)
@@ -168,7 +168,7 @@ class Gaussian(Components):
         def part(rows: tuple[int, int]) -> tuple[float, Stats]:
             stats = self._zero_stats(params)
             sums = (stats["counts"], stats["first"], stats["second"])
-            loglik = kernels.gaussian_mixture_pass(
+            loglik = passes.gaussian_mixture_pass(
                 x, weights, params["means"], factors, log_norm, full, *rows, *sums
             )
             return float(loglik), stats

@@ -20,11 +20,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from cavity.numerics.arrays import Array
-
-from .backend import recursion_kernels, resolve_threads
-from .components import Components, Params
-from .emissions import (
+from cavity.em.components import Components, Params
+from cavity.em.emissions import (
     MixtureEmission,
     check_parameters,
     covariances_given,
@@ -32,17 +29,20 @@ from .emissions import (
     nonnegative,
     sized_family,
 )
-from .engine import DegeneracyWarning, EMResult, Restarts, run_restarts
-from .filtering import Forecast, OnlineFilter, forecast
-from .gaussian import Gaussian
-from .hmm_problem import HMMProblem, HMMTheta, emission_logs, topology_mask
-from .initialization import start_kinds
-from .mixture import _generator, check_missing, check_observed
-from .priors import NormalInverseWishart, check_concentration
-from .recursions import filtered, forward_backward, most_probable_paths
-from .selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
-from .standard_errors import StandardErrors, standard_errors
-from .student import StudentT
+from cavity.em.engine import DegeneracyWarning, EMResult, Restarts, run_restarts
+from cavity.em.filtering import Forecast, OnlineFilter, forecast
+from cavity.em.forward_backward import filtered, forward_backward
+from cavity.em.gaussian import Gaussian
+from cavity.em.hmm_problem import HMMProblem, HMMTheta, emission_logs, topology_mask
+from cavity.em.initialization import start_kinds
+from cavity.em.mixture import _generator, check_missing, check_observed
+from cavity.em.parallel import resolve_threads
+from cavity.em.priors import NormalInverseWishart, check_concentration
+from cavity.em.selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
+from cavity.em.standard_errors import StandardErrors, standard_errors
+from cavity.em.student import StudentT
+from cavity.em.viterbi import most_probable_paths
+from cavity.numerics.arrays import Array
 
 FEW_VISITS = 1e-6  # expected visits below which a state counts as dead
 
@@ -440,7 +440,9 @@ class HMM(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"n_samples={n_samples!r} must be at least 1")
         rng = _generator(self.random_state if random_state is None else random_state)
         states = np.empty(n_samples, dtype=np.intp)
-        recursion_kernels().sample_chain(
+        from cavity.em import compiled_recursions
+
+        compiled_recursions.sample_chain(
             rng.random(n_samples), np.cumsum(self.startprob_), np.cumsum(self.transmat_, axis=1), states
         )
         return self.family_.sample(self.params_, states, rng), states

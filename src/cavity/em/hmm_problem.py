@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.em.components import Components, Params, add_stats
+from cavity.em.emissions import attribute, check_parameters
+from cavity.em.engine import DegeneracyError
+from cavity.em.forward_backward import StatePosterior, forward_backward
+from cavity.em.initialization import SMOOTHING, cluster
+from cavity.em.priors import dirichlet_log_prior
+from cavity.em.transforms import simplex_from_free, simplex_size, simplex_to_free
 from cavity.numerics.arrays import Array
-
-from .components import Components, Params, add_stats
-from .emissions import attribute, check_parameters
-from .engine import DegeneracyError
-from .initialization import SMOOTHING, cluster
-from .priors import dirichlet_log_prior
-from .recursions import Posterior, forward_backward
-from .transforms import simplex_from_free, simplex_size, simplex_to_free
 
 Starts = NDArray[np.int64]
 
@@ -91,7 +90,7 @@ class HMMProblem:
         self.n_parameters = 0  # known from the first start on
 
     # -- EM --------------------------------------------------------------------------------------------------
-    def posterior(self, theta: HMMTheta) -> Posterior:
+    def posterior(self, theta: HMMTheta) -> StatePosterior:
         """Forward-backward at theta."""
         logs = emission_logs(self.family, theta.params, self.x, self.threads)
         return forward_backward(theta.startprob, theta.transmat, logs, self.starts, self.threads)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.em.options import is_whole
 from cavity.numerics.arrays import Array
-
-from .options import is_whole
 
 MAX_ROWS = 20_000  # clustering a random subset of this size is enough for a start
 LLOYD_STEPS = 30

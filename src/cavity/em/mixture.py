@@ -19,19 +19,18 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, validate_data
 
+from cavity.em.components import ROW_BLOCK, Components, Params, responsibilities
+from cavity.em.emissions import make_components, nonnegative
+from cavity.em.engine import DegeneracyError, DegeneracyWarning, EMResult, Restarts, run_restarts
+from cavity.em.gaussian import Gaussian
+from cavity.em.initialization import start_kinds, start_responsibilities
+from cavity.em.parallel import resolve_threads
+from cavity.em.priors import NormalInverseWishart, check_concentration, dirichlet_log_prior
+from cavity.em.selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
+from cavity.em.standard_errors import StandardErrors, standard_errors
+from cavity.em.student import StudentT
+from cavity.em.transforms import simplex_from_free, simplex_size, simplex_to_free
 from cavity.numerics.arrays import Array
-
-from .backend import resolve_threads
-from .components import ROW_BLOCK, Components, Params, responsibilities
-from .emissions import make_components, nonnegative
-from .engine import DegeneracyError, DegeneracyWarning, EMResult, Restarts, run_restarts
-from .gaussian import Gaussian
-from .initialization import start_kinds, start_responsibilities
-from .priors import NormalInverseWishart, check_concentration, dirichlet_log_prior
-from .selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
-from .standard_errors import StandardErrors, standard_errors
-from .student import StudentT
-from .transforms import simplex_from_free, simplex_size, simplex_to_free
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.em.options import is_number
 from cavity.numerics.arrays import Array
-
-from .options import is_number
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .engine import DegeneracyError
+from cavity.em.engine import DegeneracyError
 
 Fitted = TypeVar("Fitted")
 

@@ -19,9 +19,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cavity.em.engine import DegeneracyError, DegeneracyWarning
 from cavity.numerics.arrays import Array
-
-from .engine import DegeneracyError, DegeneracyWarning
 
 # Along axes, second derivatives of Q are about one: fourth-order differences then err by about h^4 by
 # truncation and eps |Q| / h by rounding.

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
+from cavity.em.components import DEAD, Params, Stats, has_nan
+from cavity.em.gaussian import Gaussian, missing_patterns, pattern_distance
+from cavity.em.options import is_number
+from cavity.em.priors import NormalInverseWishart
 from cavity.numerics.arrays import Array
-
-from .components import DEAD, Params, Stats, has_nan
-from .gaussian import Gaussian, missing_patterns, pattern_distance
-from .options import is_number
-from .priors import NormalInverseWishart
 
 START_DOF = 2.0  # heavy tails first: a start near Gaussian tails would let outliers capture a component
 

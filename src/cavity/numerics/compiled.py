@@ -5,7 +5,7 @@ At n = 1000 a Cholesky factorization and inverse take about 20 ms, and each pass
 what NumPy does in five passes decides whether evidence and gradient are near the cost of their linear algebra. These
 are compiled with Numba on first use (and cached on disk), on large problems only: loading Numba costs as much as
 thousands of small matrices, and whether it is used must depend on the size of the problem alone, so that results can
-be repeated to the last bit. Otherwise, and without Numba, NumPy does the same.
+be repeated to the last bit. Otherwise NumPy does the same.
 
     with compiled_passes(n >= COMPILED_FROM):
         ...
@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -35,23 +34,17 @@ _this_thread = threading.local()
 def compiled_passes(wanted: bool = True) -> Iterator[None]:
     """Within it, the passes of this thread are the compiled ones."""
     before = getattr(_this_thread, "compiled", False)
-    _this_thread.compiled = wanted and _numba_is_here()
+    _this_thread.compiled = wanted
     try:
         yield
     finally:
         _this_thread.compiled = before
 
 
-@cache
-def _numba_is_here() -> bool:
-    return find_spec("numba") is not None
-
-
 def load_compiled() -> None:
     """Load Numba and all passes now, so that what comes next is not charged with their time and memory."""
-    if _numba_is_here():
-        for load in (exponential, _outer_minus, _product_and_sums, _lower_moments):
-            load()
+    for load in (exponential, _outer_minus, _product_and_sums, _lower_moments):
+        load()
 
 
 def _compiled() -> bool:
@@ -105,7 +98,7 @@ def lower_moments(
     """Sums over the tile [rows, columns] of the lower triangle, with H = (u u' - A) * K halved on the diagonal.
 
     sum_ij H_ij (za_i - zb_j)^2 for each column of za and zb, then sum_ij H_ij, shape (C + 1,). For C-ordered A and K;
-    None where the compiled pass is not to be used.
+    None if the compiled pass is not to be used.
     """
     if not _compiled() or za.shape[1] > FEW_COLUMNS:
         return None

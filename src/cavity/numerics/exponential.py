@@ -2,15 +2,14 @@
 """A vectorized exponential, in place: much of the cost of large covariance matrices is exponentials.
 
 NumPy's exponential is a scalar loop on processors without AVX-512; this one is written so that the compiler
-vectorizes it, four to five times faster, accurate to two units in the last place. Compiled on first use and cached on
-disk; without Numba, NumPy's is used. Exponentials below 1e-307 are zero. Where kernels use it is said in `passes`.
+vectorizes it, four to five times faster, accurate to two units in the last place. It is compiled on first use and
+cached on disk. Exponentials below 1e-307 are zero. `compiled` says when kernels use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,11 @@ HIGHEST = 709.0
 
 
 def _exp_flat(values: Any, slope: Any, factor: Any) -> None:
-    """values <- factor exp(slope values), 1-D: range reduction by ln 2, Taylor polynomial of degree 13, exponent
-    bits."""
+    """values <- factor exp(slope values), 1-D.
+
+    Range reduction by ln 2, a Taylor polynomial of degree 13 on |r| <= ln 2 / 2 (truncation below 5e-18), and the
+    power of two added to the exponent bits.
+    """
     for i in range(values.size):
         x = slope * values[i]
         inside = min(max(x, LOWEST), HIGHEST)
@@ -66,8 +68,6 @@ def exp_numpy(values: Array, slope: float = 1.0, factor: float = 1.0) -> Array:
 @cache
 def exponential() -> Callable[[Array, float, float], object]:
     """The function (values, slope, factor) that replaces a contiguous 1-D array; slope * values below 709."""
-    if find_spec("numba") is None:
-        return exp_numpy
     import numba
 
     compiled: Callable[[Array, float, float], None] = numba.njit(

@@ -1,5 +1,5 @@
 # mypy: disable-error-code=untyped-decorator
-"""Numba version of `flips.sweep_interpreted`; compiled on first use and cached on disk."""
+"""A sweep over the indicators of `indicators`: compiled by Numba on first use and cached on disk."""
 
 from __future__ import annotations
 
@@ -38,7 +38,31 @@ def sweep(
     relaxed: bool,
     column: Any,
 ) -> Any:
-    """See `flips.sweep_interpreted`."""
+    """Visit points order[start:], changing R, b, c and probability in place.
+
+    Parameters
+    ----------
+    R, b, c, probability : arrays (n, n), (n,), (n,), (n,)
+        The inverse, the weights, the indicators and, if visited, p(c_i = 1 | all others).
+    order, log_u : arrays (n,)
+        Points in the order of their visits, and logs of uniform numbers, one per visit.
+    most : int
+        Stop after so many flips.
+    logit : float
+        Log odds of an outlier before seeing data.
+    gap : float
+        Outlier minus regular noise variance, positive.
+    relaxed : bool
+        Over-relaxed or plain updates.
+
+    Returns
+    -------
+    at : int
+        The next visit; the number of points when done.
+    flips : int
+    sound : bool
+        False if rounding has spoiled the pivot of the next visit.
+    """
     flips = 0
     for at in range(start, len(order)):
         if flips >= most:

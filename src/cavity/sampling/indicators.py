@@ -17,9 +17,6 @@ than the flips themselves cost) and whenever a pivot 1 + delta R_ii is not posit
 
 from __future__ import annotations
 
-import importlib.util
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -34,79 +31,6 @@ PLAIN_SHARE = 0.1
 
 LEAST_REFRESH = 50
 """Flips before R is computed afresh, at least; n of them where there are more points."""
-
-
-def sweep_interpreted(
-    R: Array,
-    b: Array,
-    c: Flags,
-    probability: Array,
-    order: NDArray[np.intp],
-    log_u: Array,
-    start: int,
-    most: int,
-    logit: float,
-    gap: float,
-    relaxed: bool,
-    column: Array,
-) -> tuple[int, int, bool]:
-    """Visit points order[start:], changing R, b, c and probability in place.
-
-    Parameters
-    ----------
-    R, b, c, probability : arrays (n, n), (n,), (n,), (n,)
-        The inverse, the weights, the indicators and, where visited, p(c_i = 1 | all others).
-    order, log_u : arrays (n,)
-        Points in the order of their visits, and logs of uniform numbers, one per visit.
-    most : int
-        Stop after so many flips.
-    logit : float
-        Log odds of an outlier before seeing data.
-    gap : float
-        Outlier minus regular noise variance, positive.
-    relaxed : bool
-        Over-relaxed or plain updates.
-
-    Returns
-    -------
-    at : int
-        The next visit; the number of points when done.
-    flips : int
-    sound : bool
-        False where rounding has spoiled the pivot of the next visit.
-    """
-    flips = 0
-    for at in range(start, len(order)):
-        if flips >= most:
-            return at, flips, True
-        i = order[at]
-        delta = -gap if c[i] else gap
-        q = 1.0 + delta * R[i, i]
-        if not q > 0.0:
-            return at, flips, False
-        change = -0.5 * np.log(q) + 0.5 * delta * b[i] ** 2 / q
-        odds = logit - change if c[i] else logit + change
-        probability[i] = 1.0 / (1.0 + np.exp(-odds)) if odds > -700.0 else 0.0
-        move = -odds if c[i] else odds
-        if not relaxed:
-            move = -np.logaddexp(0.0, -move)
-        if log_u[at] < move:
-            column[:] = R[i]
-            factor = delta / q
-            b -= (factor * b[i]) * column
-            R -= np.multiply.outer(factor * column, column)
-            c[i] = not c[i]
-            flips += 1
-    return len(order), flips, True
-
-
-def sweep_function() -> Any:
-    """The compiled sweep where Numba is installed (importing it takes most of a second), else the one above."""
-    if importlib.util.find_spec("numba") is None:
-        return sweep_interpreted
-    from cavity.sampling import _indicators_compiled as _flips_compiled
-
-    return _flips_compiled.sweep
 
 
 class Indicators:
@@ -124,8 +48,6 @@ class Indicators:
         Noise variances, 0 < regular < outlier.
     refresh : int, optional
         Flips after which R is computed afresh.
-    sweep : callable, optional
-        Which implementation to use; the compiled one where it can be.
     """
 
     def __init__(
@@ -136,7 +58,6 @@ class Indicators:
         regular: float,
         outlier: float,
         refresh: int | None = None,
-        sweep: Any = None,
     ) -> None:
         if not 0 < regular < outlier:
             raise ValueError(
@@ -147,7 +68,6 @@ class Indicators:
         self.probability: Array = np.zeros(n)
         """p(c_i = 1 | all other indicators), as of the last visit."""
         self.refresh_after = max(LEAST_REFRESH, n) if refresh is None else refresh
-        self._sweep = sweep_function() if sweep is None else sweep
         self._column = np.empty(n)
         self.replace(covariance, residual, regular, outlier)
 
@@ -183,6 +103,8 @@ class Indicators:
 
     def update(self, rng: np.random.Generator, fraction: float, sweeps: int = 1) -> int:
         """Visit every point `sweeps` times in random order; the number of flips."""
+        from cavity.sampling._indicators_compiled import sweep  # loads Numba, most of a second
+
         logit = float(np.log(fraction) - np.log1p(-fraction))
         total = 0
         for _ in range(sweeps):
@@ -200,7 +122,7 @@ class Indicators:
                         )
                     self.refresh()
                 most = self.refresh_after - self.since_refresh
-                at, flips, sound = self._sweep(
+                at, flips, sound = sweep(
                     self.R,
                     self.b,
                     self.c,

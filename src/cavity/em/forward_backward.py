@@ -1,11 +1,10 @@
-"""Forward-backward and Viterbi over many sequences: threads, scaling, and the return to log space where it is
-needed.
+"""Forward-backward over many sequences: threads, scaling, and log space for sequences that need it.
 
-Emission densities are divided by the largest one at each time, which keeps scaled forward variables near one.
-That is exact unless a state that matters falls below the range of numbers: a forward sum below 1e-100, or,
-where the topology has zeros (so that a lost state might not be reached again), any reachable state below
-1e-250. Such a sequence is done again in log space. Training stores two arrays of T x K numbers and one of T,
-whatever the emissions.
+Emission densities are divided by the largest one at each time, which keeps scaled forward variables near one. That
+is exact unless a state that matters falls below the range of numbers: a forward sum below 1e-100, or, if the
+topology has zeros (so that a lost state might not be reached again), any reachable state below 1e-250. Such a
+sequence is done again in log space. Training stores two arrays of T x K numbers and one of T, whatever the
+emissions.
 """
 
 from __future__ import annotations
@@ -17,18 +16,20 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.em.parallel import row_ranges, run_parts
 from cavity.numerics.arrays import Array
 
-from .backend import recursion_kernels, row_ranges, run_parts
-
 Starts = NDArray[np.int64]
-LogEmissions = Callable[[int, int], Array]  # rows start:stop -> log densities (stop - start, K)
 
-DENSE_FLOOR = 1e-50  # transition probabilities all above this: a state lost to underflow is reached again
+LogEmissions = Callable[[int, int], Array]
+"""Rows start:stop to log densities (stop - start, K)."""
+
+DENSE_FLOOR = 1e-50
+"""If all transition probabilities are above this, a state lost to underflow is reached again."""
 
 
 @dataclass(frozen=True)
-class Posterior:
+class StatePosterior:
     """Log-likelihoods (S,), gamma (T, K), sums of gamma at starts (K,) and of xi over t < T (K, K)."""
 
     loglik: Array
@@ -46,7 +47,8 @@ def sequence_groups(starts: Starts, threads: int) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
 
 
-def _logs(p: Array) -> Array:
+def log_probabilities(p: Array) -> Array:
+    """Logarithms; -inf for zero."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(p))
 
@@ -55,15 +57,16 @@ def _scaled_forward(
     startprob: Array, transmat: Array, b: Array, starts: Starts, threads: int
 ) -> tuple[Array, Array]:
     """Scale log emissions in place, run forward: alpha (T, K) and loglik (S,), NaN where it failed."""
-    kernels = recursion_kernels()
+    from cavity.em import compiled_recursions
+
     shift = np.empty(len(b))
-    run_parts(lambda rows: kernels.scale_emissions(b, *rows, shift), row_ranges(len(b), threads))
+    run_parts(lambda rows: compiled_recursions.scale_emissions(b, *rows, shift), row_ranges(len(b), threads))
     alpha = np.empty_like(b)
     loglik = np.empty(len(starts) - 1)
     dense = bool(np.all(transmat >= DENSE_FLOOR))
 
     def part(group: tuple[int, int]) -> None:
-        kernels.forward(startprob, transmat, b, shift, starts, *group, dense, alpha, loglik)
+        compiled_recursions.forward(startprob, transmat, b, shift, starts, *group, dense, alpha, loglik)
 
     run_parts(part, sequence_groups(starts, threads))
     return alpha, loglik
@@ -71,7 +74,7 @@ def _scaled_forward(
 
 def forward_backward(
     startprob: Array, transmat: Array, log_b: LogEmissions, starts: Starts, threads: int = 1
-) -> Posterior:
+) -> StatePosterior:
     """Posterior state probabilities and expected transitions of all sequences.
 
     Parameters
@@ -82,7 +85,8 @@ def forward_backward(
     starts : (S + 1,) first row of every sequence, and the number of rows
     threads : int
     """
-    kernels = recursion_kernels()
+    from cavity.em import compiled_recursions
+
     k = len(startprob)
     b = log_b(0, int(starts[-1]))
     gamma, loglik = _scaled_forward(startprob, transmat, b, starts, threads)
@@ -90,7 +94,7 @@ def forward_backward(
 
     def part(group: tuple[int, int]) -> tuple[Array, Array]:
         initial, xi = np.zeros(k), np.zeros((k, k))
-        kernels.backward(transmat, transposed, b, starts, *group, loglik, gamma, initial, xi)
+        compiled_recursions.backward(transmat, transposed, b, starts, *group, loglik, gamma, initial, xi)
         return initial, xi
 
     results = run_parts(part, sequence_groups(starts, threads))
@@ -98,7 +102,7 @@ def forward_backward(
     transitions = np.sum([r[1] for r in results], axis=0)
     for s in np.flatnonzero(np.isnan(loglik)):
         _log_space(startprob, transmat, log_b, starts, int(s), loglik, gamma, initial, transitions)
-    return Posterior(loglik, gamma, initial, transitions)
+    return StatePosterior(loglik, gamma, initial, transitions)
 
 
 def _log_space(
@@ -113,13 +117,14 @@ def _log_space(
     transitions: Array,
 ) -> None:
     """Forward-backward of sequence s in log space, into the arrays given."""
-    kernels = recursion_kernels()
+    from cavity.em import compiled_recursions
+
     first, last = int(starts[s]), int(starts[s + 1])
-    logs = log_b(first, last)
+    logs, log_pi, log_a = log_b(first, last), log_probabilities(startprob), log_probabilities(transmat)
     own = gamma[first:last]
-    loglik[s] = kernels.forward_log(_logs(startprob), _logs(transmat), logs, 0, last - first, own)
+    loglik[s] = compiled_recursions.forward_log(log_pi, log_a, logs, 0, last - first, own)
     if np.isfinite(loglik[s]):
-        kernels.backward_log(_logs(transmat), logs, 0, last - first, own, initial, transitions)
+        compiled_recursions.backward_log(log_a, logs, 0, last - first, own, initial, transitions)
     else:
         own[:] = np.nan
 
@@ -128,35 +133,17 @@ def filtered(
     startprob: Array, transmat: Array, log_b: LogEmissions, starts: Starts, threads: int = 1
 ) -> tuple[Array, Array]:
     """Log-likelihoods (S,) and P(state at t | observations up to t), (T, K)."""
+    from cavity.em import compiled_recursions
+
     b = log_b(0, int(starts[-1]))
     alpha, loglik = _scaled_forward(startprob, transmat, b, starts, threads)
-    kernels = recursion_kernels()
+    log_pi, log_a = log_probabilities(startprob), log_probabilities(transmat)
     for s in np.flatnonzero(np.isnan(loglik)):
         rows = slice(int(starts[s]), int(starts[s + 1]))
         own = alpha[rows]
         logs = log_b(rows.start, rows.stop)
-        loglik[s] = kernels.forward_log(_logs(startprob), _logs(transmat), logs, 0, len(own), own)
+        loglik[s] = compiled_recursions.forward_log(log_pi, log_a, logs, 0, len(own), own)
         with np.errstate(invalid="ignore"):
             own[:] = np.exp(own - own.max(axis=1, keepdims=True))
     alpha /= alpha.sum(axis=1, keepdims=True)
     return loglik, alpha
-
-
-def most_probable_paths(
-    startprob: Array, transmat: Array, log_b: LogEmissions, starts: Starts, threads: int = 1
-) -> tuple[Array, NDArray[np.intp]]:
-    """Viterbi: log probability of the best path of every sequence (S,), and the paths (T,)."""
-    kernels = recursion_kernels()
-    logs = log_b(0, int(starts[-1]))
-    n, k = logs.shape
-    # One or two bytes per back pointer instead of eight.
-    pointers = np.empty((n, k), dtype=np.uint8 if k <= 256 else np.uint16)
-    path = np.empty(n, dtype=np.intp)
-    best = np.empty(len(starts) - 1)
-    log_pi, log_a = _logs(startprob), _logs(transmat)
-
-    def part(group: tuple[int, int]) -> None:
-        kernels.viterbi(log_pi, log_a, logs, starts, *group, pointers, path, best)
-
-    run_parts(part, sequence_groups(starts, threads))
-    return best, path

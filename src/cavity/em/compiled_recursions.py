@@ -1,16 +1,10 @@
 # mypy: disable-error-code=untyped-decorator
-"""Numba kernels of `cavity.em`: Gaussian passes over rows and the recursions of hidden Markov models.
+"""Compiled recursions of hidden Markov models: forward, backward, Viterbi, and simulation of a chain.
 
-Compiled on first use, cached on disk, run without the global interpreter lock. `_interpreted` has the same
-functions in NumPy and is used when Numba is missing; `backend` chooses.
+Compiled by Numba on first use, cached on disk, run without the global interpreter lock.
 
-Layout of the Gaussian passes: rows are taken `BLOCK` at a time and transposed, so that every inner loop runs
-over `BLOCK` contiguous numbers and all work of a block stays in the first- and second-level caches. A
-covariance factor is packed by rows: for a full covariance L[0,0], L[1,0], L[1,1], ... and for a diagonal one
-its D standard deviations; diagonal entries are stored as reciprocals because the solve divides by them.
-
-Notation of the recursions (Bilmes, TR-97-021, section 4): alpha forward, beta backward, gamma state
-posteriors, xi pair posteriors, b_j(t) the emission density divided by the largest one at that t.
+Notation (Bilmes, TR-97-021, section 4): alpha forward, beta backward, gamma state posteriors, xi pair posteriors,
+b_j(t) the emission density divided by the largest one at that t.
 """
 
 from __future__ import annotations
@@ -21,229 +15,22 @@ from typing import Any
 import numba
 import numpy as np
 
-BLOCK = 256
-LOG2E = 1.4426950408889634
-LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts (Cody and Waite), so that x - n ln 2 is exact
-LN2_LOW = 1.90821492927058770002e-10
-ROUND_MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer left in the low bits
-EXP_UNDERFLOW = -708.0  # exp of anything smaller is taken as zero (no denormal numbers)
-SMALL_FORWARD = (
-    1e-100  # a forward sum below this (emissions scaled to at most one) sends a sequence to log space
-)
-LOST_STATE = 1e-250  # as does a reachable state below this when the topology has zeros
+from cavity.numerics.exponential import exponential
+
+SMALL_FORWARD = 1e-100
+"""A forward sum below this (emissions scaled to at most one) sends a sequence to log space."""
+
+LOST_STATE = 1e-250
+"""So does a reachable state below this if the topology has zeros."""
+
 ACCUMULATE_LOW = 1e-150
+"""A product of forward sums below this is added to the log-likelihood and starts again at one."""
 
 _FAST = {"contract", "reassoc", "nsz"}
+_exp: Any = exponential()
 _jit: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+
 _exact: Any = numba.njit(cache=True, nogil=True, error_model="numpy")
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def exp_nonpositive(values: Any, bits: Any, scale: Any, count: int) -> None:
-    """Replace values[:count] (all <= 0) by their exponentials; `bits` is the int64 view of `scale`.
-
-    Written so that it vectorizes: range reduction by ln 2, a Taylor polynomial of degree 13 on |r| <= ln2 / 2
-    (truncation below 5e-18) and the power of two assembled in the exponent bits.
-    """
-    for i in range(count):
-        x = values[i]
-        keep = x > EXP_UNDERFLOW
-        x = x if keep else 0.0
-        shifted = x * LOG2E + ROUND_MAGIC
-        n = shifted - ROUND_MAGIC
-        r = (x - n * LN2_HIGH) - n * LN2_LOW
-        p = 1.6059043836821613e-10
-        p = p * r + 2.08767569878681e-09
-        p = p * r + 2.505210838544172e-08
-        p = p * r + 2.755731922398589e-07
-        p = p * r + 2.7557319223985893e-06
-        p = p * r + 2.48015873015873e-05
-        p = p * r + 0.0001984126984126984
-        p = p * r + 0.001388888888888889
-        p = p * r + 0.008333333333333333
-        p = p * r + 0.041666666666666664
-        p = p * r + 0.16666666666666666
-        p = p * r + 0.5
-        p = p * r + 1.0
-        p = p * r + 1.0
-        values[i] = p if keep else 0.0
-        scale[i] = shifted
-    for i in range(count):
-        bits[i] = (bits[i] << 52) + 4607182418800017408  # 1023 << 52, the exponent of one
-    for i in range(count):
-        values[i] = values[i] * scale[i]
-
-
-@_jit
-def _whitened_norm(xt: Any, count: int, mean: Any, factor: Any, full: bool, z: Any, out: Any) -> None:
-    """out[b] = |L^-1 (x_b - mean)|^2 for a block of columns xt (D, BLOCK)."""
-    n_features = mean.shape[0]
-    for b in range(count):
-        out[b] = 0.0
-    position = 0
-    for j in range(n_features):
-        m = mean[j]
-        for b in range(count):
-            z[j, b] = xt[j, b] - m
-        if full:
-            for i in range(j):
-                lower = factor[position]
-                position += 1
-                for b in range(count):
-                    z[j, b] -= lower * z[i, b]
-        reciprocal = factor[position]
-        position += 1
-        for b in range(count):
-            v = z[j, b] * reciprocal
-            z[j, b] = v
-            out[b] += v * v
-
-
-@_jit
-def _add_moments(
-    xt: Any, count: int, reference: Any, r: Any, full: bool, d: Any, rd: Any, first: Any, second: Any
-) -> float:
-    """Add a block's weighted moments about `reference`; its total weight is returned."""
-    n_features = reference.shape[0]
-    total = 0.0
-    for b in range(count):
-        total += r[b]
-    position = 0
-    for j in range(n_features):
-        m = reference[j]
-        acc = 0.0
-        for b in range(count):
-            v = xt[j, b] - m
-            d[j, b] = v
-            v = v * r[b]
-            rd[b] = v
-            acc += v
-        first[j] += acc
-        if full:
-            for i in range(j + 1):
-                acc = 0.0
-                for b in range(count):
-                    acc += rd[b] * d[i, b]
-                second[position] += acc
-                position += 1
-        else:
-            acc = 0.0
-            for b in range(count):
-                acc += rd[b] * d[j, b]
-            second[position] += acc
-            position += 1
-    return total
-
-
-@_jit
-def _transpose_block(x: Any, start: int, count: int, xt: Any) -> None:
-    for j in range(x.shape[1]):
-        for b in range(count):
-            xt[j, b] = x[start + b, j]
-
-
-@_jit
-def gaussian_log_density(
-    x: Any, means: Any, factors: Any, log_norm: Any, full: bool, start: int, stop: int, out: Any
-) -> None:
-    """out[start:stop, k] = log_norm[k] - |L_k^-1 (x - mean_k)|^2 / 2."""
-    n_components, n_features = means.shape
-    xt = np.empty((n_features, BLOCK))
-    z = np.empty((n_features, BLOCK))
-    norm = np.empty(BLOCK)
-    for row in range(start, stop, BLOCK):
-        count = min(BLOCK, stop - row)
-        _transpose_block(x, row, count, xt)
-        for k in range(n_components):
-            _whitened_norm(xt, count, means[k], factors[k], full, z, norm)
-            c = log_norm[k]
-            for b in range(count):
-                out[row + b, k] = c - 0.5 * norm[b]
-
-
-@_jit
-def gaussian_moments(
-    x: Any,
-    resp: Any,
-    references: Any,
-    full: bool,
-    start: int,
-    stop: int,
-    counts: Any,
-    first: Any,
-    second: Any,
-) -> None:
-    """Add to counts (K,), first (K, D), second (K, P) the moments of rows start:stop under resp (n, K)."""
-    n_components, n_features = references.shape
-    xt = np.empty((n_features, BLOCK))
-    d = np.empty((n_features, BLOCK))
-    rd = np.empty(BLOCK)
-    r = np.empty(BLOCK)
-    for row in range(start, stop, BLOCK):
-        count = min(BLOCK, stop - row)
-        _transpose_block(x, row, count, xt)
-        for k in range(n_components):
-            for b in range(count):
-                r[b] = resp[row + b, k]
-            counts[k] += _add_moments(xt, count, references[k], r, full, d, rd, first[k], second[k])
-
-
-@_jit
-def gaussian_mixture_pass(
-    x: Any,
-    weight: Any,
-    means: Any,
-    factors: Any,
-    log_norm: Any,
-    full: bool,
-    start: int,
-    stop: int,
-    counts: Any,
-    first: Any,
-    second: Any,
-) -> float:
-    """One E-step over rows start:stop fused with the M-step's sums; log_norm includes the log mixing weights.
-
-    Responsibilities live for one block only. Returns the weighted log-likelihood of the rows.
-    """
-    n_components, n_features = means.shape
-    xt = np.empty((n_features, BLOCK))
-    z = np.empty((n_features, BLOCK))
-    rd = np.empty(BLOCK)
-    norm = np.empty(BLOCK)
-    logs = np.empty((n_components, BLOCK))
-    scale = np.empty(BLOCK)
-    bits = scale.view(np.int64)
-    highest = np.empty(BLOCK)
-    total = np.empty(BLOCK)
-    loglik = 0.0
-    for row in range(start, stop, BLOCK):
-        count = min(BLOCK, stop - row)
-        _transpose_block(x, row, count, xt)
-        for b in range(count):
-            highest[b] = -np.inf
-            total[b] = 0.0
-        for k in range(n_components):
-            _whitened_norm(xt, count, means[k], factors[k], full, z, norm)
-            c = log_norm[k]
-            for b in range(count):
-                v = c - 0.5 * norm[b]
-                logs[k, b] = v
-                highest[b] = max(highest[b], v)
-        for k in range(n_components):
-            for b in range(count):
-                logs[k, b] -= highest[b]
-            exp_nonpositive(logs[k], bits, scale, count)
-            for b in range(count):
-                total[b] += logs[k, b]
-        for b in range(count):
-            loglik += weight[row + b] * (highest[b] + math.log(total[b]))
-            total[b] = weight[row + b] / total[b]
-        for k in range(n_components):
-            for b in range(count):
-                norm[b] = logs[k, b] * total[b]
-            counts[k] += _add_moments(xt, count, means[k], norm, full, z, rd, first[k], second[k])
-    return loglik
 
 
 @_jit
@@ -251,8 +38,6 @@ def scale_emissions(log_b: Any, start: int, stop: int, shift: Any) -> None:
     """Turn rows start:stop of log b into b / max_j b_j in place; `shift` gets the logs of the maxima."""
     n_states = log_b.shape[1]
     rows = max(1, 1024 // n_states)
-    scale = np.empty(rows * n_states)
-    bits = scale.view(np.int64)
     flat = log_b.reshape(-1)
     for row in range(start, stop, rows):
         last = min(row + rows, stop)
@@ -265,7 +50,7 @@ def scale_emissions(log_b: Any, start: int, stop: int, shift: Any) -> None:
                 highest = 0.0
             for j in range(n_states):
                 log_b[t, j] -= highest
-        exp_nonpositive(flat[row * n_states : last * n_states], bits, scale, (last - row) * n_states)
+        _exp(flat[row * n_states : last * n_states], 1.0, 1.0)
 
 
 @_jit

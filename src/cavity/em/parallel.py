@@ -1,48 +1,19 @@
-"""Choice of kernels (compiled or interpreted) and the thread pool that runs them over rows or sequences."""
+"""Threads over rows or sequences."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from . import _interpreted
-from .options import is_whole
+from cavity.em.options import is_whole
 
 T = TypeVar("T")
 
-# Below this many multiply-adds per pass the interpreted kernels take about a millisecond: not worth a
-# compilation.
-SMALL_PASS = 100_000
-# Measured: with more features than this, triangular solves and products in BLAS overtake the compiled loops.
-MANY_FEATURES = 32
-# Rows a thread must have before a second one is worth waking.
 ROWS_PER_THREAD = 8192
-
-
-def has_numba() -> bool:
-    """Whether Numba can be imported (it is asked for lazily: importing it takes most of a second)."""
-    return importlib.util.find_spec("numba") is not None
-
-
-def recursion_kernels() -> Any:
-    """Module with the recursions of hidden Markov models."""
-    if not has_numba():
-        return _interpreted
-    from . import _compiled
-
-    return _compiled
-
-
-def gaussian_kernels(n_rows: int, n_components: int, n_features: int) -> Any:
-    """Module with the Gaussian passes for data of this size."""
-    work = n_rows * n_components * n_features * n_features
-    if work < SMALL_PASS or n_features > MANY_FEATURES:
-        return _interpreted
-    return recursion_kernels()
+"""Rows a thread must have before a second one is worth waking."""
 
 
 def resolve_threads(n_jobs: int | None) -> int:
