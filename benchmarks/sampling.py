@@ -74,7 +74,7 @@ def ours(method: str, draws: int, repeats: int = REPEATS) -> Row:
     from cavity.sampling.diagnostics import ess_bulk
     from cavity.sampling.elliptical_slice import elliptical_slice_sampling
     from cavity.sampling.hmc import hamiltonian
-    from cavity.sampling.targets import LatentTarget
+    from cavity.sampling.latent_target import LatentTarget
 
     prior, y = problem()
     warmup, rows = WARMUP[method], []

@@ -20,7 +20,7 @@ from cavity import GP, datasets
 from cavity.kernels import SE
 from cavity.learning import learn
 from cavity.likelihoods import Gaussian
-from cavity.sampling import HyperTarget, Trace, diagnostics, hamiltonian
+from cavity.sampling import HyperparameterTarget, Trace, diagnostics, hamiltonian
 
 TRAIN, DRAWS, DISCARD, EVERY = 400, 500, 50, 10
 """Houses to learn from; draws, those discarded, and of which the rest one in `EVERY` predicts."""
@@ -51,7 +51,7 @@ def run(X: np.ndarray, y: np.ndarray, seed: int) -> Split:
     best = learn(model, Z[train], t[train], n_restarts=2, random_state=seed).model
     learned = time.perf_counter()
 
-    target = HyperTarget(best, Z[train], t[train])
+    target = HyperparameterTarget(best, Z[train], t[train])
     trace = hamiltonian(target, best.theta, draws=DRAWS - DISCARD, warmup=DISCARD, rng=seed, length=np.pi / 2)
     ended = time.perf_counter()
 

@@ -209,7 +209,7 @@ FAULTS = [
     Fault("sampling/psis.py", "np.sqrt(m / (grid - 0.5))", "np.sqrt(m / grid)", "sampling"),
     Fault("sampling/diagnostics.py", "(C * T + 0.25)", "(C * T + 2.5)", "sampling"),
     Fault(
-        "sampling/scale_mixing.py",
+        "sampling/scale_mixture.py",
         "rng.standard_gamma(0.5 * (nu + 1.0)",
         "rng.standard_gamma(0.5 * nu",
         "sampling",
@@ -227,9 +227,9 @@ FAULTS = [
         "sampling assessment",
     ),
     Fault(
-        "sampling/hyperparameter_updates.py",
-        "- 0.5 * prior.factor.log_det",
-        "+ 0.5 * prior.factor.log_det",
+        "sampling/slice_sampling.py",
+        "level = value + np.log(rng.random())",
+        "level = value - np.log(rng.random())",
         "sampling",
     ),
     # --- em

@@ -27,8 +27,8 @@ from cavity.likelihoods import (
 )
 from cavity.means.functions import Constant
 from cavity.sampling.annealing import ais
-from cavity.sampling.annealing.ais import annealed_importance_sampling, reverse_annealing
-from cavity.sampling.annealing.setup import Problem
+from cavity.sampling.annealing.ais import annealed_importance_sampling
+from cavity.sampling.annealing.setup import AnnealingSetup
 
 
 def regression(n=30, noise=0.1, seed=0):
@@ -181,16 +181,14 @@ def test_moves_that_are_rejected_are_refused():
     # the curvature of EP at the posterior says nothing about the walls that draws of the prior meet: with steps fixed
     # by hand instead of by a pilot nearly everything is rejected, and the certificate looks at that
     from cavity.sampling.annealing.certificate import faults
-    from cavity.sampling.annealing.runs import Kernel, anneal
+    from cavity.sampling.annealing.moves import Moves
+    from cavity.sampling.annealing.runs import anneal
     from cavity.sampling.annealing.schedule import power_schedule
-    from cavity.sampling.annealing.setup import Problem
 
     model, X, y = strong_labels()
-    problem = Problem(model, X, y, None, Kernel("hmc", 5), "sites")
-    kernel = Kernel("hmc", 5, steps=np.full(2, 0.3))
-    result = anneal(
-        problem.bridge("prior", "sites"), power_schedule(300), kernel, 8, np.random.default_rng(0)
-    )
+    setup = AnnealingSetup(model, X, y, None, Moves("hmc", 5), "sites")
+    moves = Moves("hmc", 5, steps=np.full(2, 0.3))
+    result = anneal(setup.bridge("prior", "sites"), power_schedule(300), moves, 8, np.random.default_rng(0))
     assert result.lowest_acceptance < 0.4
     assert any("acceptance" in fault for fault in faults(result))
 
@@ -266,17 +264,17 @@ def test_sets_that_disagree_call_for_a_longer_one(monkeypatch):
 @pytest.mark.parametrize(("start", "factor", "expected"), [("ep", 1e6, "prior"), ("prior", 1e9, "ep")])
 def test_the_cheaper_start_is_taken(monkeypatch, start, factor, expected):
     """Where EP's pilot expects a long way, the prior is chosen if its pilot expects less, and only then."""
-    whole = Problem.way
+    whole = AnnealingSetup.start
 
-    def way(self, name, runs, rng):
-        new = name not in self.ways
+    def with_long_way(self, name, runs, rng):
+        new = name not in self.starts
         found = whole(self, name, runs, rng)
         if new and name in (start, "ep"):  # EP's way is long in both cases
             pilot = found.pilot
             found.pilot = replace(pilot, difficulty=pilot.difficulty * (factor if name == start else 1e4))
         return found
 
-    monkeypatch.setattr(Problem, "way", way)
+    monkeypatch.setattr(AnnealingSetup, "start", with_long_way)
     X, y = labels(20)
     result = annealed_importance_sampling(GP(9.0 * SE(1.0), Probit()), X, y, budget=2.0, seed=0)
     assert result.sets[0].start == expected
@@ -388,31 +386,3 @@ def test_what_cannot_be_annealed_is_explained():
         annealed_importance_sampling(GP(1.0 * SE(1.0), Softmax(3)), X, np.arange(9) % 3)
     with pytest.raises(ValueError, match="start='laplace' does not exist"):
         annealed_importance_sampling(GP(1.0 * SE(1.0), Heaviside()), X, y, start="laplace", steps=20)
-
-
-# --- the other direction --------------------------------------------------------------------------------------
-
-
-def test_the_two_directions_bracket_the_evidence():
-    rng = np.random.default_rng(6)
-    X = rng.uniform(-3, 3, (25, 1))
-    model = GP(2.0 * SE(0.8), Gaussian(0.05))
-    f = model.draw(X, rng=rng)[0]
-    y = f + np.sqrt(0.05) * rng.standard_normal(25)
-    posterior = model.condition(X, y)
-    draws = posterior.sample(X, 64, rng)  # more exact draws than the one that made the data
-    truth = posterior.log_evidence
-    up = reverse_annealing(model, X, y, draws, runs=64, steps=100, seed=0)
-    down = annealed_importance_sampling(model, X, y, start="prior", runs=64, steps=100, seed=0)
-    lower, slack = float(np.mean(down.log_weights)), down.sd_log_weights / 8
-    assert lower - 3 * slack < truth < up.upper + 3 * up.standard_error
-    assert up.upper - lower < 4.0  # and not far apart
-    longer = reverse_annealing(model, X, y, f, runs=32, steps=800, seed=1)
-    assert longer.upper - truth < 0.5 * (up.upper - truth) + 3 * longer.standard_error
-    assert longer.acceptance > 0.6
-
-
-def test_exact_draws_must_fit_the_data():
-    X, y = labels(10)
-    with pytest.raises(ValueError, match="f_exact"):
-        reverse_annealing(GP(1.0 * SE(1.0), Probit()), X, y, np.zeros(9))

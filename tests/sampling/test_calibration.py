@@ -10,14 +10,16 @@ from scipy.stats import chi2
 from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
-from cavity.likelihoods import Gaussian, Probit, Softmax
+from cavity.likelihoods import Gaussian, Probit
 from cavity.parameters.param import Param
 from cavity.parameters.priors import LogNormal
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd
 from cavity.sampling.elliptical_slice import elliptical_slice_sampling
 from cavity.sampling.hmc import hamiltonian
-from cavity.sampling.hyperparameter_updates import LatentAndHyper, latent_and_hyper
-from cavity.sampling.targets import HyperTarget, LatentTarget
+from cavity.sampling.hyperparameter_target import HyperparameterTarget
+from cavity.sampling.latent_target import LatentTarget
+from cavity.sampling.mcmc import MCMC
+from cavity.sampling.slice_sampling import slice_update
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-2, 2, 8))[:, None]
@@ -43,12 +45,12 @@ def quadrature_moments(target, half=4.0, size=41):
 
 @pytest.fixture(scope="module")
 def integrated():
-    return quadrature_moments(HyperTarget(two_parameters(), X, REAL))
+    return quadrature_moments(HyperparameterTarget(two_parameters(), X, REAL))
 
 
 def test_hmc_over_two_hyperparameters_agrees_with_quadrature(integrated):
     mean, sd = integrated
-    target = HyperTarget(two_parameters(), X, REAL)
+    target = HyperparameterTarget(two_parameters(), X, REAL)
     start = target.model.theta + 0.3 * np.random.default_rng(1).standard_normal((2, 2))
     trace = hamiltonian(target, start, draws=400, warmup=150, rng=2, length=np.pi / 2, progress=False)
     x = trace.positions
@@ -57,26 +59,32 @@ def test_hmc_over_two_hyperparameters_agrees_with_quadrature(integrated):
     assert np.all(np.abs(x.std((0, 1)) - sd) < 4 * mcse_sd(x))
 
 
-@pytest.mark.parametrize("update", ["whitened", "surrogate"])
-def test_updates_given_latent_values_agree_with_quadrature(update, integrated):
+def test_joint_sampling_of_f_and_hyperparameters_agrees_with_quadrature(integrated):
+    """The marginal posterior of the hyperparameters is that with f integrated out."""
     mean, sd = integrated
-    trace = latent_and_hyper(
-        two_parameters(), X, REAL, update=update, draws=400, warmup=50, chains=2, rng=3, progress=False
-    )
-    x = trace.positions[:, :, :2]
-    assert trace.names[0] == "se.lengthscale"
+    rule = MCMC(draws=600, warmup=200, chains=2, seed=3, method="joint", warn=False, progress=False)
+    model = two_parameters()
+    x = GP(model.kernel, model.likelihood, inference=rule).condition(X, REAL).trace.positions
     assert ess_bulk(x).min() > 40
     assert np.all(np.abs(x.mean((0, 1)) - mean) < 4 * mcse_mean(x))
     assert np.all(np.abs(x.std((0, 1)) - sd) < 5 * mcse_sd(x))
 
 
-def test_updates_check_their_arguments():
-    with pytest.raises(ValueError, match="update must be one of"):
-        latent_and_hyper(two_parameters(), X, REAL, update="both")
-    with pytest.raises(ValueError, match="surrogate_variance must be"):
-        LatentAndHyper(two_parameters(), X, REAL, surrogate_variance=-1.0)
-    with pytest.raises(ValueError, match="several latent functions"):
-        LatentAndHyper(GP(1.0 * SE(1.0), Softmax(3)), X, np.arange(8) % 3)
+def test_slice_sampling_agrees_with_quadrature(integrated):
+    mean, sd = integrated
+    target = HyperparameterTarget(two_parameters(), X, REAL)
+    rng = np.random.default_rng(4)
+    chains = []
+    for _ in range(2):
+        theta, drawn = np.asarray(target.model.theta), []
+        for _ in range(300):
+            theta = slice_update(lambda u: float(target.log_density(u[None])[0]), theta, rng)
+            drawn.append(theta)
+        chains.append(drawn[20:])
+    x = np.array(chains)
+    assert ess_bulk(x).min() > 100
+    assert np.all(np.abs(x.mean((0, 1)) - mean) < 4 * mcse_mean(x))
+    assert np.all(np.abs(x.std((0, 1)) - sd) < 4 * mcse_sd(x))
 
 
 # --- simulation-based calibration ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from cavity.runtime.progress import Progress
 from cavity.sampling.adaptation import Acceptance, DualAveraging, Scales, windows
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd, rhat
 from cavity.sampling.elliptical_slice import elliptical_slice_sampling
-from cavity.sampling.hmc import State, hamiltonian, leapfrog
+from cavity.sampling.hmc import ChainState, hamiltonian, leapfrog
 from cavity.sampling.importance_sampling import importance
 from cavity.sampling.metropolis_hastings import metropolis
 from cavity.sampling.targets import FunctionTarget
@@ -117,7 +117,7 @@ def test_importance_sampling_finds_mass_mean_and_its_own_error():
 
 def test_leapfrog_is_reversible_and_of_second_order():
     rng = np.random.default_rng(0)
-    state = State.at(TARGET, MEAN + SPREAD * rng.standard_normal((2, 3)))
+    state = ChainState.at(TARGET, MEAN + SPREAD * rng.standard_normal((2, 3)))
     q = rng.standard_normal((2, 3))
     end, p = leapfrog(TARGET, state, q, 0.1 * SPREAD, 7)
     back, r = leapfrog(TARGET, end, -p, 0.1 * SPREAD, 7)

@@ -12,15 +12,16 @@ from cavity.kernels import SE, Matern
 from cavity.likelihoods import Gaussian, Laplace, StudentT
 from cavity.parameters.priors import LogNormal
 from cavity.sampling.diagnostics import mcse_mean
+from cavity.sampling.evidence_given_noise import evidence_given_noise
 from cavity.sampling.mcmc import MCMC
-from cavity.sampling.point_noise import noise_evidence
-from cavity.sampling.scale_mixing import (
+from cavity.sampling.scale_mixture import (
+    ScaleMixtureTarget,
     laplace_mixing,
     laplace_white,
+    sample_noise_variances,
     student_t_mixing,
     student_t_white,
 )
-from cavity.sampling.scale_mixture import ScaleMixtureTarget, sample_noise_variances
 
 
 def data(n=6):
@@ -34,7 +35,7 @@ def data(n=6):
 def test_gradient(likelihood):
     X, y = data()
     target = ScaleMixtureTarget(GP(1.0 * Matern(1.0, nu=1.5), likelihood, "constant"), X, y)
-    U = target.start(target.turned(), 2, np.random.default_rng(0))
+    U = target.start(target.whitened(), 2, np.random.default_rng(0))
     _, gradient = target.value_and_gradient(U)
     h = 1e-5
     for u, g in zip(U, gradient):
@@ -70,7 +71,7 @@ def test_what_rounding_would_make_of_the_density_is_refused():
     small[:25] = 6.0  # variances of 1e-16 of the signal
     assert np.all(np.isneginf(target.log_density(np.stack([many, small]))))
     with pytest.raises(np.linalg.LinAlgError, match="too small"):
-        noise_evidence(target.model, X, y, np.full(25, 1e-14))
+        evidence_given_noise(target.model, X, y, np.full(25, 1e-14))
 
 
 @pytest.mark.parametrize("df", [0.7, 4.0, 60.0])

@@ -19,7 +19,7 @@ from cavity.prediction import Prediction, average
 from cavity.sampling import diagnostics
 from cavity.sampling.annealing.ais import AISResult, annealed_importance_sampling
 from cavity.sampling.hmc import hamiltonian
-from cavity.sampling.targets import LatentTarget
+from cavity.sampling.latent_target import LatentTarget
 
 CHAINS = 8
 WARMUP = 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -110,3 +110,50 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+ProgressLike = Progress | Callable[[int, int], None] | bool | None
+"""How work reports: a `Progress` that counts on, a callback(done, total), True or False to force a bar on or off,
+None for a bar on terminals."""
+
+
+class ProgressReport:
+    """Steps of one piece of work, reported in the form that the caller asked for.
+
+    A `Progress` that was given counts on and stays open; one made here is closed with the block.
+    """
+
+    def __init__(self, progress: ProgressLike, label: str, total: int) -> None:
+        self.total, self.done = total, 0
+        self._callback: Callable[[int, int], None] | None = None
+        self._bar: Progress | None = None
+        self._owned: Progress | None = None
+        if isinstance(progress, Progress):
+            self._bar = progress
+        elif callable(progress):
+            self._callback = progress
+        else:
+            self._bar = self._owned = Progress(label, total, progress)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def advance(self) -> None:
+        """One step is finished."""
+        self.done += 1
+        if self._bar is not None:
+            self._bar.advance()
+        elif self._callback is not None:
+            self._callback(self.done, self.total)
+
+    def extend(self, steps: int) -> None:
+        """There are more steps than was thought."""
+        self.total += steps
+        if self._bar is not None:
+            self._bar.extend(steps)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._owned is not None:
+            self._owned.__exit__(kind, value, trace)

@@ -13,7 +13,7 @@ _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "AISResult": "cavity.sampling.annealing.ais",
     "FunctionTarget": "cavity.sampling.targets",
-    "HyperTarget": "cavity.sampling.targets",
+    "HyperparameterTarget": "cavity.sampling.hyperparameter_target",
     "MCMC": "cavity.sampling.mcmc",
     "SamplePosterior": "cavity.sampling.posterior",
     "Trace": "cavity.sampling.trace",
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from cavity.sampling.annealing.ais import annealed_importance_sampling as annealed_importance_sampling
     from cavity.sampling.elliptical_slice import elliptical_slice_sampling as elliptical_slice_sampling
     from cavity.sampling.hmc import hamiltonian as hamiltonian
+    from cavity.sampling.hyperparameter_target import HyperparameterTarget as HyperparameterTarget
     from cavity.sampling.importance_sampling import importance as importance
     from cavity.sampling.mcmc import MCMC as MCMC
     from cavity.sampling.metropolis_hastings import metropolis as metropolis
     from cavity.sampling.posterior import SamplePosterior as SamplePosterior
     from cavity.sampling.psis import importance_evidence as importance_evidence
     from cavity.sampling.targets import FunctionTarget as FunctionTarget
-    from cavity.sampling.targets import HyperTarget as HyperTarget
     from cavity.sampling.trace import Trace as Trace
 
 __getattr__, __dir__ = on_first_use(__name__, _MODULES)

@@ -1,19 +1,19 @@
-"""Coordinates in which a density is nearly round: the mode of it as origin, its curvature there as metric.
+"""Affine whitening of a target: its mode as the origin, its curvature there as the metric.
 
-Hyperparameters are correlated (two length scales that can take each other's place, signal and length scale), and with
-one scale per coordinate a trajectory must make small steps across the narrow direction and many of them along the wide
-one. With H the negative second derivatives of the log density at its mode,
+Hyperparameters are correlated (two length scales that can replace each other, signal variance and length scale). With
+one scale per coordinate a trajectory makes small steps across the narrow direction and many of them along the wide
+one. With H the Hessian of minus the log density at its mode,
 
     x = mode + F z,    F F' = H^-1,
 
-z has nearly unit covariance where the density is nearly normal. A sampler moves z; the Jacobian is a constant. Warm-up
-still learns a scale for each direction, which takes back what the curvature at a single point gets wrong.
+z has about unit covariance if the density is nearly normal. A sampler moves z; the Jacobian is constant. Warm-up still
+learns one scale per direction, which corrects what the curvature at a single point gets wrong.
 
-H comes from differences of gradients: two evaluations for each coordinate, as many as a few trajectories make.
+H comes from differences of gradients: two evaluations per coordinate, as many as a few trajectories make.
 
-Where the density is skewed or has several modes its covariance is another than H^-1. A first part of warm-up therefore
-samples in these coordinates, and the rest of the run uses others, in which the draws of that part are round
-(`sample_turned`).
+If the density is skewed or has several modes, its covariance is not H^-1. A pilot, the first part of warm-up, therefore
+samples in these coordinates; the rest of the run uses coordinates that whiten the draws of the pilot
+(`sample_whitened`).
 """
 
 from __future__ import annotations
@@ -28,53 +28,60 @@ from scipy.optimize import minimize
 
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import time_is_up
+from cavity.runtime.progress import ProgressLike
 from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.hmc import hamiltonian
 from cavity.sampling.targets import Target
-from cavity.sampling.trace import ProgressLike, Trace, Until, nothing_drawn_in_time
+from cavity.sampling.trace import Trace, Until, nothing_drawn_in_time
 
-STEPS = 100
+ValueAndGradient = Callable[[Array], tuple[float, Array]]
+"""A function to be minimized: x (k,) -> its value and its gradient (k,)."""
+
+BetweenMoves = Callable[[Array, np.random.Generator], Array]
+"""Moves between trajectories: positions (C, d) and a generator -> positions (C, d)."""
+
+MODE_ITERATIONS = 100
 """Iterations of the search for the mode, at most: it need not be found exactly."""
 
 DIFFERENCE = 1e-3
-"""Half the distance of the two gradients that give a row of H, in units of the coordinates."""
+"""Half the distance of the two gradients that give a row of H, in unit steps of the coordinates."""
 
 WIDEST = 2.0
-"""Standard deviation that is assumed, in units of the coordinates, where the density has less curvature than that."""
+"""Largest standard deviation of a direction, in unit steps: assumed if the density has less curvature than that."""
 
-PILOT = 0.3
-"""Share of warm-up that learns in the first coordinates, and as much again that draws in them."""
+PILOT_SHARE = 0.3
+"""Share of warm-up in which the pilot adapts; it draws for as many rounds again."""
 
 LEAST_PILOT = 20
-"""Draws of that part below which the first coordinates are kept."""
+"""Rounds below which there is no pilot, and the first coordinates are kept."""
 
 PRIOR_DRAWS = 20.0
 """Draws that the first coordinates count for."""
 
 TARGET_ACCEPTANCE = 0.65
-"""What the step size aims at: the best for long trajectories (Beskos et al. 2013). Averaged steps end above it."""
+"""Acceptance rate that the step size aims at: the best for long trajectories (Beskos et al. 2013)."""
 
 HALVINGS = 10
-"""Times that starting points are brought nearer to the mode where the density is not defined at one of them."""
+"""Times that starting points are moved halfway to the mode if the density is not defined at one of them."""
 
 
-class Turned:
-    """A target in coordinates z of which some of its own are linear functions, x[moves] = origin + F z[moves].
+class AffineTarget:
+    """A target in coordinates z of which some of its own are affine functions, x[moves] = origin + F z[moves].
 
     Parameters
     ----------
     target : Target
     origin, factor : arrays (k,), (k, k)
     moves : slice or array of bool (d,)
-        The k coordinates that are turned; the others are left as they are.
+        The k coordinates that are transformed; the others are left as they are.
 
     Examples
     --------
     >>> import numpy as np
     >>> from cavity.sampling import FunctionTarget
     >>> target = FunctionTarget(lambda U: (-0.5 * np.sum(U**2, axis=1) / 4, -U / 4), dim=2)
-    >>> round_ = Turned(target, np.zeros(2), 2.0 * np.eye(2))
-    >>> round_.log_density(np.ones((1, 2)))
+    >>> white = AffineTarget(target, np.zeros(2), 2.0 * np.eye(2))
+    >>> white.log_density(np.ones((1, 2)))
     array([-1.])
     """
 
@@ -83,14 +90,14 @@ class Turned:
         self.dim = target.dim
         self.names: tuple[str, ...] = ()
 
-    def out(self, Z: Array) -> Array:
-        """Positions of the target (..., d) of positions z (..., d)."""
+    def from_white(self, Z: Array) -> Array:
+        """Positions of the target (..., d) at white positions z (..., d)."""
         X = Z.copy()
         X[..., self.moves] = self.origin + Z[..., self.moves] @ self.factor.T
         return X
 
-    def into(self, X: Array) -> Array:
-        """The inverse."""
+    def to_white(self, X: Array) -> Array:
+        """White positions (..., d) of positions of the target (..., d): the inverse of `from_white`."""
         Z = X.copy()
         off = X[..., self.moves] - self.origin
         if off.size:
@@ -99,20 +106,20 @@ class Turned:
         return Z
 
     def log_density(self, U: Array) -> Array:
-        """That of the target at the same place: the Jacobian is a constant."""
-        return self.target.log_density(self.out(U))
+        """Log density (C,) of the target at white positions (C, d); the constant Jacobian is left out."""
+        return self.target.log_density(self.from_white(U))
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
         """Log density (C,) and its gradient in z (C, d)."""
-        value, gradient = self.target.value_and_gradient(self.out(U))
-        turned = gradient.copy()
-        turned[:, self.moves] = gradient[:, self.moves] @ self.factor
-        return value, turned
+        value, gradient = self.target.value_and_gradient(self.from_white(U))
+        white = gradient.copy()
+        white[:, self.moves] = gradient[:, self.moves] @ self.factor
+        return value, white
 
     def start(self, base: Array, rng: np.random.Generator, bounds: Array) -> Array:
-        """Positions z (C, d) around the mode, as far apart as draws would be, where the density is defined.
+        """White positions (C, d) around the mode, as far apart as draws would be, where the density is defined.
 
-        `base` (C, d) has the coordinates that are not turned; `bounds` (k, 2) are limits of those that are.
+        `base` (C, d) has the coordinates that are not transformed; `bounds` (k, 2) are limits of those that are.
         """
         spread = rng.standard_normal((len(base), len(self.origin))) @ self.factor.T
         for _ in range(HALVINGS):
@@ -121,36 +128,38 @@ class Turned:
             if np.isfinite(self.target.log_density(X)).all():
                 break
             spread *= 0.5
-        return self.into(X)
+        return self.to_white(X)
 
-    def back(self, trace: Trace) -> Trace:
-        """A trace of z as one of the target's own coordinates."""
+    def trace_from_white(self, trace: Trace) -> Trace:
+        """A trace of z as a trace in the coordinates of the target."""
         step = trace.step_size.copy()
         step[self.moves] = np.sqrt((self.factor**2) @ step[self.moves] ** 2)
         return replace(
-            trace, positions=self.out(trace.positions), step_size=step, names=tuple(self.target.names)
+            trace, positions=self.from_white(trace.positions), step_size=step, names=tuple(self.target.names)
         )
 
 
-def pilot_of(warmup: int) -> int:
-    """Rounds of warm-up that learn in the first coordinates, and as many again that draw in them; zero if too few."""
-    rounds = int(PILOT * warmup)
+# --- whitening by draws ---------------------------------------------------------------------------------------
+
+
+def pilot_rounds(warmup: int) -> int:
+    """Rounds in which the pilot adapts, and as many again in which it draws; zero if there are too few."""
+    rounds = int(PILOT_SHARE * warmup)
     return rounds if rounds >= LEAST_PILOT else 0
 
 
-def kept_of_pilot(first: Trace | None, stop: BaseException) -> Trace:
-    """The draws of the first part of warm-up, where the rest of it was stopped; `stop` goes on where there are none."""
-    if first is None:
+def draws_of_pilot(pilot: Trace | None, stop: BaseException) -> Trace:
+    """The draws of the pilot, if warm-up was stopped after it; without a pilot `stop` is raised again."""
+    if pilot is None:
         raise stop
     by_user = isinstance(stop, KeyboardInterrupt)
-    return replace(first, stopped=StopReason.INTERRUPTED if by_user else StopReason.OUT_OF_TIME)
+    return replace(pilot, stopped=StopReason.INTERRUPTED if by_user else StopReason.OUT_OF_TIME)
 
 
-def rounder(origin: Array, factor: Array, draws: Array) -> tuple[Array, Array]:
-    """Origin and factor of coordinates in which draws x (..., k) have zero mean and about unit covariance.
+def whitened_by(origin: Array, factor: Array, draws: Array) -> tuple[Array, Array]:
+    """Origin (k,) and factor (k, k) of coordinates in which draws x (..., k) are about white.
 
-    `PRIOR_DRAWS` draws with the covariance F F' that was assumed before are added in, so that few draws do not overrule
-    it.
+    `PRIOR_DRAWS` draws with the covariance F F' assumed before are added, so that few draws do not overrule it.
     """
     X = draws.reshape(-1, len(origin))
     center = X.mean(axis=0)
@@ -159,25 +168,25 @@ def rounder(origin: Array, factor: Array, draws: Array) -> tuple[Array, Array]:
     return center, factor @ np.linalg.cholesky(covariance)
 
 
-def sample_turned(
-    turned: Turned,
+def sample_whitened(
+    white: AffineTarget,
     start: Array,
     *,
     draws: int,
     warmup: int,
     rng: np.random.Generator,
-    between: Callable[[Array, np.random.Generator], Array] | None = None,
+    between: BetweenMoves | None = None,
     progress: ProgressLike = None,
     until: Until | None = None,
     **options: Any,
 ) -> Trace:
-    """Hamiltonian Monte Carlo in turned coordinates, which a first part of warm-up improves.
+    """Hamiltonian Monte Carlo in white coordinates, which the pilot improves.
 
     Parameters
     ----------
-    turned : Turned
+    white : AffineTarget
     start : array (C, d)
-        In its coordinates.
+        White positions.
     between : callable, optional
         As in `hamiltonian`, in the coordinates of the target.
     draws, warmup, rng, progress, until, options : see `hamiltonian`
@@ -185,115 +194,118 @@ def sample_turned(
     Returns
     -------
     Trace
-        In the coordinates of the target. Draws of the first part of warm-up, where sampling was stopped in the last.
+        In the coordinates of the target. It holds the draws of the pilot if sampling was stopped in the rest of
+        warm-up.
     """
     options = {"rng": rng, "target_acceptance": TARGET_ACCEPTANCE, **options}
-    pilot = pilot_of(warmup) if len(turned.origin) else 0
-    first, before = None, 0
-    if pilot:
-        moves = _in_turned(turned, between)
-        first = turned.back(
-            hamiltonian(turned, start, draws=pilot, warmup=pilot, between=moves, progress=progress, **options)
+    rounds = pilot_rounds(warmup) if len(white.origin) else 0
+    pilot, before = None, 0
+    if rounds:
+        moves = _in_white(white, between)
+        pilot = white.trace_from_white(
+            hamiltonian(
+                white, start, draws=rounds, warmup=rounds, between=moves, progress=progress, **options
+            )
         )
-        if first.stopped:
-            return first
-        found = rounder(turned.origin, turned.factor, first.positions[..., turned.moves])
-        turned = Turned(turned.target, *found, turned.moves)
-        start, before = turned.into(first.last), first.info["evaluations"]
+        if pilot.stopped:
+            return pilot
+        found = whitened_by(white.origin, white.factor, pilot.positions[..., white.moves])
+        white = AffineTarget(white.target, *found, white.moves)
+        start, before = white.to_white(pilot.last), pilot.info["evaluations"]
     try:
         trace = hamiltonian(
-            turned,
+            white,
             start,
             draws=draws,
-            warmup=warmup - 2 * pilot,
-            between=_in_turned(turned, between),
+            warmup=warmup - 2 * rounds,
+            between=_in_white(white, between),
             progress=progress,
-            until=None if until is None else until.seen_as(turned.back),
+            until=None if until is None else until.seen_as(white.trace_from_white),
             **options,
         )
     except (KeyboardInterrupt, TimeoutError) as stop:
-        return kept_of_pilot(first, stop)
+        return draws_of_pilot(pilot, stop)
     info = {**trace.info, "evaluations": before + trace.info["evaluations"]}
-    return replace(turned.back(trace), warmup=warmup, info=info)
+    return replace(white.trace_from_white(trace), warmup=warmup, info=info)
 
 
-def _in_turned(
-    turned: Turned, between: Callable[[Array, np.random.Generator], Array] | None
-) -> Callable[[Array, np.random.Generator], Array] | None:
-    """The same moves in turned coordinates."""
+def _in_white(white: AffineTarget, between: BetweenMoves | None) -> BetweenMoves | None:
+    """The same moves in white coordinates."""
     if between is None:
         return None
-    return lambda Z, rng: turned.into(between(turned.out(Z), rng))
+    return lambda Z, rng: white.to_white(between(white.from_white(Z), rng))
 
 
-def at_mode(target: Target, start: Array, unit: Array, bounds: Array, moves: Any = slice(None)) -> Turned:
-    """Turn the coordinates `moves` of a target about its mode in them, the others as at `start`.
+# --- whitening by the curvature at the mode -------------------------------------------------------------------
+
+
+def whitened_at_mode(
+    target: Target, start: Array, unit: Array, bounds: Array, moves: Any = slice(None)
+) -> AffineTarget:
+    """Whiten the coordinates `moves` of a target at its mode in them, with the others fixed as in `start`.
 
     Parameters
     ----------
     target : Target
     start : array (d,)
-        Where to look for the mode from; the density is defined there.
+        Where the search for the mode begins; the density is defined there.
     unit : array (k,)
         Sizes of unit steps of the coordinates.
     bounds : array (k, 2)
         Their limits.
     """
-    where = np.array(start, dtype=float)
+    position = np.array(start, dtype=float)
     if not len(unit):
-        return Turned(target, np.zeros(0), np.zeros((0, 0)), moves)
+        return AffineTarget(target, np.zeros(0), np.zeros((0, 0)), moves)
 
-    def down(w: Array) -> tuple[float, Array]:
-        where[moves] = w * unit
-        value, gradient = target.value_and_gradient(where[None])
+    def negative_log_density(w: Array) -> tuple[float, Array]:
+        position[moves] = w * unit
+        value, gradient = target.value_and_gradient(position[None])
         return -float(value[0]), -gradient[0, moves] * unit
 
-    best = lowest(down, where[moves] / unit, bounds / unit[:, None])
-    factor = unit[:, None] * spread_at(down, best)
-    return Turned(target, best * unit, factor, moves)
+    mode = lowest_seen(negative_log_density, position[moves] / unit, bounds / unit[:, None])
+    factor = unit[:, None] * inverse_hessian_factor(negative_log_density, mode)
+    return AffineTarget(target, mode * unit, factor, moves)
 
 
-def lowest(down: Any, start: Array, bounds: Array) -> Array:
-    """The lowest point that a search has seen, wherever it stopped; `down` gives a value and its gradient.
+def lowest_seen(function: ValueAndGradient, start: Array, bounds: Array) -> Array:
+    """The lowest point (k,) that a search by L-BFGS has evaluated, wherever it stopped.
 
     Raises
     ------
     TimeoutError
-        Where time is up (`cavity.runtime.deadlines`): what is to be sampled from there cannot be.
+        If the time is up (`cavity.runtime.deadlines`): there is no point to sample from.
     """
-    seen: tuple[float, Array] = (down(start)[0], start)
+    best: tuple[float, Array] = (function(start)[0], start)
 
-    def watched(w: Array) -> tuple[float, Array]:
-        nonlocal seen
+    def recorded(w: Array) -> tuple[float, Array]:
+        nonlocal best
         if time_is_up():
             raise nothing_drawn_in_time()
-        value, slope = down(w)
-        if value < seen[0]:
-            seen = value, w.copy()
+        value, slope = function(w)
+        if value < best[0]:
+            best = value, w.copy()
         return (value, slope) if np.isfinite(value) else (1e300, slope)
 
     limits = [(float(low), float(high)) for low, high in bounds]
-    minimize(watched, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": STEPS})
-    return seen[1]
+    minimize(
+        recorded, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": MODE_ITERATIONS}
+    )
+    return best[1]
 
 
-def spread_at(down: Any, at: Array) -> Array:
-    """F with F F' the covariance of the normal density that has the same curvature at this point."""
-    return _factor(_curvature(down, at))
+def inverse_hessian_factor(function: ValueAndGradient, at: Array) -> Array:
+    """F (k, k) with F F' = H^-1, H the Hessian at a point (k,); no direction is wider than `WIDEST`."""
+    size, directions = eigh(_hessian(function, at))
+    return np.asarray(directions / np.sqrt(np.maximum(size, WIDEST**-2)))
 
 
-def _curvature(down: Any, at: Array) -> Array:
+def _hessian(function: ValueAndGradient, at: Array) -> Array:
     """Second derivatives (k, k) by central differences of gradients."""
     rows = []
     for j in range(len(at)):
         step = np.zeros(len(at))
         step[j] = DIFFERENCE
-        rows.append((down(at + step)[1] - down(at - step)[1]) / (2.0 * DIFFERENCE))
+        rows.append((function(at + step)[1] - function(at - step)[1]) / (2.0 * DIFFERENCE))
     H = np.array(rows).reshape(len(at), len(at))
     return np.asarray(0.5 * (H + H.T))
-
-
-def _factor(H: Array) -> Array:
-    """F with F F' = H^-1, no direction wider than `WIDEST`."""
-    size, directions = eigh(H)
-    return np.asarray(directions / np.sqrt(np.maximum(size, WIDEST**-2)))

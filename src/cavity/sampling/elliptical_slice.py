@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.numerics.arrays import Array
-from cavity.sampling.trace import ProgressLike, Recorder, Trace, Until, as_chains, check_counts
+from cavity.runtime.progress import ProgressLike
+from cavity.sampling.trace import Recorder, Trace, Until, as_chains, check_counts
 
 MOST_ROUNDS = 200
 """Shrinkings of the bracket before a chain stays where it is; by then it is as narrow as rounding."""

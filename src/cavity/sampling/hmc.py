@@ -1,10 +1,10 @@
-"""Hamiltonian (hybrid) Monte Carlo, all chains in step (thesis A.4, Algorithm 11; Neal 2011).
+"""Hamiltonian (hybrid) Monte Carlo, all chains in step (Kuss 2006, A.4, Algorithm 11; Neal 2011).
 
 Momenta q ~ N(0, I) and per-coordinate steps e_i = step * scale_i; a leapfrog step is
 
     q += e/2 * gradient,   x += e * q,   q += e/2 * gradient,       H = q'q/2 - log density,
 
-and the end of a trajectory is accepted if log u < H(start) - H(end) (the thesis prints the sign the other way round).
+and the end of a trajectory is accepted if log u < H(start) - H(end) (Kuss prints the opposite sign).
 
 Warm-up adapts (`cavity.sampling.adaptation`), then everything is frozen: the step, the scales, the length of
 trajectories. All chains share these, so that they are learned from C times as many draws. Trajectories are jittered in
@@ -21,16 +21,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.progress import ProgressLike
 from cavity.sampling.adaptation import Acceptance, DualAveraging, Scales, TrajectoryLength, windows
 from cavity.sampling.targets import Target
-from cavity.sampling.trace import ProgressLike, Recorder, Trace, Until, as_chains, check_counts
+from cavity.sampling.trace import Recorder, Trace, Until, as_chains, check_counts
 
 __all__ = [
+    "ChainState",
     "DualAveraging",
     "Move",
     "Reference",
     "Scales",
-    "State",
     "first_step",
     "hamiltonian",
     "leapfrog",
@@ -54,7 +55,7 @@ MOST_STEPS = 1000
 
 
 @dataclass
-class State:
+class ChainState:
     """Positions of all chains with their log densities and gradients."""
 
     position: Array
@@ -62,7 +63,7 @@ class State:
     gradient: Array
 
     @classmethod
-    def at(cls, target: Target, position: Array) -> State:
+    def at(cls, target: Target, position: Array) -> ChainState:
         """Evaluate the target."""
         return cls(position, *target.value_and_gradient(position))
 
@@ -80,10 +81,10 @@ class Move(NamedTuple):
     `proposal` and `momentum` belong to the ends of the trajectories, accepted or not.
     """
 
-    state: State
+    state: ChainState
     acceptance: Array
     divergent: NDArray[np.bool_]
-    proposal: State
+    proposal: ChainState
     momentum: Array
 
 
@@ -94,8 +95,8 @@ def _gradient_of(target: Target) -> Callable[[Array], Array]:
 
 
 def leapfrog(
-    target: Target, start: State, momentum: Array, step: Array | float, count: int
-) -> tuple[State, Array]:
+    target: Target, start: ChainState, momentum: Array, step: Array | float, count: int
+) -> tuple[ChainState, Array]:
     """`count` leapfrog steps of sizes `step`: a number, (d,), or (C, 1) for one size per chain.
 
     The log density is asked for at the end only. A trajectory may pass where the density is not defined (the gradient
@@ -111,12 +112,12 @@ def leapfrog(
             q += step * gradient(x)
     value, g = target.value_and_gradient(x)
     q += half * g
-    return State(x, value, g), q
+    return ChainState(x, value, g), q
 
 
 def rotations(
-    target: Target, start: State, momentum: Array, step: float, count: int, reference: Reference
-) -> tuple[State, Array]:
+    target: Target, start: ChainState, momentum: Array, step: float, count: int, reference: Reference
+) -> tuple[ChainState, Array]:
     """`count` steps in which a normal reference moves exactly and only the rest of the density kicks.
 
     In z = (x - center) / scale, the reference N(0, I) turns (z, q) by the angle `step`; the kick is the gradient of the
@@ -138,12 +139,12 @@ def rotations(
     position = x + center
     value, g = target.value_and_gradient(position)
     q += 0.5 * (kick * g + pull * x)
-    return State(position, value, g), q
+    return ChainState(position, value, g), q
 
 
 def transition(
     target: Target,
-    state: State,
+    state: ChainState,
     step: Array | float,
     count: int,
     rng: np.random.Generator,
@@ -166,7 +167,7 @@ def transition(
     accepted = np.log(rng.random(len(gain))) < gain
     divergent = ~(gain > -DIVERGENCE)
     moved = accepted[:, None]
-    new = State(
+    new = ChainState(
         np.where(moved, end.position, state.position),
         np.where(accepted, end.log_density, state.log_density),
         np.where(moved, end.gradient, state.gradient),
@@ -175,7 +176,11 @@ def transition(
 
 
 def first_step(
-    target: Target, state: State, scale: Array, rng: np.random.Generator, reference: Reference | None = None
+    target: Target,
+    state: ChainState,
+    scale: Array,
+    rng: np.random.Generator,
+    reference: Reference | None = None,
 ) -> float:
     """A step whose acceptance rate over a single step is about one half (doubling or halving from one)."""
     step, direction = 1.0, 0
@@ -265,7 +270,7 @@ def hamiltonian(
     check_counts(draws, warmup)
     _check_options(steps, length, jitter, target_acceptance, step)
     position = as_chains(start, target.dim)
-    state = State.at(target, position)
+    state = ChainState.at(target, position)
     if not np.isfinite(state.log_density).all():
         bad = int(np.flatnonzero(~np.isfinite(state.log_density))[0])
         raise ValueError(f"start of chain {bad} has no density: begin where the log density is finite")
@@ -351,13 +356,13 @@ def hamiltonian(
 def _moved_by(
     between: Callable[[Array, np.random.Generator], Array],
     target: Target,
-    state: State,
+    state: ChainState,
     rng: np.random.Generator,
-) -> State:
+) -> ChainState:
     """After other moves; chains whose move leads to where there is no density stay, which is reversible too."""
-    there = State.at(target, between(state.position, rng))
+    there = ChainState.at(target, between(state.position, rng))
     good = np.isfinite(there.log_density)
-    return State(
+    return ChainState(
         np.where(good[:, None], there.position, state.position),
         np.where(good, there.log_density, state.log_density),
         np.where(good[:, None], there.gradient, state.gradient),

@@ -1,7 +1,7 @@
-"""Hamiltonian Monte Carlo as one step of a Gibbs sampler: the density changes from call to call.
+"""Hamiltonian Monte Carlo as one update of a Gibbs sampler: the density changes from call to call.
 
-Step size and scales are learned as in `hmc`, but over the rounds of warm-up, and then frozen. The number of leapfrog
-steps follows from a quarter period at the learned scales, up to a limit, because each step costs a factorization.
+Step size and scales are adapted as in `hmc`, but over the rounds of warm-up, and then frozen. The number of leapfrog
+steps follows from a quarter period at the adapted scales, up to a limit, because each step costs a factorization.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from cavity.numerics.arrays import Array
 from cavity.sampling.hmc import (
     QUARTER_PERIOD,
+    ChainState,
     DualAveraging,
     Scales,
-    State,
     first_step,
     transition,
     windows,
@@ -26,8 +26,8 @@ JITTER = 0.5
 """Lengths of trajectories are drawn from (1 - JITTER, 1 + JITTER) times the nominal one."""
 
 
-class Moved(NamedTuple):
-    """One move: the position (d,), its log density, the acceptance probability, and what happened."""
+class HMCUpdate(NamedTuple):
+    """One update: the position (d,), its log density, the acceptance probability, and what happened."""
 
     position: Array
     log_density: float
@@ -36,18 +36,18 @@ class Moved(NamedTuple):
     moved: bool
 
 
-class WithinGibbs:
-    """Moves of one chain on a target that others change between calls.
+class HMCWithinGibbs:
+    """Hamiltonian updates of one chain on a target that changes between calls.
 
     Parameters
     ----------
     target : Target
     warmup : int
-        Calls during which step and scales are learned.
+        Calls during which step and scales are adapted.
     leaps : int
         Leapfrog steps of a trajectory, at most.
     adapt_scale : bool
-        Whether scales are learned too: the draws of one chain give poor ones where the coordinates are round already.
+        Whether scales are adapted too: the draws of one chain give poor ones if the coordinates are white already.
     """
 
     def __init__(self, target: Any, warmup: int, leaps: int, adapt_scale: bool = True) -> None:
@@ -58,9 +58,9 @@ class WithinGibbs:
         self._adapting: DualAveraging | None = None
         self._size = 1.0
 
-    def step(self, position: Array, rng: np.random.Generator) -> Moved:
+    def step(self, position: Array, rng: np.random.Generator) -> HMCUpdate:
         """One trajectory from a position (d,)."""
-        state = State.at(self.target, position[None])
+        state = ChainState.at(self.target, position[None])
         if self._adapting is None:
             self._size = first_step(self.target, state, self.scales.scale, rng)
             self._adapting = DualAveraging(self._size, TARGET_ACCEPTANCE)
@@ -74,7 +74,7 @@ class WithinGibbs:
         if t < self.warmup:
             self._learn(t, move.state.position, float(move.acceptance[0]), self._adapting)
         new = move.state.position[0]
-        return Moved(
+        return HMCUpdate(
             new,
             float(move.state.log_density[0]),
             float(move.acceptance[0]),

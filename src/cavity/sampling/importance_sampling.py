@@ -18,7 +18,7 @@ from cavity.sampling.targets import Target
 
 
 @dataclass(frozen=True)
-class Weighted:
+class WeightedDraws:
     """Weighted draws.
 
     Attributes
@@ -65,7 +65,7 @@ def importance(
     draws: int = 1000,
     rng: np.random.Generator | int | None = None,
     block: int = 1024,
-) -> Weighted:
+) -> WeightedDraws:
     """Draws from a proposal density with weights for the target.
 
     Parameters
@@ -98,7 +98,7 @@ def importance(
             w = log_density(x) - log_proposal(x)
         positions.append(x)
         log_weights.append(np.where(np.isnan(w), -np.inf, w))
-    found = Weighted(np.concatenate(positions), np.concatenate(log_weights))
+    found = WeightedDraws(np.concatenate(positions), np.concatenate(log_weights))
     if not np.isfinite(logsumexp(found.log_weights)):
         raise ValueError(
             "no draw of the proposal has positive density under the target: choose another proposal"

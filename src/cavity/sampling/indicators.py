@@ -6,8 +6,8 @@ residual r = y - m. Changing v_i by delta changes the log evidence by
     -1/2 log(1 + delta R_ii) + 1/2 delta b_i^2 / (1 + delta R_ii),
 
 which needs one number of R, and R itself by a matrix of rank one: O(1) for an indicator that stays, O(n^2) for one that
-flips (thesis eq. 5.15). With p the probability of an outlier given all other indicators, a plain Gibbs update draws
-from it; an over-relaxed one flips with probability min(1, odds of the other value) (Neal 1998; thesis eq. 5.17), which
+flips (Kuss 2006, eq. 5.15). With p the probability of an outlier given all other indicators, a plain Gibbs update draws
+from it; an over-relaxed one flips with probability min(1, odds of the other value) (Neal 1998; Kuss eq. 5.17), which
 leaves the same distribution invariant and moves more often. Where p is exactly one half over-relaxation always flips,
 so that both kinds of sweep are mixed to keep the chain irreducible.
 

@@ -31,11 +31,12 @@ from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import time_limit
 from cavity.runtime.interrupts import Postponed
+from cavity.runtime.progress import ProgressLike
 from cavity.sampling.posterior import Draws, SamplePosterior
-from cavity.sampling.trace import ProgressLike, Trace, Until, check_counts
+from cavity.sampling.trace import Trace, Until, check_counts
 
 if TYPE_CHECKING:
-    from cavity.sampling.modes import Modes
+    from cavity.sampling.mode_jumping import Modes
 
 
 METHODS = ("auto", "integrated", "gibbs", "scale-mixture", "joint", "elliptical")
@@ -257,12 +258,12 @@ class MCMC:
     ) -> Modes | None:
         """The modes that these ends lead to, where there are several and hyperparameters move at all."""
         from cavity.sampling.default_priors import unit_steps
-        from cavity.sampling.modes import find_modes
-        from cavity.sampling.targets import HyperTarget
+        from cavity.sampling.hyperparameter_target import HyperparameterTarget
+        from cavity.sampling.mode_jumping import find_modes
 
         if len(ends) < 2 or not self.hyperparameters:
             return None
-        target = HyperTarget(_with_rule(model, self._fast(model.likelihood)), X, y, weight)
+        target = HyperparameterTarget(_with_rule(model, self._fast(model.likelihood)), X, y, weight)
         return find_modes(target, ends, unit_steps(target.model, X, y, weight))
 
     def _method(self, likelihood: Likelihood, weight: Array | None) -> str:
@@ -303,10 +304,10 @@ class MCMC:
         rng: np.random.Generator,
         modes: Modes | None,
     ) -> Draws:
-        from cavity.sampling.affine import at_mode, sample_turned
+        from cavity.sampling.affine import sample_whitened, whitened_at_mode
         from cavity.sampling.default_priors import unit_steps
-        from cavity.sampling.modes import HyperJumps, told
-        from cavity.sampling.targets import HyperTarget
+        from cavity.sampling.hyperparameter_target import HyperparameterTarget
+        from cavity.sampling.mode_jumping import HyperparameterJumps, told
 
         exact = _with_rule(model, Exact())
         if not self.hyperparameters or len(model.names) == 0:
@@ -314,22 +315,22 @@ class MCMC:
             shape = self.chains, self.draws
             trace = Trace(np.zeros((*shape, 0)), np.full(shape, value))
             return Draws(model.freeze(), X, y, trace, weight, method="exact")
-        target = HyperTarget(exact, X, y, weight)
+        target = HyperparameterTarget(exact, X, y, weight)
         bounds = np.array(target.model.theta_bounds).reshape(-1, 2)
         unit = unit_steps(target.model, X, y, weight)
-        turned = at_mode(target, np.asarray(target.model.theta), unit, bounds)
+        white = whitened_at_mode(target, np.asarray(target.model.theta), unit, bounds)
         if modes is None:
-            start = turned.start(np.zeros((self.chains, target.dim)), rng, bounds)
+            start = white.start(np.zeros((self.chains, target.dim)), rng, bounds)
         else:
-            start = modes.starts(turned, lambda place: place, self.chains, rng, bounds)
-        jumps = None if modes is None else HyperJumps(modes, target)
+            start = modes.starts(white, lambda place: place, self.chains, rng, bounds)
+        jumps = None if modes is None else HyperparameterJumps(modes, target)
         sampled = _with_rule(target.model, self)
 
         def as_draws(trace: Trace) -> Draws:
             trace = replace(trace, info={**trace.info, **told([jumps])})
             return Draws(sampled, X, y, trace, weight, method="integrated")
 
-        found = sample_turned(turned, start, rng=rng, between=jumps, **self._counts(as_draws))
+        found = sample_whitened(white, start, rng=rng, between=jumps, **self._counts(as_draws))
         return _kept(found, as_draws)
 
     def _gibbs(
@@ -341,14 +342,16 @@ class MCMC:
         rng: np.random.Generator,
         modes: Modes | None,
     ) -> Draws:
-        from cavity.sampling.mixture_targets import noise_of
+        from cavity.sampling.outlier_conditionals import noise_variances
         from cavity.sampling.outlier_gibbs import gibbs
 
         def as_draws(trace: Trace) -> Draws:
             used, c = trace.info["model"], trace.info["indicators"]
             flags = c.reshape(-1, c.shape[2])
             models = (used.replace(t) if trace.dim else used for t in trace.pooled)
-            noise = np.array([noise_of(m.likelihood, one) for m, one in zip(models, flags)]).reshape(c.shape)
+            noise = np.array([noise_variances(m.likelihood, one) for m, one in zip(models, flags)]).reshape(
+                c.shape
+            )
             return Draws(used, X, y, trace, None, noise, None, None, c, trace.info["probability"], "gibbs")
 
         found = gibbs(
@@ -393,11 +396,11 @@ class MCMC:
 
     def _joint(self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator) -> Draws:
         from cavity.sampling.hmc import hamiltonian
-        from cavity.sampling.joint import NUGGET, JointPosterior
+        from cavity.sampling.joint_target import NUGGET, JointTarget
 
         if not self.hyperparameters or len(model.names) == 0:
             return self._latent(model, X, y, weight, rng, elliptical=False)
-        target = JointPosterior(model, X, y, weight)
+        target = JointTarget(model, X, y, weight)
         mean = self._guess(model, X, y, weight)
         start = target.start(self.chains, rng, mean, START_SPREAD)
         latents = (target.n,) if target.latents == 1 else (target.n, target.latents)
@@ -434,7 +437,7 @@ class MCMC:
         """Latent values at fixed hyperparameters."""
         from cavity.sampling.elliptical_slice import elliptical_slice_sampling
         from cavity.sampling.hmc import hamiltonian
-        from cavity.sampling.targets import LatentTarget
+        from cavity.sampling.latent_target import LatentTarget
 
         model = model.freeze()
         target = LatentTarget(model.prior(X), model.likelihood, y, weight)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.runtime.progress import ProgressLike
 from cavity.sampling.hmc import Scales, windows
 from cavity.sampling.targets import Target
-from cavity.sampling.trace import ProgressLike, Recorder, Trace, as_chains, check_counts
+from cavity.sampling.trace import Recorder, Trace, as_chains, check_counts
 
 
 def metropolis(

@@ -1,15 +1,14 @@
-"""Noise parameters and noise variances drawn together, given a draw of f that is then forgotten.
+"""Noise parameters and noise variances drawn together, given a draw of f that is then dropped.
 
-With all variances v known, degrees of freedom and scale of the noise are all but determined by them, and follow them
-in small steps only. Given f the points are independent: with residuals r = y - f, the noise parameters move on the
-density of the noise itself, in which the variances are integrated out, and the variances are then drawn anew
-(`scale_mixing`).
+Given all noise variances v, the degrees of freedom and the scale of the noise are nearly determined, and move in small
+steps only. Given f the points are independent: with residuals r = y - f, the noise parameters move on the density of
+the noise itself, in which the variances are integrated out, and the variances are then drawn afresh (`scale_mixture`).
 
 Residuals come from a draw of the prior, f0, and of the noise, e0: with A = K + diag(v) and q = y - m - f0 - e0,
 
     r = e0 + v A^-1 q,
 
-which loses no digits where v is small. (The same idea moves indicators in `gibbs`.)
+which loses no digits if v is small. (The same idea moves indicators in `outlier_gibbs`.)
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from numpy.typing import NDArray
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky
 from cavity.numerics.threads import threads_for
-from cavity.sampling.hyperparameter_updates import slice_coordinates
+from cavity.sampling.slice_sampling import slice_update
+from cavity.sampling.targets import inside
 
 Flags = NDArray[np.bool_]
 
@@ -50,11 +50,11 @@ def draw_residuals(model: Any, X: Array, y: Array, variances: Array, rng: np.ran
 def draw_noise_parameters(model: Any, moves: Flags, residuals: Array, rng: np.random.Generator) -> Array:
     """Theta (p,) with the entries `moves` changed: slice sampling of the noise's density of the residuals."""
     theta = np.array(model.theta, dtype=float)
-    low, high = np.array(model.theta_bounds).reshape(-1, 2)[moves].T
+    bounds = np.array(model.theta_bounds).reshape(-1, 2)[moves]
 
-    def log_density(position: Array) -> tuple[float, None]:
-        if not np.all((position >= low) & (position <= high)):
-            return -np.inf, None
+    def log_density(position: Array) -> float:
+        if not inside(position, bounds):
+            return -np.inf
         theta[moves] = position
         try:
             with np.errstate(all="ignore"):
@@ -62,10 +62,8 @@ def draw_noise_parameters(model: Any, moves: Flags, residuals: Array, rng: np.ra
                 value = np.sum(there.likelihood.log_prob(residuals, np.zeros(len(residuals))))
                 value += there.log_prior(jacobian=True)[0]
         except ValueError:  # a value that overflows
-            return -np.inf, None
-        return (float(value), None) if np.isfinite(value) else (-np.inf, None)
+            return -np.inf
+        return float(value) if np.isfinite(value) else -np.inf
 
-    start = theta[moves].copy()
-    found, _, _ = slice_coordinates(log_density, start, log_density(start)[0], None, rng)
-    theta[moves] = found
+    theta[moves] = slice_update(log_density, theta[moves].copy(), rng)
     return theta

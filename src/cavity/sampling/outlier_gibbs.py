@@ -1,14 +1,14 @@
 """Gibbs sampling for regular noise with outliers: indicators, their fraction, and the hyperparameters in turn.
 
-The function f is integrated out (thesis section 5.3.2, Algorithm 1) in all steps but the third. One round is
+The function f is integrated out (Kuss 2006, section 5.3.2, Algorithm 1) in all steps but the third. One round is
 
-1. indicators c_i, one at a time in random order, O(n^2) for each that flips (`flips`);
+1. indicators c_i, one at a time in random order, O(n^2) for each that flips (`indicators`);
 2. the fraction pi given the number |c| of outliers: Beta(a + |c|, b + n - |c|) for a Beta(a, b) prior. For any other
    prior the same Beta with a = b = 1 is a proposal, accepted with the ratio of prior densities;
-3. fraction, regular scale s, inflation k and all indicators together, given a draw of f that is then forgotten: given
-   f the points are independent, so that the noise parameters move on the mixture density with indicators summed out,
-   and the indicators are drawn afresh. Without this step the number of outliers and what an outlier is follow each
-   other in small steps only;
+3. fraction, regular scale s, inflation k and all indicators together, given a draw of f that is then dropped: given f
+   the points are independent, so that the noise parameters move on the mixture density with indicators summed out, and
+   the indicators are drawn afresh. Without this step the number of outliers and the noise parameters constrain each
+   other to small steps;
 4. one trajectory of Hamiltonian Monte Carlo for kernel, mean, s and k, on the exact evidence given the indicators, with
    noise variances v_i = s^2 k^(2 c_i):
 
@@ -16,11 +16,12 @@ The function f is integrated out (thesis section 5.3.2, Algorithm 1) in all step
 
 A draw of f comes from one of the prior, f0, and of the noise, e: f = m + f0 + K A^-1 (y - m - f0 - e).
 
-The posterior needs proper priors: where no point is an outlier nothing else says how wide outliers are, and where all
-are, how narrow the rest. The outlier component is always the wider one, k > 1, by its transform.
-Where several modes of the hyperparameters are known, chains also jump between them, with a draw of f from which the
-indicators are drawn afresh (`jumps`), before the third step.
-Indicators of points that are outliers together, or not at all, move only one by one: run several chains.
+The posterior needs proper priors: if no point is an outlier the data do not say how wide outliers are, and if all are,
+how narrow the rest. The outlier component is always the wider one, k > 1, by its transform.
+
+If several modes of the hyperparameters are known, chains also jump between them before the third step, with a draw of f
+from which the indicators are drawn afresh (`mode_jumping`). Indicators of points that are outliers together, or not at
+all, move only one by one: run several chains.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.numerics.arrays import Array
 from cavity.parameters.priors import Beta
-from cavity.sampling.affine import Turned, kept_of_pilot, pilot_of, rounder
+from cavity.runtime.progress import ProgressLike
+from cavity.sampling.affine import AffineTarget, draws_of_pilot, pilot_rounds, whitened_by
 from cavity.sampling.default_priors import with_proper_priors
-from cavity.sampling.hmc_within_gibbs import WithinGibbs
+from cavity.sampling.hmc_within_gibbs import HMCWithinGibbs
 from cavity.sampling.indicators import Flags, Indicators
-from cavity.sampling.mixture_targets import GivenFunction, GivenIndicators, round_coordinates
-from cavity.sampling.mode_jumping import Jumps
-from cavity.sampling.modes import Modes, told
+from cavity.sampling.mode_jumping import JointJumps, Modes, told
 from cavity.sampling.noise_given_f import noise_entries
-from cavity.sampling.trace import ProgressLike, Recorder, Trace, Until, check_counts
+from cavity.sampling.outlier_conditionals import GivenFunction, GivenIndicators, whitening_at_mode
+from cavity.sampling.trace import Recorder, Trace, Until, check_counts
 
 START_SPREAD = 0.2
 """Standard deviation of the chains' starting fractions around that of the model, in unconstrained units."""
@@ -54,7 +55,7 @@ ROUNDS_PER_BLOCK = 25
 
 
 @dataclass
-class _Settings:
+class GibbsSettings:
     """What all chains have in common."""
 
     model: Any
@@ -72,8 +73,8 @@ class _Settings:
     modes: Modes | None
 
 
-class State(NamedTuple):
-    """Where a chain is after a round. `probability` is p(c_i = 1 | everything else) when point i was visited last."""
+class GibbsState(NamedTuple):
+    """A chain after a round. `probability` (n,) is p(c_i = 1 | everything else) when point i was visited last."""
 
     theta: Array
     indicators: Flags
@@ -87,13 +88,13 @@ class GibbsChain:
     """One chain: call `step` once per round."""
 
     def __init__(
-        self, settings: _Settings, theta: Array, rng: np.random.Generator, center: Array | None = None
+        self, settings: GibbsSettings, theta: Array, rng: np.random.Generator, center: Array | None = None
     ) -> None:
         self.settings, self.rng = settings, rng
         s = settings
-        self.jumps = None if s.modes is None else Jumps(s.modes, s.model, s.X, s.y)
+        self.jumps = None if s.modes is None else JointJumps(s.modes, s.model, s.X, s.y)
         self.target = GivenIndicators(s.model.replace(theta), s.X, s.y, s.moves)
-        self.turn(s.origin, s.factor, s.pilot or s.warmup, adapt_scale=True)
+        self.whiten(s.origin, s.factor, s.pilot or s.warmup, adapt_scale=True)
         self.target.indicators = rng.random(len(s.y)) < float(self.target.model.likelihood.fraction)
         self._disperse(s.origin if center is None else center[s.moves])
         model = self.target.model
@@ -101,32 +102,32 @@ class GibbsChain:
         variances = float(model.likelihood.scale) ** 2, model.likelihood.outlier_scale**2
         self._indicators = Indicators(prior.covariance, s.y - prior.mean, self.target.indicators, *variances)
         self._noise = GivenFunction(model, s.y, s.noise)
-        self._noise_hmc = WithinGibbs(self._noise, s.warmup, s.leaps) if self._noise.dim else None
+        self._noise_hmc = HMCWithinGibbs(self._noise, s.warmup, s.leaps) if self._noise.dim else None
         self.log_density, self.acceptance, self.divergent = -np.inf, 1.0, False
 
-    def turn(self, origin: Array, factor: Array, warmup: int, adapt_scale: bool) -> None:
-        """Move the hyperparameters in these coordinates from now on; the step is learned in `warmup` rounds."""
-        self._turned = Turned(self.target, origin, factor)
+    def whiten(self, origin: Array, factor: Array, warmup: int, adapt_scale: bool) -> None:
+        """Move the hyperparameters in these coordinates from now on; `warmup` rounds adapt the step size."""
+        self._white = AffineTarget(self.target, origin, factor)
         leaps = self.settings.leaps
-        self._hmc = WithinGibbs(self._turned, warmup, leaps, adapt_scale) if self.target.dim else None
+        self._hmc = HMCWithinGibbs(self._white, warmup, leaps, adapt_scale) if self.target.dim else None
 
     def _disperse(self, center: Array) -> None:
-        """Put the hyperparameters around a mode of theirs, as far as draws would be."""
+        """Move the hyperparameters to a random point around a mode, as far from it as draws would be."""
         if self.target.dim:
             bounds = np.array(self.target.model.theta_bounds).reshape(-1, 2)[self.settings.moves]
-            around = Turned(self.target, center, self.settings.factor)
+            around = AffineTarget(self.target, center, self.settings.factor)
             z = around.start(np.zeros((1, self.target.dim)), self.rng, bounds)
-            self.target.model = self.target.at(around.out(z)[0])
+            self.target.model = self.target.at(around.from_white(z)[0])
 
     @property
     def theta(self) -> Array:
         """All free hyperparameters, unconstrained."""
         return np.asarray(self.target.model.theta)
 
-    def step(self) -> State:
-        """One round: indicators, fraction, hyperparameters; where the chain is then."""
+    def step(self) -> GibbsState:
+        """One round: indicators, fraction, hyperparameters; the state after it."""
         self._move()
-        return State(
+        return GibbsState(
             self.theta.copy(),
             self.target.indicators.copy(),
             self._indicators.probability.copy(),
@@ -142,41 +143,41 @@ class GibbsChain:
         target.indicators = self._indicators.c.copy()
         if s.fraction_slot is not None:
             theta = self.theta.copy()
-            theta[s.fraction_slot] = self._fraction(s.fraction_slot)
+            theta[s.fraction_slot] = self._draw_fraction(s.fraction_slot)
             target.model = target.model.replace(theta)
         if self._hmc is None:
             self.log_density = float(target.log_density(np.zeros((1, 0)))[0])
             return
         jumped = self._jump()
-        changed = self._given_function() or jumped
-        move = self._hmc.step(self._turned.into(self.theta[s.moves]), self.rng)
+        changed = self._update_given_function() or jumped
+        move = self._hmc.step(self._white.to_white(self.theta[s.moves]), self.rng)
         self.log_density, self.acceptance, self.divergent = move.log_density, move.acceptance, move.divergent
         if move.moved:
-            target.model = target.at(self._turned.out(move.position))
+            target.model = target.at(self._white.from_white(move.position))
         if move.moved or changed:
-            self._renew()
+            self._refactorize()
 
     def _jump(self) -> bool:
-        """To another mode, with indicators that are drawn there; whether it came to that."""
+        """Jump to another mode, with indicators that are drawn there; whether a jump was accepted."""
         target, rng = self.target, self.rng
         draw = self._indicators.draw_function
-        found = self.jumps and self.jumps.sometimes(self.theta, lambda: draw(rng, target.y), rng)
+        found = self.jumps and self.jumps.attempt(self.theta, lambda: draw(rng, target.y), rng)
         if not found:
             return False
         theta, f = found
         target.model = target.model.replace(theta)
         self._draw_indicators(f)
-        self._renew()
+        self._refactorize()
         return True
 
     def _draw_indicators(self, f: Array) -> None:
-        """Which points are outliers, given f."""
+        """Draw all indicators given f (n,)."""
         target = self.target
         outlier = target.model.likelihood.outlier_probability(target.y, f, np.zeros(len(f)))
         target.indicators = self.rng.random(len(outlier)) < outlier
 
-    def _renew(self) -> None:
-        """The inverse that moves of the indicators need, for model and indicators as they are."""
+    def _refactorize(self) -> None:
+        """Recompute the inverse that moves of the indicators need, for the present model and indicators."""
         target, s = self.target, self.settings
         prior, noise = target.model.prior(s.X), target.model.likelihood
         self._indicators.c = target.indicators.copy()
@@ -184,8 +185,8 @@ class GibbsChain:
             prior.covariance, s.y - prior.mean, float(noise.scale) ** 2, noise.outlier_scale**2
         )
 
-    def _given_function(self) -> bool:
-        """Noise parameters and indicators given a draw of f; whether there was anything to move."""
+    def _update_given_function(self) -> bool:
+        """Update noise parameters and indicators given a draw of f; whether any of them is free."""
         if self._noise_hmc is None:
             return False
         target, noise = self.target, self._noise
@@ -195,7 +196,7 @@ class GibbsChain:
         self._draw_indicators(noise.f)
         return True
 
-    def _fraction(self, slot: int) -> float:
+    def _draw_fraction(self, slot: int) -> float:
         """A draw of the fraction given the indicators, unconstrained."""
         entry, now = self.target.model.layout.free[slot], float(self.theta[slot])
         prior, count = entry.prior, int(self.target.indicators.sum())
@@ -277,9 +278,9 @@ def gibbs(
     7
     """
     check_counts(draws, warmup)
-    settings = _settings(model, X, y, hyperparameters, warmup, sweeps, leaps, modes)
+    settings = gibbs_settings(model, X, y, hyperparameters, warmup, sweeps, leaps, modes)
     generators = np.random.default_rng(rng).spawn(chains)
-    centers = [None if modes is None else modes.places[c % len(modes)] for c in range(chains)]
+    centers = [None if modes is None else modes.locations[c % len(modes)] for c in range(chains)]
     started = [
         GibbsChain(settings, _start(settings.model, center, one), one, center)
         for one, center in zip(generators, centers)
@@ -290,17 +291,17 @@ def gibbs(
         first = _run(settings, started, pilot, pilot, n_jobs, progress, None)
         if first.stopped:
             return first
-        turned = rounder(settings.origin, settings.factor, first.positions[:, :, settings.moves])
+        white = whitened_by(settings.origin, settings.factor, first.positions[:, :, settings.moves])
         for chain in started:
-            chain.turn(*turned, rest, adapt_scale=False)
+            chain.whiten(*white, rest, adapt_scale=False)
     try:
         found = _run(settings, started, draws, rest, n_jobs, progress, until)
     except (KeyboardInterrupt, TimeoutError) as stop:
-        return kept_of_pilot(first, stop)
+        return draws_of_pilot(first, stop)
     return replace(found, warmup=warmup)
 
 
-def _settings(
+def gibbs_settings(
     model: Any,
     X: ArrayLike,
     y: ArrayLike,
@@ -309,7 +310,8 @@ def _settings(
     sweeps: int,
     leaps: int,
     modes: Modes | None,
-) -> _Settings:
+) -> GibbsSettings:
+    """What all chains share, from the arguments of `gibbs`."""
     if not isinstance(model.likelihood, MixtureOfGaussians):
         raise UnsupportedPairError(
             f"Gibbs sampling of indicators needs MixtureOfGaussians noise, got {type(model.likelihood).__name__}; "
@@ -327,15 +329,15 @@ def _settings(
             raise ValueError("the fraction of outliers is tied to another parameter: untie it to sample it")
         moves[slot] = False
     noise = noise_entries(bound)
-    origin, factor = round_coordinates(bound, data, targets, moves)
-    pilot = pilot_of(warmup) if len(origin) else 0
-    return _Settings(
+    origin, factor = whitening_at_mode(bound, data, targets, moves)
+    pilot = pilot_rounds(warmup) if len(origin) else 0
+    return GibbsSettings(
         bound, data, targets, warmup, pilot, sweeps, leaps, moves, noise, slot, origin, factor, modes
     )
 
 
 def _run(
-    settings: _Settings,
+    settings: GibbsSettings,
     chains: list[GibbsChain],
     draws: int,
     warmup: int,
@@ -362,7 +364,7 @@ def _run(
     asked = None if until is None else until.seen_as(described)
     recorder = Recorder("Gibbs sampling", C, p, draws, warmup, progress, asked)
     with recorder:
-        rounds = _in_turns(chains) if n_jobs in (None, 1) else _in_processes(chains, n_jobs, recorder)
+        rounds = _rounds(chains) if n_jobs in (None, 1) else _rounds_in_processes(chains, n_jobs, recorder)
         for t, states in zip(recorder, rounds):
             if t >= warmup:
                 indicators.append(np.array([state.indicators for state in states]))
@@ -376,16 +378,16 @@ def _run(
     return described(recorder.trace())
 
 
-def _in_turns(chains: list[GibbsChain]) -> Iterator[Sequence[State]]:
-    """The states of all chains after each round, for ever."""
+def _rounds(chains: list[GibbsChain]) -> Iterator[Sequence[GibbsState]]:
+    """The states of all chains after each round, without end."""
     while True:
         yield [chain.step() for chain in chains]
 
 
-def _in_processes(
+def _rounds_in_processes(
     chains: list[GibbsChain], n_jobs: int | None, recorder: Recorder
-) -> Iterator[Sequence[State]]:
-    """The same from worker processes. Chains come back, in place, after each block: an interrupt loses one."""
+) -> Iterator[Sequence[GibbsState]]:
+    """The same from worker processes. Chains come back, in place, after each block: an interrupt loses one block."""
     from joblib import Parallel, delayed
 
     work: Any = delayed(_block)
@@ -399,7 +401,7 @@ def _in_processes(
             done += rounds
 
 
-def _block(chain: GibbsChain, rounds: int) -> tuple[GibbsChain, list[State]]:
+def _block(chain: GibbsChain, rounds: int) -> tuple[GibbsChain, list[GibbsState]]:
     return chain, [chain.step() for _ in range(rounds)]
 
 

@@ -1,7 +1,7 @@
 """`SamplePosterior`: predictions that average over draws of Markov chains, with diagnostics of the chains.
 
 Every draw is a set of hyperparameters with the Gaussian process it leaves (`conditionals`), so that predictions of f
-are mixtures of normals and those of y mixtures of the likelihood's predictions (thesis eq. 5.18):
+are mixtures of normals and those of y mixtures of the likelihood's predictions (Kuss 2006, eq. 5.18):
 
     mean = average of means,    variance = average of variances + variance of means.
 
@@ -35,7 +35,7 @@ from cavity.prediction import (
     average,
 )
 from cavity.sampling import diagnostics as chains_of
-from cavity.sampling.conditionals import Conditional, given_latent, given_noise, kept
+from cavity.sampling.process_given_draw import ProcessGivenDraw, given_latent, given_noise, kept
 from cavity.sampling.trace import Trace
 
 WORST_RHAT = 1.01
@@ -186,7 +186,7 @@ class SamplePosterior:
         return np.floor((np.arange(count) + 0.5) * total / count).astype(np.intp)
 
     @cached_property
-    def conditionals(self) -> list[Conditional]:
+    def conditionals(self) -> list[ProcessGivenDraw]:
         """The Gaussian processes left by the draws, computed when first needed."""
         d, at = self.draws, self._chosen
         n = len(d.X)
@@ -208,7 +208,7 @@ class SamplePosterior:
         models = [d.model.replace(t) for t in theta] if self.trace.dim else [d.model] * len(at)
         return [given_noise(m, d.X, d.y, v, next(keep)) for m, v in zip(models, noise)]
 
-    def _given_likelihood(self, model: Any, keep: bool) -> Conditional:
+    def _given_likelihood(self, model: Any, keep: bool) -> ProcessGivenDraw:
         d = self.draws
         variance = model.likelihood.noise_variances(len(d.X))[0]
         if d.weight is not None:
@@ -273,7 +273,7 @@ class SamplePosterior:
         return np.asarray(sum(self._slopes(c, X).sum(axis=-1) for c in self.conditionals) / self._total)
 
     @staticmethod
-    def _slopes(c: Conditional, X: Array) -> Array:
+    def _slopes(c: ProcessGivenDraw, X: Array) -> Array:
         """d mean / dx for each draw, shape (m, D, g)."""
         return np.asarray(c.processes[0].mean_gradient(X)).reshape(*X.shape, c.count)
 

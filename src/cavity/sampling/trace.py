@@ -15,12 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import time_is_up
-from cavity.runtime.progress import Progress
+from cavity.runtime.progress import ProgressLike, ProgressReport
 from cavity.runtime.stop_reason import StopReason
-
-ProgressLike = Progress | Callable[[int, int], None] | bool | None
-"""How a run reports: a `Progress` that counts on, a callback(done, total), True or False to force a bar on or off,
-None for a bar on terminals."""
 
 
 @dataclass(frozen=True)
@@ -204,26 +200,21 @@ class Recorder:
         self.log_density = np.empty((chains, draws))
         self.acceptance = np.zeros(chains)
         self.divergences = np.zeros(chains, dtype=int)
-        self.count, self.warmup, self.total = 0, warmup, draws + warmup
+        self.count, self.warmup = 0, warmup
         self.stopped: StopReason | None = None
-        self.note = ""
         self.until = until
-        self._callback: Callable[[int, int], None] | None = None
-        self._owned: Progress | None = None
-        self._bar: Progress | None = None
-        if isinstance(progress, Progress):
-            self._bar = progress
-        elif callable(progress):
-            self._callback = progress
-        else:
-            self._bar = self._owned = Progress(label, self.total, progress)
+        self._report = ProgressReport(progress, label, draws + warmup)
+
+    @property
+    def total(self) -> int:
+        """Transitions to be made, warm-up included."""
+        return self._report.total
 
     def __enter__(self) -> Recorder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: Any) -> bool:
-        if self._owned is not None:
-            self._owned.__exit__(kind, value, trace)
+        self._report.__exit__(kind, value, trace)
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self.count:
             self.stopped = StopReason.INTERRUPTED
             return True
@@ -239,10 +230,7 @@ class Recorder:
                 return
             yield t
             t += 1
-            if self._bar is not None:
-                self._bar.advance(self.note)
-            elif self._callback is not None:
-                self._callback(t, self.total)
+            self._report.advance()
 
     def _goes_on(self) -> bool:
         """Whether more draws are wanted; then there is room for as many again, up to the limit."""
@@ -253,9 +241,7 @@ class Recorder:
         chains, _, dim = self.positions.shape
         self.positions = np.concatenate([self.positions, np.empty((chains, more, dim))], axis=1)
         self.log_density = np.concatenate([self.log_density, np.empty((chains, more))], axis=1)
-        self.total += more
-        if self._bar is not None:
-            self._bar.extend(more)
+        self._report.extend(more)
         return True
 
     def add(

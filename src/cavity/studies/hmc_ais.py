@@ -24,7 +24,7 @@ from cavity.numerics.arrays import Array
 from cavity.sampling.annealing.ais import annealed_importance_sampling
 from cavity.sampling.diagnostics import ess_bulk
 from cavity.sampling.hmc import hamiltonian
-from cavity.sampling.targets import HyperTarget
+from cavity.sampling.hyperparameter_target import HyperparameterTarget
 from cavity.studies.base import Cell, Outcome, Published, Results, Study
 from cavity.studies.folds import standardized
 from cavity.studies.pictures import COLORS, new_panels, save
@@ -68,7 +68,7 @@ def maximize(split: int, train: int) -> Outcome:
 def sample(split: int, train: int, draws: int, discard: int, every: int) -> Outcome:
     """Predictions averaged over draws of the hyperparameters; `draws` counts those that are discarded."""
     p = Problem(split, train)
-    target = HyperTarget(p.best, p.X, p.y)
+    target = HyperparameterTarget(p.best, p.X, p.y)
     trace = hamiltonian(
         target,
         p.best.theta,

@@ -20,7 +20,7 @@ from cavity.kernels import SE
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Laplace, Likelihood, MixtureOfGaussians, StudentT
 from cavity.numerics.arrays import Array
-from cavity.sampling.mixture_targets import noise_of
+from cavity.sampling.outlier_conditionals import noise_variances
 from cavity.sampling.outlier_gibbs import gibbs
 from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import COLORS, new_panels, save
@@ -106,7 +106,7 @@ def sampled(seed: int, draws: int) -> Outcome:
 
 def given(model: GP, X: Array, y: Array, indicators: NDArray[np.bool_], at: Array) -> tuple[Array, Array]:
     """Mean and covariance of f given which points are outliers: Gaussian noise of known variances."""
-    noisy = model.kernel(X) + np.diag(noise_of(MIXTURE, indicators))
+    noisy = model.kernel(X) + np.diag(noise_variances(MIXTURE, indicators))
     cross = model.kernel(X, at[:, None])
     solved = np.linalg.solve(noisy, np.column_stack([y, cross]))
     covariance = model.kernel(at[:, None]) - cross.T @ solved[:, 1:]

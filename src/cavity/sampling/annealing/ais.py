@@ -1,11 +1,9 @@
 """Log evidence by annealed importance sampling: an estimate with an error bar and a certificate, or a refusal.
 
-`annealed_importance_sampling` lays out the runs by a pilot, starts them at a Gaussian approximation where that works
-and at the prior otherwise, repeats them with more temperatures until the error asked for is reached or the time is
-up, and certifies the result only if a second set of runs agrees (`certificate`). The mathematics
-is in `path`, `moves`, `schedule` and `runs`; hyperparameters are fixed throughout.
-
-`reverse_annealing` (`cavity.sampling.annealing.reverse`) runs the other way, on simulated data.
+`annealed_importance_sampling` chooses temperatures and steps by a pilot, starts at a Gaussian approximation if there is
+one and at the prior otherwise, repeats runs with more temperatures until the error asked for is reached or time is up,
+and certifies the result only if a second set of runs agrees (`certificate`). The mathematics is in `path`, `moves`,
+`schedule` and `runs`; hyperparameters are fixed throughout.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.numerics.threads import threads_for
+from cavity.runtime.progress import ProgressLike, ProgressReport
 from cavity.sampling.annealing.certificate import (
     AGREEMENT,
     LARGEST_SD_OF_SECOND,
@@ -27,22 +26,18 @@ from cavity.sampling.annealing.certificate import (
     steps_needed,
     verdict,
 )
-from cavity.sampling.annealing.reverse import ReverseResult, reverse_annealing
-from cavity.sampling.annealing.runs import Annealing, Kernel, anneal
-from cavity.sampling.annealing.setup import Problem, Report, Way, check_arguments, schedule_functions
-from cavity.sampling.trace import ProgressLike
-
-__all__ = ["AISResult", "ReverseResult", "annealed_importance_sampling", "reverse_annealing"]
-
+from cavity.sampling.annealing.moves import Moves
+from cavity.sampling.annealing.runs import Annealing, anneal
+from cavity.sampling.annealing.setup import AnnealingSetup, Start, check_arguments, schedule_functions
 
 DEFAULT_BUDGET = 60.0
 DEFAULT_ERROR = 0.1
 FEWEST_STEPS = 30
 LONGEST_GROWTH = 8.0
-"""A next set of runs is at most so many times longer than the last."""
+"""Largest ratio of the lengths of a set of runs and the one before."""
 
-LONG_WAY = 2000
-"""Steps from an approximation beyond which it pays to see what the prior would take."""
+MANY_STEPS = 2000
+"""Steps from an approximation beyond which a pilot from the prior pays."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +129,7 @@ def annealed_importance_sampling(
         given (increasing from 0 to 1). The confirming set of runs uses "power" where this is "adaptive" and the
         reverse.
     start : "auto", "prior", "ep" or "laplace"
-        Where runs start. "auto" tries the Gaussian of EP (or of Laplace's method); where that would be a long way, or
+        Where runs start. "auto" tries the Gaussian of EP (or of Laplace's method); where that would be a long start, or
         the log weights of a set of runs vary by more than 1, the prior is taken if it promises to cost less.
     moves : "hmc" or "elliptical"
         Hamiltonian moves need d log p / df; elliptical slice moves do not, and are much slower to forget where the
@@ -170,10 +165,9 @@ def annealed_importance_sampling(
     """
     check_arguments(runs, steps, start, moves, leapfrogs, updates, metric, target_error, budget)
     rng = np.random.default_rng(seed)
-    kernel = Kernel(moves, leapfrogs, updates=updates)
     with threads_for(len(np.asarray(y))):
-        problem = Problem(model, X, y, sample_weight, kernel, metric)
-        search = _Search(problem, runs, schedule, start, target_error, budget, rng, progress)
+        setup = AnnealingSetup(model, X, y, sample_weight, Moves(moves, leapfrogs, updates=updates), metric)
+        search = _Search(setup, runs, schedule, start, target_error, budget, rng, progress)
         try:
             search.fixed(steps) if steps is not None else search.growing()
         except KeyboardInterrupt:
@@ -188,7 +182,7 @@ class _Search:
 
     def __init__(
         self,
-        problem: Problem,
+        setup: AnnealingSetup,
         runs: int,
         schedule: str | float | ArrayLike,
         start: str,
@@ -197,7 +191,7 @@ class _Search:
         rng: np.random.Generator,
         progress: ProgressLike,
     ) -> None:
-        self.problem, self.runs, self.rng = problem, runs, rng
+        self.setup, self.runs, self.rng = setup, runs, rng
         self.schedules = schedule_functions(schedule)
         self.target, self.aim = target_error, target_error or DEFAULT_ERROR
         self.budget = budget or DEFAULT_BUDGET
@@ -209,28 +203,29 @@ class _Search:
 
     # --- one set ----------------------------------------------------------------------------------------------
 
-    def other_way(self, way: Way) -> Way:
-        """Where the confirming runs start: elsewhere if there may be several modes."""
-        if not self.problem.several_modes:
-            return way
-        for name in ("ep", "laplace") if way.start == "prior" else ("prior",):
-            found = self.problem.way(name, self.runs, self.rng)
+    def confirming_start(self, start: Start) -> Start:
+        """The start of the confirming runs: another one if there may be several modes."""
+        if not self.setup.several_modes:
+            return start
+        for name in ("ep", "laplace") if start.name == "prior" else ("prior",):
+            found = self.setup.start(name, self.runs, self.rng)
             if found is not None:
                 return found
-        return way
+        return start
 
-    def run(self, way: Way, steps: int, which: int) -> Annealing:
+    def run(self, start: Start, steps: int, which: int) -> Annealing:
         """A set of runs along the first or the second schedule."""
-        levels = self.schedules[which](way.pilot, steps)
-        with Report(self._progress, f"annealing from {way.start}", len(levels) - 1) as report:
+        levels = self.schedules[which](start.pilot, steps)
+        label = f"annealing from {start.name}"
+        with ProgressReport(self._progress, label, len(levels) - 1) as report:
             found = anneal(
-                way.bridge,
+                start.bridge,
                 levels,
-                way.pilot.kernel,
+                start.pilot.moves,
                 self.runs,
                 self.rng,
-                way.start,
-                way.metric,
+                start.name,
+                start.metric,
                 report.advance,
             )
         self.sets.append(found)
@@ -242,58 +237,58 @@ class _Search:
 
     def fixed(self, steps: int) -> None:
         """A set of given length, and another of half of it along the other schedule."""
-        way = self.problem.first_way(self._start, self.runs, self.rng)
-        main = self.run(way, steps, 0)
-        if main.sd_log_weights > 1.0 and self._start == "auto" and way.start != "prior":
-            way = self.problem.existing_way("prior", self.runs, self.rng)
-            self.run(way, steps, 0)
-            way = self.problem.ways[self._main_candidates()[0].start]
-        other = self.other_way(way)
-        self.run(other, steps if other is not way else max(1, steps // 2), 1)
+        start = self.setup.main_start(self._start, self.runs, self.rng)
+        main = self.run(start, steps, 0)
+        if main.sd_log_weights > 1.0 and self._start == "auto" and start.name != "prior":
+            start = self.setup.required_start("prior", self.runs, self.rng)
+            self.run(start, steps, 0)
+            start = self.setup.starts[self._main_candidates()[0].start]
+        other = self.confirming_start(start)
+        self.run(other, steps if other is not start else max(1, steps // 2), 1)
 
     def growing(self) -> None:
         """Sets of increasing length until a certificate, or until the next would not fit into the budget."""
-        way = self.problem.first_way(self._start, self.runs, self.rng)
-        elsewhere = self._start == "auto" and way.start != "prior"
-        if elsewhere and self._wanted(way) > LONG_WAY:
-            prior = self.problem.existing_way("prior", self.runs, self.rng)
-            if prior.pilot.cost < way.pilot.cost:
-                way, elsewhere = prior, False
-        main = self._grow(way, leave=elsewhere)
+        start = self.setup.main_start(self._start, self.runs, self.rng)
+        elsewhere = self._start == "auto" and start.name != "prior"
+        if elsewhere and self._wanted(start) > MANY_STEPS:
+            prior = self.setup.required_start("prior", self.runs, self.rng)
+            if prior.pilot.cost < start.pilot.cost:
+                start, elsewhere = prior, False
+        main = self._grow(start, leave=elsewhere)
         if elsewhere and faults(main, None):
-            prior = self.problem.existing_way("prior", self.runs, self.rng)
-            # the spread of the weights tells what the start at the approximation costs, a pilot what the prior does
+            prior = self.setup.required_start("prior", self.runs, self.rng)
+            # the cost from the approximation follows from the spread of the weights, that from the prior from a pilot
             here = main.difficulty * main.time / main.steps
-            way, last = (way, main) if here < prior.pilot.cost else (prior, None)
-            main = self._grow(way, last)
+            start, last = (start, main) if here < prior.pilot.cost else (prior, None)
+            main = self._grow(start, last)
         if not faults(main, self.target):
-            self._confirm(way, main)
-            self._settle(way, main)
+            self._confirm(start, main)
+            self._settle(start, main)
 
-    def _wanted(self, way: Way) -> float:
-        """Steps for the error aimed at, as the pilot has it."""
-        return 1.2 * way.pilot.difficulty / float(min(0.8, self.aim * np.sqrt(self.runs))) ** 2
+    def _wanted(self, start: Start) -> float:
+        """Steps for the error aimed at, by the pilot."""
+        return 1.2 * start.pilot.difficulty / float(min(0.8, self.aim * np.sqrt(self.runs))) ** 2
 
-    def _grow(self, way: Way, found: Annealing | None = None, leave: bool = False) -> Annealing:
+    def _grow(self, start: Start, found: Annealing | None = None, leave: bool = False) -> Annealing:
         """Sets of runs until the error aimed at; with `leave` only until one whose weights vary too much."""
         if found is None:
-            found = self.run(way, self._steps(self._wanted(way), way, 0.5), 0)
+            found = self.run(start, self._steps(self._wanted(start), start, 0.5), 0)
         while faults(found, self.aim) and not (leave and faults(found, None)):
             steps = found.steps
             needed = min(int(1.2 * steps_needed(found, self.aim)), int(LONGEST_GROWTH * steps))
-            needed = min(max(needed, int(1.5 * steps)), self._affordable(way, 0.6))
+            needed = min(max(needed, int(1.5 * steps)), self._affordable(start, 0.6))
             if needed < 1.3 * steps:
                 break
-            found = self.run(way, needed, 0)
+            found = self.run(start, needed, 0)
         return found
 
-    def _confirm(self, way: Way, main: Annealing) -> None:
-        other = self.other_way(way)
+    def _confirm(self, start: Start, main: Annealing) -> None:
+        other = self.confirming_start(start)
         half = 0.5 * main.steps
-        steps = self._steps(half if other is way else 1.3 * other.pilot.difficulty, other, 1.0)
+        steps = self._steps(half if other is start else 1.3 * other.pilot.difficulty, other, 1.0)
         if (
-            other is way
-        ):  # also where the clock ran faster than expected: without a second set the first is lost
+            other is start
+        ):  # even if the clock ran faster than expected: without a second set the first is lost
             steps = max(steps, int(min(half, main.difficulty)))
         for _ in range(3):
             found = self.run(other, steps, 1)
@@ -304,27 +299,27 @@ class _Search:
                 return
             steps = longer
 
-    def _settle(self, way: Way, main: Annealing) -> None:
-        """Where sets of runs disagree by chance, a longer one can tell: a certificate needs all to agree with it.
+    def _settle(self, start: Start, main: Annealing) -> None:
+        """If sets of runs disagree by chance, run a longer one: a certificate needs all to agree with it.
 
-        Error bars from a few runs are themselves uncertain, so that three of them are exceeded now and then. Where
-        there may be several modes it is no matter of chance.
+        Error bars from a few runs are themselves uncertain, so that three of them are exceeded now and then. If there
+        may be several modes, a disagreement is not taken for chance.
         """
-        if self.problem.several_modes or not self._contradiction(main):
+        if self.setup.several_modes or not self._contradiction(main):
             return
-        longer = min(2 * main.steps, self._affordable(way, 1.0))
+        longer = min(2 * main.steps, self._affordable(start, 1.0))
         if longer > 1.3 * main.steps:
-            self.run(way, longer, 0)
+            self.run(start, longer, 0)
 
-    def _steps(self, wanted: float, way: Way, share: float) -> int:
-        """As many steps as wanted (possibly infinitely many) where they fit into a share of the time left."""
-        return max(FEWEST_STEPS, int(min(wanted, self._affordable(way, share))))
+    def _steps(self, wanted: float, start: Start, share: float) -> int:
+        """The steps wanted (possibly infinitely many), or as many as fit into a share of the time left."""
+        return max(FEWEST_STEPS, int(min(wanted, self._affordable(start, share))))
 
-    def _affordable(self, way: Way, share: float) -> int:
+    def _affordable(self, start: Start, share: float) -> int:
         """Steps that fit into a share of the time that is left."""
         left = self.budget - (time.perf_counter() - self._began)
-        last = [s for s in self.sets if s.start == way.start]
-        per_step = last[-1].time / last[-1].steps if last else way.pilot.seconds
+        last = [s for s in self.sets if s.start == start.name]
+        per_step = last[-1].time / last[-1].steps if last else start.pilot.seconds
         return max(0, int(share * left / max(per_step, 1e-9)))
 
     # --- what came out ----------------------------------------------------------------------------------------
@@ -341,7 +336,7 @@ class _Search:
         )
 
     def _second(self, main: Annealing) -> Annealing | None:
-        """The last set that was run to confirm, or the best of the others where none was."""
+        """The last set that was run to confirm, or the best of the others if none was."""
         others = [s for s in self.sets if s is not main]
         confirming = [s for s in others if any(s is c for c in self._confirming)]
         if confirming:
@@ -363,7 +358,7 @@ class _Search:
     def result(self) -> AISResult:
         """The best set with its confirmation."""
         main = self._main_candidates()[0]
-        several = self.problem.several_modes
+        several = self.setup.several_modes
         second = self._second(main)
         why = verdict(main, second, several, self.target) or self._contradiction(main)
         if self.interrupted and why:
@@ -392,7 +387,7 @@ class _Search:
             second=second,
             sets=tuple(self.sets),
             seconds_needed=needed,
-            jitter=self.problem.prior.factor.jitter,
+            jitter=self.setup.prior.factor.jitter,
             interrupted=self.interrupted,
         )
 

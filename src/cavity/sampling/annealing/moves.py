@@ -14,7 +14,7 @@ where U is what the Gaussian leaves over.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,12 @@ STEP_JITTER = 0.2
 """Steps vary from run to run by up to this share, so that no run stays in resonance."""
 
 SHRINKAGES = 80
-"""After so many halvings of the bracket, on average, a slice is a point: the run stays where it is."""
+"""Shrinkings of the bracket after which a run stays where it is; the slice is then a point."""
 
 
 @dataclass
-class State:
-    """Where R runs are: positions Z, latent values F, both (R, n), and ln ratio (R,).
+class RunState:
+    """The state of R runs: positions Z, latent values F, both (R, n), and ln ratio (R,).
 
     `pulled` is the gradient of ln ratio in the position, kept from the last trajectory.
     """
@@ -45,18 +45,18 @@ class State:
     pulled: Array | None = None
 
     @classmethod
-    def at(cls, bridge: Bridge, Z: Array) -> State:
+    def at(cls, bridge: Bridge, Z: Array) -> RunState:
         """The state at given positions."""
         F = bridge.latent(Z)
         return cls(Z, F, bridge.log_ratio(F))
 
-    def take(self, new: State, accepted: NDArray[np.bool_]) -> State:
+    def take(self, new: RunState, accepted: NDArray[np.bool_]) -> RunState:
         """The new state for some of the runs."""
         column = accepted[:, None]
         pulled = None
         if self.pulled is not None and new.pulled is not None:
             pulled = np.where(column, new.pulled, self.pulled)
-        return State(
+        return RunState(
             np.where(column, new.Z, self.Z),
             np.where(column, new.F, self.F),
             np.where(accepted, new.log_ratio, self.log_ratio),
@@ -72,8 +72,8 @@ def minus_log_density(Z: Array, log_ratio: Array, beta: float) -> Array:
 
 
 def hamiltonian_move(
-    bridge: Bridge, state: State, beta: float, step: float, leapfrogs: int, rng: np.random.Generator
-) -> tuple[State, Array]:
+    bridge: Bridge, state: RunState, beta: float, step: float, leapfrogs: int, rng: np.random.Generator
+) -> tuple[RunState, Array]:
     """One trajectory of each run, accepted or not: the new state, and acceptance probabilities (R,).
 
     Parameters
@@ -108,7 +108,7 @@ def hamiltonian_move(
             F = bridge.latent(Z)
             pulled = bridge.pulled_slope(F)
             momentum = momentum + (angle if k < count - 1 else 0.5 * angle) * kick(x, Z, pulled)
-        new = State(Z, F, bridge.log_ratio(F), pulled)
+        new = RunState(Z, F, bridge.log_ratio(F), pulled)
         after = minus_log_density(Z, new.log_ratio, beta) + 0.5 * np.einsum("ij,ij->i", momentum, momentum)
         probability = np.exp(np.minimum(0.0, before - after))
     usable = np.isfinite(after) & np.isfinite(pulled).all(axis=1)
@@ -117,8 +117,8 @@ def hamiltonian_move(
 
 
 def elliptical_move(
-    bridge: Bridge, state: State, beta: float, rng: np.random.Generator
-) -> tuple[State, Array]:
+    bridge: Bridge, state: RunState, beta: float, rng: np.random.Generator
+) -> tuple[RunState, Array]:
     """One elliptical slice update of each run: the new state, and 1 for runs that moved, (R,)."""
     center, root = bridge.metric(beta)
     runs, n = state.Z.shape
@@ -151,4 +151,44 @@ def elliptical_move(
         angle[active] = low[active] + (high[active] - low[active]) * rng.random(active.size)
     moved = np.ones(runs)
     moved[active] = 0.0
-    return State(Z, F, log_ratio), moved
+    return RunState(Z, F, log_ratio), moved
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Markov moves at each temperature: their kind, and their step.
+
+    Attributes
+    ----------
+    kind : "hmc" or "elliptical"
+    leapfrogs : int
+        Most leapfrog steps of a trajectory.
+    levels, steps : arrays (k,)
+        Steps at given temperatures, interpolated in between.
+    updates : int
+        Moves at each temperature.
+    """
+
+    kind: str = "hmc"
+    leapfrogs: int = 5
+    levels: Array = field(default_factory=lambda: np.array([0.0, 1.0]))
+    steps: Array = field(default_factory=lambda: np.full(2, QUARTER_TURN))
+    updates: int = 1
+
+    def step(self, beta: float) -> float:
+        """The step at a temperature."""
+        return float(np.interp(beta, self.levels, self.steps))
+
+    def move(
+        self, bridge: Bridge, state: RunState, beta: float, rng: np.random.Generator, factor: float = 1.0
+    ) -> tuple[RunState, float]:
+        """The state after the moves of one temperature, and the mean acceptance."""
+        total = 0.0
+        for _ in range(self.updates):
+            if self.kind == "elliptical":
+                state, accepted = elliptical_move(bridge, state, beta, rng)
+            else:
+                step = min(QUARTER_TURN, self.step(beta) * factor)
+                state, accepted = hamiltonian_move(bridge, state, beta, step, self.leapfrogs, rng)
+            total += float(accepted.mean())
+        return state, total / self.updates

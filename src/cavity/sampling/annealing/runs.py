@@ -4,7 +4,7 @@ Each run starts with an independent draw of the start p_0 and visits the tempera
 
     ln w += (beta_t - beta_{t-1}) ln ratio(f_{t-1}),    then f_t by a move that leaves p_{beta_t} invariant.
 
-The weight belongs to the state *before* the move (Neal 2001); with the state after it, as the thesis prints it, the
+The weight belongs to the state *before* the move (Neal 2001); with the state after it, as Kuss (2006) prints it, the
 estimate is biased. E[w] = Z_1 / Z_0, so ln Z = ln Z_0 + ln mean w.
 
 The pilot makes two short passes: in the first the conditional effective sample size chooses the temperatures, in the
@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 from scipy.special import logsumexp
 
 from cavity.numerics.arrays import Array
-from cavity.sampling.annealing.moves import QUARTER_TURN, State, elliptical_move, hamiltonian_move
+from cavity.sampling.annealing.moves import QUARTER_TURN, Moves, RunState
 from cavity.sampling.annealing.path import Bridge
 from cavity.sampling.annealing.schedule import next_temperature, resampled
 
@@ -44,64 +44,24 @@ GAIN = 0.3
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """How runs move: the kind of move, and the step at each temperature.
-
-    Attributes
-    ----------
-    kind : "hmc" or "elliptical"
-    leapfrogs : int
-        Most leapfrog steps of a trajectory.
-    levels, steps : arrays (k,)
-        Steps at given temperatures, interpolated in between.
-    updates : int
-        Moves at each temperature.
-    """
-
-    kind: str = "hmc"
-    leapfrogs: int = 5
-    levels: Array = field(default_factory=lambda: np.array([0.0, 1.0]))
-    steps: Array = field(default_factory=lambda: np.full(2, QUARTER_TURN))
-    updates: int = 1
-
-    def step(self, beta: float) -> float:
-        """The step at a temperature."""
-        return float(np.interp(beta, self.levels, self.steps))
-
-    def move(
-        self, bridge: Bridge, state: State, beta: float, rng: np.random.Generator, factor: float = 1.0
-    ) -> tuple[State, float]:
-        """The state after the moves of one temperature, and the mean acceptance."""
-        total = 0.0
-        for _ in range(self.updates):
-            if self.kind == "elliptical":
-                state, accepted = elliptical_move(bridge, state, beta, rng)
-            else:
-                step = min(QUARTER_TURN, self.step(beta) * factor)
-                state, accepted = hamiltonian_move(bridge, state, beta, step, self.leapfrogs, rng)
-            total += float(accepted.mean())
-        return state, total / self.updates
-
-
-@dataclass(frozen=True)
 class Annealing:
-    """What R runs of one length along one schedule say about the log evidence.
+    """Log evidence from R runs of one length along one schedule.
 
     Attributes
     ----------
     log_evidence : float
         ln Z_0 + ln mean w.
     standard_error : float
-        From the spread of the weights; it cannot exceed 1 however wrong the runs are, so look at `sd_log_weights`.
+        From the spread of the weights; it cannot exceed 1 however wrong the runs are: see `sd_log_weights`.
     effective_runs : float
         (sum w)^2 / sum w^2, between 1 and R.
     log_weights : array (R,)
     sd_log_weights : float
-        Standard deviation of ln w over runs; beyond 1 nothing here can be believed.
+        Standard deviation of ln w over runs; beyond 1 the estimate cannot be believed.
     acceptance : float
         Mean acceptance probability of the moves.
     lowest_acceptance : float
-        That of the worst tenth of the way.
+        The mean over the worst tenth of the temperatures.
     schedule : array (T + 1,)
     start : str
         "prior", "ep" or "laplace".
@@ -143,7 +103,7 @@ class Annealing:
 
 
 def weight_statistics(log_weights: Array) -> tuple[float, float, float, float]:
-    """ln mean w, its standard error, effective runs, sd of ln w (inf where some weights are zero)."""
+    """ln mean w, its standard error, effective runs, sd of ln w (inf if some weights are zero)."""
     R = len(log_weights)
     log_mean = float(logsumexp(log_weights) - np.log(R))
     if not np.isfinite(log_mean):
@@ -159,7 +119,7 @@ def weight_statistics(log_weights: Array) -> tuple[float, float, float, float]:
 def anneal(
     bridge: Bridge,
     schedule: Array,
-    kernel: Kernel,
+    moves: Moves,
     runs: int,
     rng: np.random.Generator,
     start: str = "prior",
@@ -168,12 +128,12 @@ def anneal(
 ) -> Annealing:
     """Runs from the start of the bridge to the posterior."""
     began = time.perf_counter()
-    state = State.at(bridge, rng.standard_normal((runs, bridge.n)))
+    state = RunState.at(bridge, rng.standard_normal((runs, bridge.n)))
     log_w, accepted = np.zeros(runs), np.ones(max(1, len(schedule) - 2))
     for t in range(1, len(schedule)):
         log_w = log_w + (schedule[t] - schedule[t - 1]) * state.log_ratio
         if t < len(schedule) - 1:
-            state, accepted[t - 1] = kernel.move(bridge, state, float(schedule[t]), rng)
+            state, accepted[t - 1] = moves.move(bridge, state, float(schedule[t]), rng)
         if tick is not None:
             tick()
     seconds = time.perf_counter() - began
@@ -215,13 +175,13 @@ def summary(
 
 @dataclass(frozen=True)
 class Pilot:
-    """What a pilot found: temperatures, steps, and what the runs proper will need.
+    """What a pilot found: temperatures, steps, and the expected cost of the runs proper.
 
     Attributes
     ----------
     levels : array
         Temperatures of equal conditional effective sample size.
-    kernel : Kernel
+    moves : Moves
     difficulty : float
         Estimate of c in se^2 = c / (T R) along `levels`.
     seconds : float
@@ -229,13 +189,13 @@ class Pilot:
     """
 
     levels: Array
-    kernel: Kernel
+    moves: Moves
     difficulty: float
     seconds: float
 
     @property
     def cost(self) -> float:
-        """Seconds times variance of ln w: what a choice of moves is judged by."""
+        """Seconds times variance of ln w: the criterion for a choice of moves."""
         return self.difficulty * self.seconds
 
 
@@ -243,67 +203,67 @@ def _step_factor(factor: float, acceptance: float) -> float:
     return float(factor * np.exp(GAIN * (acceptance - TARGET_ACCEPTANCE)))
 
 
-def lay_out(
-    bridge: Bridge, kernel: Kernel, runs: int, rng: np.random.Generator, refine: bool = True
+def run_pilot(
+    bridge: Bridge, moves: Moves, runs: int, rng: np.random.Generator, refine: bool = True
 ) -> Pilot:
-    """Temperatures and step sizes for the runs proper, from short runs that are thrown away."""
-    levels, kernel, difficulty, seconds = _choose_temperatures(bridge, kernel, runs, rng)
+    """Temperatures and step sizes for the runs proper, from short runs that are discarded."""
+    levels, moves, difficulty, seconds = _choose_temperatures(bridge, moves, runs, rng)
     if not refine or len(levels) <= 2:
-        return Pilot(levels, kernel, difficulty, seconds)
+        return Pilot(levels, moves, difficulty, seconds)
     steps = int(np.clip(3 * len(levels), *PASS_TWO))
-    kernel, difficulty, seconds = _follow_steps(bridge, resampled(levels, steps), kernel, runs, rng)
-    return Pilot(levels, kernel, difficulty, seconds)
+    moves, difficulty, seconds = _adapt_steps(bridge, resampled(levels, steps), moves, runs, rng)
+    return Pilot(levels, moves, difficulty, seconds)
 
 
 def _choose_temperatures(
-    bridge: Bridge, kernel: Kernel, runs: int, rng: np.random.Generator
-) -> tuple[Array, Kernel, float, float]:
-    state = State.at(bridge, rng.standard_normal((runs, bridge.n)))
+    bridge: Bridge, moves: Moves, runs: int, rng: np.random.Generator
+) -> tuple[Array, Moves, float, float]:
+    state = RunState.at(bridge, rng.standard_normal((runs, bridge.n)))
     began = time.perf_counter()
-    beta, levels, steps, factor = 0.0, [0.0], [kernel.step(0.0)], 1.0
-    record = _Record()
+    beta, levels, steps, factor = 0.0, [0.0], [moves.step(0.0)], 1.0
+    record = _ExpectedVariance()
     while beta < 1.0:
         last, beta = beta, next_temperature(state.log_ratio, beta, KEEP)
         if len(levels) >= MOST_LEVELS:
             beta = 1.0
         before = state.log_ratio
-        state, acceptance = kernel.move(bridge, state, beta, rng, factor)
+        state, acceptance = moves.move(bridge, state, beta, rng, factor)
         record.add(beta - last, before, state.log_ratio)
         levels.append(beta)
-        steps.append(min(QUARTER_TURN, kernel.step(beta) * factor))
-        factor = min(_step_factor(factor, acceptance), QUARTER_TURN / kernel.step(beta))
+        steps.append(min(QUARTER_TURN, moves.step(beta) * factor))
+        factor = min(_step_factor(factor, acceptance), QUARTER_TURN / moves.step(beta))
     seconds = (time.perf_counter() - began) / (len(levels) - 1)
-    tuned = _tuned(kernel, levels, steps)
+    tuned = _tuned(moves, levels, steps)
     return np.array(levels), tuned, record.variance * (len(levels) - 1), seconds
 
 
-def _follow_steps(
-    bridge: Bridge, schedule: Array, kernel: Kernel, runs: int, rng: np.random.Generator
-) -> tuple[Kernel, float, float]:
-    state = State.at(bridge, rng.standard_normal((runs, bridge.n)))
+def _adapt_steps(
+    bridge: Bridge, schedule: Array, moves: Moves, runs: int, rng: np.random.Generator
+) -> tuple[Moves, float, float]:
+    state = RunState.at(bridge, rng.standard_normal((runs, bridge.n)))
     began, factor = time.perf_counter(), 1.0
-    record, steps = _Record(), [kernel.step(0.0)]
+    record, steps = _ExpectedVariance(), [moves.step(0.0)]
     for last, beta in pairwise(schedule):
         before = state.log_ratio
-        state, acceptance = kernel.move(bridge, state, float(beta), rng, factor)
+        state, acceptance = moves.move(bridge, state, float(beta), rng, factor)
         record.add(float(beta - last), before, state.log_ratio)
-        steps.append(min(QUARTER_TURN, kernel.step(float(beta)) * factor))
-        factor = min(_step_factor(factor, acceptance), QUARTER_TURN / kernel.step(float(beta)))
+        steps.append(min(QUARTER_TURN, moves.step(float(beta)) * factor))
+        factor = min(_step_factor(factor, acceptance), QUARTER_TURN / moves.step(float(beta)))
     T = len(schedule) - 1
     seconds = (time.perf_counter() - began) / T
-    return _tuned(kernel, list(schedule), steps), record.variance * T, seconds
+    return _tuned(moves, list(schedule), steps), record.variance * T, seconds
 
 
-def _tuned(kernel: Kernel, levels: list[float], steps: list[float]) -> Kernel:
-    """The kernel with these steps, smoothed: acceptance rates of a few runs are noisy."""
+def _tuned(moves: Moves, levels: list[float], steps: list[float]) -> Moves:
+    """The moves with these steps, smoothed: acceptance rates of a few runs are noisy."""
     half = max(1, len(steps) // 24)
     padded = np.pad(np.log(steps), half, mode="edge")
     smooth = np.exp(np.convolve(padded, np.full(2 * half + 1, 1.0 / (2 * half + 1)), mode="valid"))
-    return Kernel(kernel.kind, kernel.leapfrogs, np.array(levels), smooth, kernel.updates)
+    return replace(moves, levels=np.array(levels), steps=smooth)
 
 
-class _Record:
-    """Variance of ln w that the moves of a pilot lead one to expect.
+class _ExpectedVariance:
+    """Variance of ln w in runs proper, as expected from the moves of a pilot.
 
     ln w sums d_beta ln ratio along a correlated sequence. With correlations rho from one temperature to the next, as
     if of first order, its variance is about sum d_beta^2 var(ln ratio) (1 + rho) / (1 - rho).
@@ -332,7 +292,7 @@ class _Record:
 
     @property
     def variance(self) -> float:
-        """Of ln w; infinite where nothing is known."""
+        """Of ln w; infinite if nothing is known."""
         if not self._variance:
             return np.inf
         width = min(self.WINDOW, len(self._rho))

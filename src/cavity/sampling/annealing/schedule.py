@@ -3,7 +3,7 @@
 A schedule is an increasing array beta_0 = 0, ..., beta_T = 1 of powers of the likelihood (or of its ratio to the
 sites of a Gaussian start). Three ways to choose it:
 
-- `power_schedule`: beta_t = (t/T)^4 as in the thesis (section 4.3.5); large signals want a higher power;
+- `power_schedule`: beta_t = (t/T)^4 as in Kuss (2006, section 4.3.5); large signals need a higher power;
 - `next_temperature`: the largest step whose conditional effective sample size stays above a share of the runs
   (Zhou, Johansen and Aston 2016). With weights v_r = exp(d ln ratio_r) of R runs that weigh the same so far, it is
 

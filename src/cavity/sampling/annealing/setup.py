@@ -1,7 +1,7 @@
-"""What annealing starts from: a model and its data, the starts there are, and a pilot for each.
+"""What annealing needs before it runs: the model and its data, the possible starts, and a pilot for each.
 
-A `Way` is a start (the prior, or the Gaussian of EP or of Laplace's method) with its path to the posterior, the
-curvatures that scale the moves, and the pilot that chose temperatures and steps.
+A `Start` is the prior, or the Gaussian of EP or of Laplace's method, with its path to the posterior, the curvatures
+that scale the moves, and the pilot that chose temperatures and steps.
 """
 
 from __future__ import annotations
@@ -19,32 +19,31 @@ from cavity.latent.dense import DensePrior, ImproperPosteriorError
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
-from cavity.runtime.progress import Progress
+from cavity.sampling.annealing.moves import Moves
 from cavity.sampling.annealing.path import Bridge, largest_curvature
-from cavity.sampling.annealing.runs import Kernel, Pilot, lay_out
+from cavity.sampling.annealing.runs import Pilot, run_pilot
 from cavity.sampling.annealing.schedule import as_schedule, power_schedule, resampled
-from cavity.sampling.trace import ProgressLike
 
 STARTS = ("auto", "prior", "ep", "laplace")
 MOVES = ("hmc", "elliptical")
 METRICS = ("auto", "none", "sites", "middle", "bound")
 
 SPREADS = np.linspace(-4.0, 4.0, 17)
-"""Where, in standard deviations, the curvature of the likelihood is looked at."""
+"""Places, in standard deviations, at which the curvature of the likelihood is evaluated."""
 
 
 @dataclass
-class Way:
-    """One start with its bridge and pilot."""
+class Start:
+    """A start with its bridge and pilot."""
 
-    start: str
+    name: str
     metric: str
     bridge: Bridge
     pilot: Pilot
 
 
-class Problem:
-    """The data and the model, with the ways that were laid out so far."""
+class AnnealingSetup:
+    """The model and the data, with the starts whose pilots were run so far."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class Problem:
         X: ArrayLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None,
-        kernel: Kernel,
+        moves: Moves,
         metric: str,
     ) -> None:
         model = _without_vague_basis(model)
@@ -66,17 +65,17 @@ class Problem:
         if self.y.ndim != 1:
             raise ValueError(f"y must have one column, got shape {self.y.shape}; anneal the targets in turn")
         self.prior: DensePrior = bound.prior(X)
-        self.kernel, self.metric = kernel, metric
-        self.ways: dict[str, Way] = {}
+        self.moves, self.metric = moves, metric
+        self.starts: dict[str, Start] = {}
         self._sites: dict[str, Sites | None] = {}
 
     @property
     def several_modes(self) -> bool:
-        """Whether the posterior may have them."""
+        """Whether the posterior may have several modes: the likelihood is not log-concave."""
         return not self.likelihood.log_concave
 
     def sites(self, name: str) -> Sites | None:
-        """Sites of an approximation, or None where it fails."""
+        """Sites of an approximation, or None if it fails."""
         if name not in self._sites:
             rule = as_inference(name)
             found: Sites | None = None
@@ -104,7 +103,7 @@ class Problem:
         sites = np.maximum(reference.precision, 0.0)
         bound = self._bound(center)
         curvature = {"sites": sites, "bound": bound, "middle": np.sqrt(sites * bound)}[metric]
-        # only where sites and bound are one is the likelihood nearly Gaussian, and the end known at all temperatures
+        # only if sites and bound agree is the likelihood nearly Gaussian, and the end known at all temperatures
         near = bool(np.all(np.abs(sites - bound) <= 0.05 * bound))
         return Bridge(*given, curvature=curvature, end=center.mean if near else None)
 
@@ -117,50 +116,51 @@ class Problem:
         )
         return largest_curvature(self.likelihood, self.y, places, self.weight)
 
-    def way(self, start: str, runs: int, rng: np.random.Generator) -> Way | None:
-        """A start with its bridge and pilot, or None where the start does not exist."""
-        if start not in self.ways:
-            if start != "prior" and self.sites(start) is None:
+    def start(self, name: str, runs: int, rng: np.random.Generator) -> Start | None:
+        """The start of this name with its bridge and pilot, or None if it does not exist."""
+        if name not in self.starts:
+            if name != "prior" and self.sites(name) is None:
                 return None
             try:
-                self.ways[start] = self._lay_out(start, runs, rng)
+                self.starts[name] = self._with_pilot(name, runs, rng)
             except ImproperPosteriorError:
                 return None
-        return self.ways[start]
+        return self.starts[name]
 
-    def existing_way(self, start: str, runs: int, rng: np.random.Generator) -> Way:
-        """The same, where the start must exist."""
-        found = self.way(start, runs, rng)
+    def required_start(self, name: str, runs: int, rng: np.random.Generator) -> Start:
+        """The same; an error if the start does not exist."""
+        found = self.start(name, runs, rng)
         if found is None:
             raise ValueError(
-                f"start={start!r} does not exist for this model and these data; use start='prior'"
+                f"start={name!r} does not exist for this model and these data; use start='prior'"
             )
         return found
 
-    def first_way(self, start: str, runs: int, rng: np.random.Generator) -> Way:
-        """Where the main runs start: as asked for, or at the first approximation that exists."""
-        names = ("ep", "laplace", "prior") if start == "auto" else (start,)
-        for name in names[:-1]:
-            found = self.way(name, runs, rng)
+    def main_start(self, name: str, runs: int, rng: np.random.Generator) -> Start:
+        """The start of the main runs: the one asked for, or for "auto" the first that exists."""
+        names = ("ep", "laplace", "prior") if name == "auto" else (name,)
+        for one in names[:-1]:
+            found = self.start(one, runs, rng)
             if found is not None and np.isfinite(found.pilot.difficulty):
                 return found
-        return self.existing_way(names[-1], runs, rng)
+        return self.required_start(names[-1], runs, rng)
 
-    def _lay_out(self, start: str, runs: int, rng: np.random.Generator) -> Way:
-        names = [self.metric]
-        if start != "prior":
-            names = ["start"]
+    def _with_pilot(self, name: str, runs: int, rng: np.random.Generator) -> Start:
+        """A start with the metric whose pilot promises the least cost."""
+        metrics = [self.metric]
+        if name != "prior":
+            metrics = ["start"]
         elif self.metric == "auto":
-            names = ["none"] if self.kernel.kind == "elliptical" else ["middle", "sites"]
-        best: Way | None = None
-        for name in names:
-            bridge = self.bridge(start, name)
-            way = Way(start, name, bridge, lay_out(bridge, self.kernel, runs, rng, refine=len(names) == 1))
-            if best is None or way.pilot.cost < best.pilot.cost:
-                best = way
+            metrics = ["none"] if self.moves.kind == "elliptical" else ["middle", "sites"]
+        best: Start | None = None
+        for metric in metrics:
+            bridge = self.bridge(name, metric)
+            pilot = run_pilot(bridge, self.moves, runs, rng, refine=len(metrics) == 1)
+            if best is None or pilot.cost < best.pilot.cost:
+                best = Start(name, metric, bridge, pilot)
         assert best is not None
-        if len(names) > 1:
-            best.pilot = lay_out(best.bridge, best.pilot.kernel, runs, rng)
+        if len(metrics) > 1:
+            best.pilot = run_pilot(best.bridge, best.pilot.moves, runs, rng)
         return best
 
 
@@ -173,7 +173,7 @@ def _without_vague_basis(model: Any) -> Any:
     return changed
 
 
-# --- arguments, schedules, progress ----------------------------------------------------------------------------------
+# --- arguments and schedules ----------------------------------------------------------------------------------
 
 
 def check_arguments(
@@ -187,7 +187,7 @@ def check_arguments(
     target_error: float | None,
     budget: float | None,
 ) -> None:
-    """Refuse arguments that make no sense, by name."""
+    """Refuse invalid arguments by name."""
     counts = {"runs": (runs, 2), "leapfrogs": (leapfrogs, 1), "updates": (updates, 1)}
     if steps is not None:
         counts["steps"] = (steps, 1)
@@ -219,33 +219,3 @@ def schedule_functions(given: Any) -> tuple[Callable[[Pilot, int], Array], Calla
         return power(float(given)), adaptive
     levels = as_schedule(given)
     return (lambda pilot, steps: levels if steps == len(levels) - 1 else resampled(levels, steps)), adaptive
-
-
-class Report:
-    """Progress in whichever form the caller wants it."""
-
-    def __init__(self, progress: ProgressLike, label: str, total: int) -> None:
-        self._callback: Callable[[int, int], None] | None = None
-        self._bar: Progress | None = None
-        self._own, self._done, self._total = False, 0, total
-        if isinstance(progress, Progress):
-            self._bar = progress
-        elif callable(progress):
-            self._callback = progress
-        else:
-            self._bar, self._own = Progress(label, total, progress), True
-
-    def __enter__(self) -> Report:
-        return self
-
-    def advance(self) -> None:
-        """One step more."""
-        self._done += 1
-        if self._bar is not None:
-            self._bar.advance()
-        elif self._callback is not None:
-            self._callback(self._done, self._total)
-
-    def __exit__(self, *error: Any) -> None:
-        if self._own and self._bar is not None:
-            self._bar.__exit__(*error)

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from cavity.sampling import _indicators_compiled
-from cavity.sampling import indicators as flips
+from cavity.sampling import indicators as module
 from cavity.sampling.indicators import Indicators
 
 
@@ -137,7 +137,7 @@ def test_the_compiled_sweep_is_the_plain_one(monkeypatch):
 @pytest.mark.parametrize("plain", [0.0, 0.1, 1.0])
 def test_marginals_against_enumeration(plain, monkeypatch):
     """Plain, mixed and over-relaxed sweeps have the same stationary distribution."""
-    monkeypatch.setattr(flips, "PLAIN_SHARE", plain)
+    monkeypatch.setattr(module, "PLAIN_SHARE", plain)
     n, regular, outlier, fraction = 8, 0.02, 3.0, 0.25
     K, y = problem(n, seed=4)
     configurations, p = enumerated(K, y, regular, outlier, fraction)

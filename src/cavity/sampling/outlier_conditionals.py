@@ -1,8 +1,8 @@
-"""What the Gibbs sampler for a mixture of two normals moves on: densities of its hyperparameters given the rest.
+"""Conditional densities of the hyperparameters in the Gibbs sampler for a mixture of two normals (`outlier_gibbs`).
 
 - `GivenIndicators`: all but the fraction, given which points are outliers, f integrated out;
 - `GivenFunction`: the noise parameters given f, indicators summed out;
-- `round_coordinates`: origin and metric for the first of these.
+- `whitening_at_mode`: origin and metric for the first of these.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM
 from cavity.numerics.arrays import Array
 from cavity.numerics.tiles import Workspace
-from cavity.sampling.affine import at_mode
+from cavity.sampling.affine import whitened_at_mode
 from cavity.sampling.default_priors import unit_steps
+from cavity.sampling.evidence_given_noise import evidence_given_noise
 from cavity.sampling.indicators import Flags
-from cavity.sampling.point_noise import noise_evidence
-from cavity.sampling.targets import defined
+from cavity.sampling.targets import defined, inside
 
-ROUNDS = 2
+MODE_ROUNDS = 2
 """Times that indicators and the mode of the hyperparameters are found in turn before sampling."""
 
 
-class SomeEntries:
+class ConditionalTarget:
     """A density of some entries of theta, the others as in `model`: one chain at a time.
 
     Parameters
@@ -43,7 +43,7 @@ class SomeEntries:
         self._bounds = np.array(model.theta_bounds).reshape(-1, 2)[moves]
 
     def at(self, position: Array) -> Any:
-        """The model with these entries of theta, the others as they are; ValueError outside the range of numbers."""
+        """The model with these entries of theta (d,), the others as they are; ValueError if a value overflows."""
         theta = self.model.theta.copy()
         theta[self.moves] = position
         return self.model.replace(theta)
@@ -53,28 +53,27 @@ class SomeEntries:
         return self.value_and_gradient(U)[0]
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
-        """Log density (1,) and its gradient (1, d); -inf outside the bounds and where it cannot be evaluated."""
-        low, high = self._bounds.T
-        if np.all((U[0] >= low) & (U[0] <= high)):
+        """Log density (1,) and its gradient (1, d); -inf outside the bounds and if it cannot be evaluated."""
+        if inside(U[0], self._bounds):
             try:
                 with np.errstate(all="ignore"):
-                    value, gradient = self._of(self.at(U[0]))
+                    value, gradient = self._evaluate(self.at(U[0]))
                 return defined(np.array([value]), gradient[None, self.moves])
             except (ValueError, np.linalg.LinAlgError):  # a value that overflows, or a singular matrix
                 pass
         return np.array([-np.inf]), np.zeros((1, self.dim))
 
     @abstractmethod
-    def _of(self, model: Any) -> tuple[float, Array]:
+    def _evaluate(self, model: Any) -> tuple[float, Array]:
         """Log density of a model, and its gradient in all of theta (p,)."""
 
 
-class GivenIndicators(SomeEntries):
+class GivenIndicators(ConditionalTarget):
     """Hyperparameters other than the fraction, given the indicators; f is integrated out.
 
     Parameters
     ----------
-    model, moves : see `SomeEntries`
+    model, moves : see `ConditionalTarget`
     X, y : arrays (n, D), (n,)
     """
 
@@ -84,9 +83,9 @@ class GivenIndicators(SomeEntries):
         self.indicators: Flags = np.zeros(len(y), dtype=bool)
         self._workspace = Workspace()
 
-    def _of(self, model: Any) -> tuple[float, Array]:
-        variances = noise_of(model.likelihood, self.indicators)
-        found = noise_evidence(model, self.X, self.y, variances, self._workspace)
+    def _evaluate(self, model: Any) -> tuple[float, Array]:
+        variances = noise_variances(model.likelihood, self.indicators)
+        found = evidence_given_noise(model, self.X, self.y, variances, self._workspace)
         prior, d_prior = model.log_prior(jacobian=True)
         slopes = 2.0 * variances * found.variances
         scale, inflation = float(model.likelihood.scale), float(model.likelihood.inflation)
@@ -100,12 +99,12 @@ class GivenIndicators(SomeEntries):
         return float(count * np.log(pi) + (len(self.y) - count) * np.log1p(-pi))
 
 
-class GivenFunction(SomeEntries):
+class GivenFunction(ConditionalTarget):
     """Noise parameters given f; indicators are summed out.
 
     Parameters
     ----------
-    model, moves : see `SomeEntries`
+    model, moves : see `ConditionalTarget`
         Entries that belong to the noise alone.
     y : array (n,)
     """
@@ -114,7 +113,7 @@ class GivenFunction(SomeEntries):
         super().__init__(model, moves)
         self.y, self.f = y, np.zeros(len(y))
 
-    def _of(self, model: Any) -> tuple[float, Array]:
+    def _evaluate(self, model: Any) -> tuple[float, Array]:
         prior, d_prior = model.log_prior(jacobian=True)
         slopes = model.likelihood.parameter_slopes(self.y, self.f).sum(axis=1)
         flat = np.concatenate([np.zeros(model.flat.size - len(slopes)), slopes])
@@ -122,30 +121,30 @@ class GivenFunction(SomeEntries):
         return value, model.to_theta(flat) + d_prior
 
 
-def noise_of(likelihood: Any, indicators: Flags) -> Array:
+def noise_variances(likelihood: Any, indicators: Flags) -> Array:
     """Noise variance of each point, shape (n,)."""
     sd: Array = np.where(indicators, likelihood.outlier_scale, likelihood.scale)
     return sd**2
 
 
-def round_coordinates(model: Any, X: Array, y: Array, moves: Flags) -> tuple[Array, Array]:
-    """Mode of the hyperparameters other than the fraction, and their metric, at indicators that suit the data.
+def whitening_at_mode(model: Any, X: Array, y: Array, moves: Flags) -> tuple[Array, Array]:
+    """Mode (k,) of the hyperparameters other than the fraction, and their metric F (k, k), given typical indicators.
 
-    The indicators are those of variational EM; they and the mode are found in turn, from the model's values on.
+    The indicators are those of variational EM. They and the mode are found in turn, starting from the model's values.
     """
     if not moves.any():
         return np.zeros(0), np.zeros((0, 0))
     target = GivenIndicators(model, X, y, moves)
     bounds, unit = np.array(model.theta_bounds).reshape(-1, 2)[moves], unit_steps(model, X, y)[moves]
-    for _ in range(ROUNDS):
-        target.indicators = _plain_outliers(target.model, X, y)
-        found = at_mode(target, np.asarray(target.model.theta)[moves], unit, bounds)
+    for _ in range(MODE_ROUNDS):
+        target.indicators = _likely_outliers(target.model, X, y)
+        found = whitened_at_mode(target, np.asarray(target.model.theta)[moves], unit, bounds)
         target.model = target.at(found.origin)
     return found.origin, found.factor
 
 
-def _plain_outliers(model: Any, X: Array, y: Array) -> Flags:
-    """Points whose noise variance is nearer to that of outliers, by variational EM; none where that fails."""
+def _likely_outliers(model: Any, X: Array, y: Array) -> Flags:
+    """Points whose noise variance is nearer to that of outliers, by variational EM; none if that fails."""
     noise = model.likelihood
     try:
         found = ScaleMixtureEM().infer(model.prior(X), noise, y)

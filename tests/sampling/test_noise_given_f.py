@@ -13,8 +13,7 @@ from cavity.parameters.priors import LogNormal
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd
 from cavity.sampling.hmc import hamiltonian
 from cavity.sampling.noise_given_f import draw_residuals, noise_entries
-from cavity.sampling.scale_mixing import SCALE_MIXINGS
-from cavity.sampling.scale_mixture import ScaleMixtureTarget
+from cavity.sampling.scale_mixture import SCALE_MIXTURES, ScaleMixtureTarget
 from cavity.sampling.targets import FunctionTarget
 
 DRAWS = 40_000
@@ -38,7 +37,7 @@ def test_variances_given_residuals(likelihood, residual):
     p /= p.sum()
     mean = p @ t
     sd = np.sqrt(p @ (t - mean) ** 2)
-    found = SCALE_MIXINGS[type(likelihood)].given(
+    found = SCALE_MIXTURES[type(likelihood)].draw_given_residuals(
         likelihood, np.full(DRAWS, residual), np.random.default_rng(3)
     )
     assert abs(found.mean() - mean) < 4.5 * sd / np.sqrt(DRAWS)
@@ -84,7 +83,7 @@ def test_the_move_leaves_the_joint_distribution_as_it_was(family):
             log_v = np.log(2 * float(likelihood.scale) ** 2 * rng.standard_exponential(3))
         noise_now = np.exp(0.5 * log_v) * rng.standard_normal(3)
         target.y = root @ rng.standard_normal(3) + noise_now
-        position = np.concatenate([SCALE_MIXINGS[type(likelihood)].white(likelihood, log_v), theta])
+        position = np.concatenate([SCALE_MIXTURES[type(likelihood)].to_white(likelihood, log_v), theta])
         moved = target.refresh(position[None], rng)[0]
         assert not np.allclose(moved, position)
         for rows, z in ((before, position), (after, moved)):

@@ -24,9 +24,9 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky
 from cavity.numerics.threads import threads_for
 from cavity.numerics.tiles import Workspace
-from cavity.sampling.conditionals import nugget_of
 from cavity.sampling.default_priors import with_proper_priors
-from cavity.sampling.targets import defined
+from cavity.sampling.process_given_draw import nugget_of
+from cavity.sampling.targets import chain_by_chain, inside
 
 NUGGET = 1e-8
 """Added to the diagonal of the covariance, relative to its mean."""
@@ -42,7 +42,7 @@ def pull_factor(factor: Cholesky, g: Array, u: Array) -> Array:
     return np.asarray(0.5 * (M + M.T))
 
 
-class JointPosterior:
+class JointTarget:
     """Log density of (u, theta), d = n L + p, for chains one after the other.
 
     Parameters
@@ -72,11 +72,8 @@ class JointPosterior:
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
         """Log density (C,) and its gradient (C, d): each chain has a covariance matrix of its own."""
-        value, gradient = np.full(len(U), -np.inf), np.zeros(U.shape)
         with threads_for(self.n):
-            for c, position in enumerate(U):
-                value[c], gradient[c] = self._one(position[: self.white_dim], position[self.white_dim :])
-        return defined(value, gradient)
+            return chain_by_chain(self._one, U)
 
     def latent(self, U: Array) -> Array:
         """Latent values of positions (S, d), shape (S, n) or (S, n, L)."""
@@ -88,10 +85,10 @@ class JointPosterior:
             )
         return out if self.latents > 1 else out[:, :, 0]
 
-    def _one(self, white: Array, theta: Array) -> tuple[float, Array]:
+    def _one(self, position: Array) -> tuple[float, Array]:
         nothing = -np.inf, np.zeros(self.dim)
-        low, high = self._bounds.T
-        if not np.all((theta >= low) & (theta <= high)):
+        white, theta = position[: self.white_dim], position[self.white_dim :]
+        if not inside(theta, self._bounds):
             return nothing
         u = white.reshape(self.n, self.latents)
         try:
@@ -105,11 +102,7 @@ class JointPosterior:
                 log_prob, g, d_likelihood = self._likelihood(model.likelihood, f)
                 log_prior, d_prior = model.log_prior(jacobian=True)
                 kernel, mean, d_white = _pull(prior, factors, g, u)
-        except (
-            ValueError,
-            ArithmeticError,
-            np.linalg.LinAlgError,
-        ):  # a value that overflows, or a matrix that is singular there
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError):  # an overflow, or a singular matrix
             return nothing
         flat = np.concatenate([kernel, mean, d_likelihood])
         gradient = np.concatenate([d_white.ravel() - white, model.to_theta(flat) + d_prior])

@@ -13,9 +13,9 @@ from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, Logit, MixtureOfGaussians, Probit
 from cavity.means.functions import Constant
 from cavity.sampling.annealing.certificate import disagreement, faults, steps_needed, verdict
-from cavity.sampling.annealing.moves import State, elliptical_move, hamiltonian_move
+from cavity.sampling.annealing.moves import Moves, RunState, elliptical_move, hamiltonian_move
 from cavity.sampling.annealing.path import Bridge, largest_curvature
-from cavity.sampling.annealing.runs import Kernel, anneal, lay_out, summary, weight_statistics
+from cavity.sampling.annealing.runs import anneal, run_pilot, summary, weight_statistics
 from cavity.sampling.annealing.schedule import (
     as_schedule,
     conditional_share,
@@ -89,7 +89,7 @@ def test_moves_leave_the_tempered_distribution_invariant(kind, sites):
     truth = Conditioned(prior, total)
     root = np.linalg.cholesky(truth.covariance)
     F = truth.mean + rng.standard_normal((R, 3)) @ root.T
-    state, first = State.at(bridge, bridge.position(F)), F
+    state, first = RunState.at(bridge, bridge.position(F)), F
     for _ in range(4):
         if kind == "hmc":
             state, accepted = hamiltonian_move(bridge, state, beta, 0.6, 3, rng)
@@ -171,8 +171,8 @@ def test_the_pilot_predicts_the_spread_of_the_weights():
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
     prior = GP(4.0 * SE(1.0), Probit()).bind(2).prior(X)
     bridge = Bridge(prior, Probit(), y)
-    pilot = lay_out(bridge, Kernel("hmc", 8), 32, rng)
-    found = anneal(bridge, resampled(pilot.levels, 150), pilot.kernel, 64, rng)
+    pilot = run_pilot(bridge, Moves("hmc", 8), 32, rng)
+    found = anneal(bridge, resampled(pilot.levels, 150), pilot.moves, 64, rng)
     assert 0.3 < found.difficulty / pilot.difficulty < 3.0
     assert found.acceptance > 0.6
     assert np.all(np.diff(pilot.levels) > 0)

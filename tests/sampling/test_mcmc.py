@@ -24,7 +24,7 @@ from cavity.likelihoods import (
     StudentT,
 )
 from cavity.parameters.priors import LogNormal
-from cavity.sampling.joint import JointPosterior
+from cavity.sampling.joint_target import JointTarget
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import SamplePosterior
 
@@ -50,7 +50,7 @@ def test_gradient_of_the_joint_density(case):
     likelihood, of = TARGETS[case]
     X, y = data(7)
     weight = np.linspace(0.5, 2.0, 7)
-    target = JointPosterior(GP(1.2 * Matern(0.8, nu=1.5), likelihood), X, of(y), weight)
+    target = JointTarget(GP(1.2 * Matern(0.8, nu=1.5), likelihood), X, of(y), weight)
     u = target.start(1, np.random.default_rng(0), None, 0.3)[0]
     _, gradient = target.value_and_gradient(u[None])
     h = 1e-5
@@ -219,7 +219,7 @@ def test_classifier():
 def test_a_place_whose_square_overflows_has_no_density():
     """A trajectory may go there: it is a place like any other that is not to be accepted, not an error."""
     x = np.linspace(0, 1, 4)
-    target = JointPosterior(GP(1.0 * SE(1.0), EpsilonInsensitive(0.1, 0.1)), x[:, None], x)
+    target = JointTarget(GP(1.0 * SE(1.0), EpsilonInsensitive(0.1, 0.1)), x[:, None], x)
     position = np.zeros((1, target.dim))
     position[0, target.white_dim + 2] = 400.0  # log of the scale
     value, gradient = target.value_and_gradient(position)

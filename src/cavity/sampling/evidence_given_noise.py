@@ -1,15 +1,15 @@
-"""Exact evidence where every observation has a noise variance of its own, with derivatives in each of them.
+"""Exact evidence given a noise variance for every observation, with derivatives in each of them.
 
-Mixture and scale-mixture noise is normal once the indicators or noise variances are known, so that the function f
-can be integrated out: with A = K + diag(v), r = y - m and b = A^-1 r,
+Mixture and scale-mixture noise is normal given the indicators or noise variances, so that the function f can be
+integrated out: with A = K + diag(v), r = y - m and b = A^-1 r,
 
     log p(y | v) = -1/2 r'b - 1/2 log|A| - n/2 log 2 pi,     d log p / dv_i = 1/2 (b_i^2 - (A^-1)_ii).
 
-This is what the Gibbs sampler and the scale-mixture sampler move on (thesis sections 5.3.2 and 5.4.2).
+The Gibbs sampler and the scale-mixture sampler move on this density (Kuss 2006, sections 5.3.2 and 5.4.2).
 
-With few degrees of freedom variances of single points come near zero, beside a smooth K of low rank: A is then singular
-to rounding, its factor arbitrary, and so is the evidence. A chain that meets a value far too large never leaves it.
-Such variances are refused, and so is an evidence above that of the noise alone, which A >= diag(v) forbids:
+With few degrees of freedom the variances of single points come near zero, beside a smooth K of low rank. A is then
+singular to rounding, and its factor and the evidence are arbitrary. A chain at a value far too large never leaves it.
+So such variances are refused, and so is an evidence above that of the noise alone, which A >= diag(v) forbids:
 
     log p(y | v) <= -1/2 sum_i log v_i - n/2 log 2 pi.
 """
@@ -32,7 +32,7 @@ from cavity.numerics.tiles import Workspace
 
 EXACT = Exact()
 
-SMALLEST = 1e-11
+SMALLEST_VARIANCE = 1e-11
 """Least noise variance of a point, in units of the prior variance of f: with less A may be singular to rounding."""
 
 
@@ -44,7 +44,7 @@ def _identity(n: int) -> Array:
     return matrix
 
 
-class PointNoise(GaussianNoise):
+class NoisePerPoint(GaussianNoise):
     """Normal noise with a variance for each observation, all of them variables: p(y_i|f_i) = N(y_i | f_i, v_i)."""
 
     def __init__(self, variances: ArrayLike) -> None:
@@ -61,7 +61,7 @@ class PointNoise(GaussianNoise):
         return -1.0 / self.variances
 
 
-class NoiseEvidence(NamedTuple):
+class EvidenceGivenNoise(NamedTuple):
     """Log evidence given noise variances; derivatives in natural kernel and mean values and in the variances."""
 
     value: float
@@ -70,21 +70,21 @@ class NoiseEvidence(NamedTuple):
     variances: Array
 
 
-def noise_evidence(
+def evidence_given_noise(
     model: Any, X: Array, y: Array, variances: Array, workspace: Workspace | None = None
-) -> NoiseEvidence:
+) -> EvidenceGivenNoise:
     """Evidence of a model in which the noise variances (n,) take the place of its likelihood.
 
     Raises
     ------
     LinAlgError
-        Where the covariance matrix cannot be factorized, or is singular to rounding.
+        If the covariance matrix cannot be factorized, or is singular to rounding.
     """
     with threads_for(len(X)):
         prior = model.prior(X, workspace)
-        if np.min(variances) < SMALLEST * np.max(prior.diagonal):
+        if np.min(variances) < SMALLEST_VARIANCE * np.max(prior.diagonal):
             raise NotPositiveDefiniteError("a noise variance is too small beside the signal to factorize")
-        value, gradient = EXACT.evidence(prior, PointNoise(variances), y)
+        value, gradient = EXACT.evidence(prior, NoisePerPoint(variances), y)
     if value > -0.5 * (np.sum(np.log(variances)) + len(y) * LOG_2PI):
         raise NotPositiveDefiniteError("the covariance matrix is singular to rounding")
-    return NoiseEvidence(value, gradient.kernel, gradient.mean, gradient.likelihood)
+    return EvidenceGivenNoise(value, gradient.kernel, gradient.mean, gradient.likelihood)

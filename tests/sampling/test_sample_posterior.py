@@ -21,7 +21,7 @@ from cavity.prediction import (
     Slices,
     average,
 )
-from cavity.sampling import conditionals
+from cavity.sampling import process_given_draw
 from cavity.sampling.posterior import Draws, SamplePosterior
 from cavity.sampling.trace import Trace
 
@@ -42,9 +42,9 @@ def repeated(model, X, y, chains=2, draws=6, spread=0.0, **more):
     return SamplePosterior(Draws(model, X, y, trace, method="test", **more), warn=False)
 
 
-@pytest.mark.parametrize("limit", [conditionals.FACTOR_BYTES, 0])
+@pytest.mark.parametrize("limit", [process_given_draw.FACTOR_BYTES, 0])
 def test_equal_draws_are_the_gaussian_posterior(limit, monkeypatch):
-    monkeypatch.setattr(conditionals, "FACTOR_BYTES", limit)
+    monkeypatch.setattr(process_given_draw, "FACTOR_BYTES", limit)
     X, y = data()
     model = GP(1.3 * SE(0.7), Gaussian(0.05), "constant")
     exact, drawn = model.condition(X, y), repeated(model, X, y)

@@ -21,7 +21,7 @@ from cavity.parameters.priors import Beta, LogNormal, Uniform
 from cavity.sampling import outlier_gibbs as module
 from cavity.sampling.diagnostics import mcse_mean
 from cavity.sampling.mcmc import MCMC
-from cavity.sampling.mixture_targets import GivenIndicators
+from cavity.sampling.outlier_conditionals import GivenIndicators
 from cavity.sampling.outlier_gibbs import gibbs
 
 

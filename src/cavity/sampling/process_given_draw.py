@@ -1,10 +1,10 @@
-"""The Gaussian process that each draw of a Markov chain leaves, for predictions.
+"""The Gaussian process given one draw of a Markov chain, for predictions.
 
-Given hyperparameters and either noise variances v or latent values f = m + L u, K = L L', what remains uncertain is
-Gaussian: a `PosteriorProcess` with R = (K + diag v)^-1 and weights R (y - m), or with R = K^-1 and weights L^-T u.
-Draws of latent values at the same hyperparameters share R, so that they are one process with several columns of
-weights. Weights are kept for all; n x n factors only as far as `FACTOR_BYTES` reaches, the others are computed again
-when variances are asked for.
+Given hyperparameters and either noise variances v or latent values f = m + L u, K = L L', the posterior of the function
+is Gaussian: a `PosteriorProcess` with R = (K + diag v)^-1 and weights R (y - m), or with R = K^-1 and weights L^-T u.
+Draws of latent values at the same hyperparameters share R: they are one process with several columns of weights.
+Weights are kept for all draws, n x n factors up to `FACTOR_BYTES` in total; the others are computed again when
+variances are asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FACTOR_BYTES = 256_000_000
 
 
 class LazyCorrection:
-    """R = (K + diag(variance))^-1, whose factor is computed when it is needed and may be dropped."""
+    """R = (K + diag(variance))^-1, with a factor that is computed when it is needed and may be dropped."""
 
     def __init__(self, prior: DensePrior, variance: Array, keep: bool) -> None:
         self._kernel, self._X, self._variance, self._keep = prior.kernel, prior.X, variance, keep
@@ -65,8 +65,8 @@ class LazyCorrection:
 
 
 @dataclass(frozen=True)
-class Conditional:
-    """What one draw of the hyperparameters leaves, with g draws of what else was sampled.
+class ProcessGivenDraw:
+    """The process given one draw of the hyperparameters, and g draws of what else was sampled.
 
     Attributes
     ----------
@@ -99,20 +99,20 @@ class Conditional:
         return tuple(p._one_target(k) for p in self.processes)
 
 
-def given_noise(model: Any, X: Array, y: Array, variance: Array, keep: bool) -> Conditional:
-    """The process left by hyperparameters and noise variances (n,)."""
+def given_noise(model: Any, X: Array, y: Array, variance: Array, keep: bool) -> ProcessGivenDraw:
+    """The process given hyperparameters and noise variances (n,)."""
     prior = model.prior(X)
     correction = LazyCorrection(prior, variance, keep)
     weights = correction.apply(y - prior.mean)
     correction.release()
     process = PosteriorProcess(prior.kernel, prior.rows, prior.X, prior.mean_function, weights, correction)
-    return Conditional(model, (process,))
+    return ProcessGivenDraw(model, (process,))
 
 
-def given_latent(model: Any, X: Array, white: Array, keep: bool, nugget: float = 0.0) -> Conditional:
-    """The process left by hyperparameters and g draws of white latent values, (g, n) or (g, n, L).
+def given_latent(model: Any, X: Array, white: Array, keep: bool, nugget: float = 0.0) -> ProcessGivenDraw:
+    """The process given hyperparameters and g draws of white latent values, (g, n) or (g, n, L).
 
-    `nugget` is what was added to the diagonal of K, relative to its mean, where the draws were made.
+    `nugget` was added to the diagonal of K, relative to its mean, when the draws were made.
     """
     prior = model.prior(X)
     several = isinstance(prior, BlockPrior)
@@ -135,7 +135,7 @@ def given_latent(model: Any, X: Array, white: Array, keep: bool, nugget: float =
         )
     for correction in shared.values():
         correction.release()
-    return Conditional(model, tuple(processes), len(white))
+    return ProcessGivenDraw(model, tuple(processes), len(white))
 
 
 def nugget_of(prior: DensePrior, relative: float) -> Array:

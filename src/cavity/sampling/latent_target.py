@@ -1,0 +1,242 @@
+"""Posterior of the latent values f at fixed hyperparameters, in white coordinates.
+
+White coordinates: K = L L', f = m + L u, so that u ~ N(0, I) a priori. With the curvature W of the log likelihood
+(site precisions of Laplace's method or EP) and L' W L = Q diag(lambda) Q', the posterior precision in coordinates
+Q'u is nearly diagonal, 1 + lambda, and
+
+    f = m + L Q diag(1 + lambda)^(-1/2) v
+
+has a posterior of v with nearly unit covariance: Hamiltonian trajectories of a quarter period then lead to almost
+independent draws (Kuss 2006, section 4.3.3; the "metric" of its annealing experiments).
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cavity.latent.dense import DensePrior
+from cavity.latent.several import BlockPrior
+from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
+from cavity.numerics.arrays import Array
+from cavity.numerics.special import LOG_2PI
+from cavity.sampling.targets import defined
+
+METRICS = ("laplace", "ep")
+"""Approximations whose site precisions can make the posterior nearly white."""
+
+
+class LatentTarget:
+    """Posterior of the latent values f at the training inputs, hyperparameters fixed.
+
+    Parameters
+    ----------
+    prior : DensePrior or BlockPrior
+        n inputs and one or L latent functions; d = n or n L.
+    likelihood : Likelihood
+    y : array (n,)
+    sample_weight : array (n,), optional
+        Powers of the likelihood factors.
+    metric : None, "laplace", "ep" or array (n,), optional
+        None: white coordinates, the prior is N(0, I). Otherwise the posterior is nearly N(0, I): site precisions
+        (negative ones count as zero), or the approximation to take them from; one latent function only.
+
+    Attributes
+    ----------
+    jitter : float
+        What was added to the diagonal of the covariance matrix before it could be factorized.
+    prior_variance : array (d,)
+        Prior variance of each coordinate: ones in white coordinates, 1 + lambda with a metric.
+    center : array (d,) or None
+        Position of the posterior mean under the approximation that the metric was taken from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.kernels import SE
+    >>> from cavity.latent.dense import DensePrior
+    >>> from cavity.likelihoods import Probit
+    >>> X, y = np.linspace(0, 1, 5)[:, None], np.array([-1.0, -1.0, 1.0, 1.0, 1.0])
+    >>> target = LatentTarget(DensePrior(4.0 * SE(0.5), X), Probit(), y)
+    >>> u = np.zeros((2, 5))
+    >>> np.allclose(target.latent(u), 0.0), np.allclose(target.whiten(target.latent(u + 1)), 1.0)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        prior: DensePrior | BlockPrior,
+        likelihood: Likelihood,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        metric: str | ArrayLike | None = None,
+    ) -> None:
+        self.prior, self.likelihood = prior, likelihood
+        self.y = np.asarray(y, dtype=float)
+        self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        self.n, self.several = prior.n, isinstance(prior, BlockPrior)
+        if self.several != isinstance(likelihood, MultiLatentLikelihood):
+            raise ValueError(
+                f"{type(likelihood).__name__} has {likelihood.n_latent} latent value(s) per observation, which the "
+                f"given {type(prior).__name__} does not match"
+            )
+        factors = [p.factor for p in prior.functions] if isinstance(prior, BlockPrior) else [prior.factor]
+        self.jitter = max(f.jitter for f in factors)
+        self._roots = [np.tril(f.lower) for f in (factors[:1] if self._shared else factors)]
+        self.dim = self.n * len(factors)
+        self.prior_variance = np.ones(self.dim)
+        self.center: Array | None = None
+        self._rotation: Array | None = None
+        mean: Array | None = None
+        if metric is not None:
+            tau, mean = self._approximation(metric)
+            self._set_metric(tau)
+        # Row-major C x n products: f = m + U A', gradient = g A
+        self._maps_t = [np.ascontiguousarray(A.T) for A in self._roots]
+        self._precision = 1.0 / self.prior_variance
+        self._white = self._rotation is None
+        self._constant = -0.5 * (self.dim * LOG_2PI + float(np.log(self.prior_variance).sum()))
+        self._tiled: tuple[int, Likelihood, Array] | None = None
+        self.names = tuple(f"u[{i}]" for i in range(self.dim))
+        # Likelihoods that can give the slope alone spare samplers the higher derivatives.
+        self._has_slope = type(likelihood).slope is not Likelihood.slope
+        if mean is not None:
+            self.center = self.whiten(mean[None])[0]
+
+    @property
+    def _shared(self) -> bool:
+        return isinstance(self.prior, BlockPrior) and self.prior.shared
+
+    def _approximation(self, metric: str | ArrayLike) -> tuple[Array, Array | None]:
+        """Site precisions >= 0, and the approximate posterior mean of f where there is one."""
+        if self.several:
+            raise ValueError("metric is available for one latent function only; leave it out")
+        mean: Array | None = None
+        if isinstance(metric, str):
+            if metric not in METRICS:
+                raise ValueError(f"metric must be one of {METRICS}, an array or None, got {metric!r}")
+            from cavity.inference.registry import as_inference
+
+            prior = cast(DensePrior, self.prior)
+            found = as_inference(metric).infer(prior, self.likelihood, self.y, self.weight)
+            metric, mean = found.sites.precision, found.process.mean(prior.X)
+        tau: Array = np.asarray(metric, dtype=float)
+        if tau.shape != (self.n,) or not np.isfinite(tau).all():
+            raise ValueError(f"metric must be {self.n} finite site precisions, got shape {tau.shape}")
+        return np.maximum(tau, 0.0), mean
+
+    def _set_metric(self, tau: Array) -> None:
+        """A = L Q diag(1 + lambda)^(-1/2) with L' W L = Q diag(lambda) Q'."""
+        L = self._roots[0]
+        half = np.sqrt(tau)[:, None] * L
+        curvature, Q = np.linalg.eigh(half.T @ half)
+        self.prior_variance = 1.0 + np.maximum(curvature, 0.0)
+        self._rotation = Q
+        self._roots = [(L @ Q) / np.sqrt(self.prior_variance)]
+
+    # --- between coordinates and latent values --------------------------------------------------------------
+
+    def latent(self, U: Array) -> Array:
+        """Latent values f, (C, n) or (C, n, L), for positions (C, d)."""
+        if not self.several:
+            return np.asarray(self.prior.mean + U @ self._maps_t[0])
+        blocks = U.reshape(len(U), self.n, -1)
+        L = blocks.shape[2]
+        F = np.empty(blocks.shape)
+        for c in range(L):
+            F[:, :, c] = blocks[:, :, c] @ self._maps_t[0 if self._shared else c]
+        F += self.prior.mean
+        return F
+
+    def whiten(self, F: ArrayLike) -> Array:
+        """Positions (C, d) of latent values (C, n) or (C, n, L); the inverse of `latent`."""
+        values: Array = np.asarray(F, dtype=float)
+        centered = values - self.prior.mean
+        if self.several:
+            prior = cast(BlockPrior, self.prior)
+            white = [p.factor.half_solve(centered[:, :, c].T).T for c, p in enumerate(prior.functions)]
+            return np.ascontiguousarray(np.stack(white, axis=-1).reshape(len(values), -1))
+        u = np.ascontiguousarray(cast(DensePrior, self.prior).factor.half_solve(centered.T).T)
+        if self._rotation is None:
+            return u
+        return np.asarray((u @ self._rotation) * np.sqrt(self.prior_variance))
+
+    def draw_prior(self, chains: int, rng: np.random.Generator) -> Array:
+        """Positions drawn from the prior, (C, d)."""
+        return np.asarray(rng.standard_normal((chains, self.dim)) * np.sqrt(self.prior_variance))
+
+    # --- densities ------------------------------------------------------------------------------------------
+
+    def log_prior(self, U: Array) -> Array:
+        """Log prior density of positions, (C,)."""
+        quadratic = np.einsum("ij,ij->i", U, U) if self._white else (U * U) @ self._precision
+        return np.asarray(self._constant - 0.5 * quadratic)
+
+    def log_likelihood(self, F: Array) -> Array:
+        """sum_i w_i log p(y_i | f_i), (C,), for latent values (C, n) or (C, n, L)."""
+        with np.errstate(all="ignore"):
+            terms = self.likelihood.log_prob(self.y, F)
+            total = terms.sum(axis=-1) if self.weight is None else terms @ self.weight
+        return np.where(np.isnan(total), -np.inf, total)
+
+    def log_density(self, U: Array) -> Array:
+        """Log prior plus log likelihood, (C,)."""
+        return self.log_prior(U) + self.log_likelihood(self.latent(U))
+
+    def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
+        """Log density (C,) and its gradient (C, d): one product with A, one with A'."""
+        with np.errstate(all="ignore"):
+            value, slope = self._log_prob_and_slope(self.latent(U))
+            value = value + self.log_prior(U)
+            gradient = self._pull(slope)
+            gradient -= U if self._white else U * self._precision
+        return defined(value, gradient)
+
+    def gradient(self, U: Array) -> Array:
+        """The gradient alone, (C, d)."""
+        F = self.latent(U)
+        if self._has_slope and not self.several:
+            slope = self._weighted(self.likelihood.slope(self.y, F))
+        else:
+            slope = self._log_prob_and_slope(F)[1]
+        gradient = self._pull(slope)
+        gradient -= U if self._white else U * self._precision
+        return gradient
+
+    def _pull(self, slope: Array) -> Array:
+        """A' g for each chain, (C, d), from derivatives in f."""
+        if not self.several:
+            return np.asarray(slope @ self._roots[0])
+        out = np.empty(slope.shape)
+        for c in range(slope.shape[2]):
+            out[:, :, c] = slope[:, :, c] @ self._roots[0 if self._shared else c]
+        return out.reshape(len(slope), -1)
+
+    def _weighted(self, slope: Array) -> Array:
+        if self.weight is None:
+            return slope
+        return np.asarray(slope * (self.weight[:, None] if self.several else self.weight))
+
+    def _log_prob_and_slope(self, F: Array) -> tuple[Array, Array]:
+        """Log likelihood (C,) and its derivatives in f, of the shape of F."""
+        if self.several:
+            log_prob, slope = self._many_slopes(F)
+        elif self._has_slope:
+            log_prob, slope = self.likelihood.log_prob(self.y, F), self.likelihood.slope(self.y, F)
+        else:
+            found = self.likelihood.derivatives(np.broadcast_to(self.y, F.shape), F)
+            log_prob, slope = found.log_prob, found.d1
+        total = log_prob.sum(axis=1) if self.weight is None else log_prob @ self.weight
+        return total, self._weighted(slope)
+
+    def _many_slopes(self, F: Array) -> tuple[Array, Array]:
+        """log p(y_i | f_i), (C, n), and its derivatives (C, n, L): chains are stacked as further observations."""
+        C = len(F)
+        if self._tiled is None or self._tiled[0] != C:
+            index = np.tile(np.arange(self.n), C)
+            self._tiled = C, self.likelihood.rows(index), self.y[index]
+        _, likelihood, y = self._tiled
+        many = cast(MultiLatentLikelihood, likelihood).latent_derivatives(y, F.reshape(C * self.n, -1))
+        return many.log_prob.reshape(C, self.n), many.gradient.reshape(F.shape)
