@@ -10,7 +10,6 @@ from scipy.special import digamma, gammaln
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.inference.exact import Exact
-from cavity.inference.registry import as_inference
 from cavity.inference.variational.natural_gradient import maximize_bound
 from cavity.inference.variational.rule import Variational
 from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM, squared_residual_bound
@@ -261,4 +260,8 @@ def test_other_likelihoods_are_refused_with_alternatives():
 
 
 def test_by_name():
-    assert isinstance(as_inference("scale-mixture-em"), ScaleMixtureEM)
+    X, y = inputs(8), targets("real", 8)
+    by_name = GP(SE(1.0), NOISE["student-t"], inference="scale-mixture-em").condition(X, y)
+    given = GP(SE(1.0), NOISE["student-t"], inference=ScaleMixtureEM()).condition(X, y)
+    assert by_name.status.stage == "scale-mixture EM"
+    assert by_name.log_evidence == given.log_evidence

@@ -349,9 +349,10 @@ def test_shapes_start_where_given():
 
 def test_values_of_a_finite_range_keep_off_its_ends():
     model = GP(kernels.GammaExponential(1.0, gamma=1.2), likelihoods.MixtureOfGaussians(0.1)).bind(1)
-    starts = Starts.of(model, X[:, :1], Y)
-    for name in ("gammaexponential.gamma", "mixtureofgaussians.fraction"):
-        assert np.isfinite(starts.box[model.names.index(name)]).all()
+    low, high = (model.replace(end) for end in Starts.of(model, X[:, :1], Y).box.T)
+    for name, end in (("gammaexponential.gamma", 2.0), ("mixtureofgaussians.fraction", 1.0)):
+        assert 0.0 < low.get(name) < 1e-3 * end  # next to the ends, so that nothing is excluded
+        assert 0.999 * end < high.get(name) < end
 
 
 def test_components_of_a_noise_mixture_start_apart():
@@ -475,5 +476,6 @@ def test_parts_on_the_circle_start_where_given_or_at_one():
 
 
 def test_inputs_that_a_kernel_refuses_are_left_to_learning():
-    model = GP(1.0 * kernels.Wiener(start=5.0)).bind(1)  # some inputs lie before the start
-    assert np.isfinite(Starts.of(model, X[:, :1], Y).first).all()
+    first = start(1.0 * kernels.Wiener(start=5.0), X=X[:, :1])  # some inputs lie before the start
+    assert first.get("wiener.variance") == pytest.approx(SD**2)  # as of a kernel with variance one
+    assert first.likelihood.variance == pytest.approx(0.1 * SD**2)

@@ -59,6 +59,10 @@ def test_a_fit_that_cannot_fit_is_refused_with_the_subset_option(little):
 def test_the_advice_works(little):
     model = GPRegressor(1.0 * SE(1.0), objective=None, max_rows=102).fit(X, Y)
     assert len(model.rows_.X) == 102
+    chosen = [np.flatnonzero((row == X).all(axis=1)) for row in model.rows_.X]
+    assert len({int(found[0]) for found in chosen}) == 102  # rows of the data, none of them twice
+    with pytest.raises(TooLargeError):
+        GPRegressor(1.0 * SE(1.0), objective=None, max_rows=300).fit(X, Y)
 
 
 def test_nothing_is_allocated_before_the_refusal(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from cavity import GP, GPClassifier, GPRegressor
@@ -21,8 +23,9 @@ from cavity import plots as P
 from cavity.kernels import SE, Linear, Periodic
 from cavity.likelihoods import Gaussian, StudentT
 from cavity.measures.components import components
+from cavity.plots import style
 from cavity.plots.contours import expected_losses
-from cavity.plots.style import LINES, MARKERS, PALETTE, panels_or_new, plain
+from cavity.plots.style import MARKERS, PALETTE, panels_or_new, plain
 from cavity.plots.view import View
 from cavity.sampling.mcmc import MCMC
 
@@ -625,8 +628,22 @@ def test_given_axes_are_used_and_divided(several, robust):
         P.plot_slices(several[0], ax=two)
 
 
-def test_colors_are_told_apart_in_grey_by_lines_and_markers():
-    assert len(set(PALETTE)) == len(set(map(str, LINES))) == len(set(MARKERS)) == 7
+def test_what_looks_alike_in_grey_differs_in_line_and_marker():
+    """Luminance of sRGB colors, as WCAG defines it: some pairs of the palette are close, so color is never alone."""
+    channels = np.array([to_rgb(shade) for shade in PALETTE])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722]
+    close = [
+        (i, j)
+        for i, j in itertools.combinations(range(len(PALETTE)), 2)
+        if (max(luminance[[i, j]]) + 0.05) / (min(luminance[[i, j]]) + 0.05) < 1.5
+    ]
+    assert close
+    assert luminance.max() < 0.5  # a line is seen on white
+    for i, j in close:
+        assert style.color(i) != style.color(j)
+        assert style.line(i) != style.line(j)
+        assert style.marker(i) != style.marker(j)
 
 
 def test_names_are_shown_as_they_are():

@@ -101,6 +101,11 @@ def test_starts_come_nearer_where_there_is_no_density():
     white = AffineTarget(FunctionTarget(density, dim=1), np.zeros(1), np.eye(1))
     start = white.start(np.zeros((20, 1)), np.random.default_rng(0), np.array([[-np.inf, np.inf]]))
     assert np.isfinite(white.log_density(start)).all()
+    drawn = np.random.default_rng(0).standard_normal((20, 1))
+    assert np.abs(drawn).max() > 0.5  # where draws of the normal distribution at the mode would not be
+    # all come nearer by the same factor, and no further than needed
+    np.testing.assert_allclose(start, start[0] / drawn[0] * drawn)
+    assert np.abs(start).max() > 0.25
 
 
 def test_draws_come_back_in_the_coordinates_of_the_target():
