@@ -234,7 +234,7 @@ FAULTS = [
     ),
     # --- em
     Fault("em/gaussian.py", "float(self.prior.dof) + d + 1", "float(self.prior.dof) + d", "em"),
-    Fault("em/student.py", "u = (nu + d) / (nu + distance)", "u = nu / (nu + distance)", "em"),
+    Fault("em/student_t.py", "u = (nu + d) / (nu + distance)", "u = nu / (nu + distance)", "em"),
     Fault(
         "em/compiled_recursions.py",
         "xi[i, j] += math.exp(gamma[t, i] + work[j] - evidence)",
@@ -242,7 +242,7 @@ FAULTS = [
         "em",
     ),
     Fault("em/selection.py", "float(np.log(n_data)) - 2.0 * loglik", "float(np.log(n_data)) - loglik", "em"),
-    Fault("em/hmm_problem.py", "counts + concentration - 1.0", "counts + concentration", "em"),
+    Fault("em/baum_welch.py", "counts + concentration - 1.0", "counts + concentration", "em"),
     Fault("em/covariances.py", "n_features - q * (q - 1) // 2", "n_features - q * (q + 1) // 2", "em"),
     # --- control
     Fault(

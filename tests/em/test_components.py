@@ -22,7 +22,7 @@ from cavity.em import (
     StudentT,
     gradient_m_step,
 )
-from cavity.em.emissions import make_components
+from cavity.em.families import make_components
 
 RNG = np.random.default_rng(0)
 N = 60

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from cavity.em import HMM, Gaussian, GaussianMixture, run_em
 from cavity.em.components import responsibilities
 from cavity.em.forward_backward import forward_backward
-from cavity.em.mixture import MixtureProblem, MixtureTheta
+from cavity.em.mixture_problem import MixtureProblem, MixtureTheta
 
 CLOSE = {"rtol": 0.0, "atol": 2e-8}
 

@@ -22,8 +22,8 @@ from cavity.em import (
     Poisson,
     StudentT,
 )
+from cavity.em.baum_welch import HMMTheta
 from cavity.em.forward_backward import filtered, forward_backward, sequence_groups
-from cavity.em.hmm_problem import HMMTheta
 from cavity.em.viterbi import most_probable_paths
 
 hmmlearn = pytest.importorskip("hmmlearn.hmm")
@@ -458,7 +458,7 @@ def test_threads_and_matrix_products_change_nothing(monkeypatch):
 def test_long_sequences_are_evaluated_in_pieces(monkeypatch):
     x, _ = simulate(600)
     whole = HMM(3, random_state=0, max_iter=3, tol=-1.0).fit(x)
-    monkeypatch.setattr("cavity.em.hmm_problem.ROWS_PER_CALL", 100)
+    monkeypatch.setattr("cavity.em.baum_welch.ROWS_PER_CALL", 100)
     pieces = HMM(3, random_state=0, max_iter=3, tol=-1.0).fit(x)
     assert_allclose(pieces.history_, whole.history_, rtol=1e-12)
     assert_allclose(pieces.covars_, whole.covars_, rtol=1e-9)

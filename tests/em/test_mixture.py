@@ -22,8 +22,8 @@ from cavity.em import (
     NormalInverseWishart,
     StudentTMixture,
 )
-from cavity.em.engine import run_em
-from cavity.em.mixture import MixtureProblem
+from cavity.em.expectation_maximization import run_em
+from cavity.em.mixture_problem import MixtureProblem
 
 KINDS = ["full", "tied", "diag", "spherical"]
 ALL_KINDS = [*KINDS, "factor"]

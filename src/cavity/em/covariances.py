@@ -16,8 +16,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from cavity.em.engine import DegeneracyError
-from cavity.em.options import is_whole
+from cavity.em.checks import is_whole
+from cavity.em.expectation_maximization import DegeneracyError
 from cavity.em.transforms import lower_indices, spd_from_free, spd_to_free
 from cavity.numerics.arrays import Array
 

@@ -13,17 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from cavity.em.components import Bernoulli, Categorical, Components, Exponential, Plugin, Poisson
+from cavity.em.baum_welch import HMMProblem, HMMTheta
+from cavity.em.bernoulli import Bernoulli
+from cavity.em.categorical import Categorical
+from cavity.em.components import Components
 from cavity.em.covariances import make_structure
-from cavity.em.emissions import MixtureEmission, Product, parameter_shapes
-from cavity.em.engine import EMResult
+from cavity.em.expectation_maximization import EMResult
+from cavity.em.exponential import Exponential
 from cavity.em.gaussian import Gaussian
+from cavity.em.gaussian_mixture import GaussianMixture
+from cavity.em.given_parameters import parameter_shapes
 from cavity.em.hmm import HMM
-from cavity.em.hmm_problem import HMMProblem, HMMTheta
-from cavity.em.mixture import GaussianMixture, Mixture, MixtureTheta, StudentTMixture
+from cavity.em.mixture import Mixture
+from cavity.em.mixture_emission import MixtureEmission
+from cavity.em.mixture_problem import MixtureTheta
+from cavity.em.plugin import Plugin
+from cavity.em.poisson import Poisson
 from cavity.em.priors import NormalInverseWishart
+from cavity.em.product import Product
 from cavity.em.selection import Candidate
-from cavity.em.student import StudentT
+from cavity.em.student_t import StudentT
+from cavity.em.student_t_mixture import StudentTMixture
 from cavity.io.errors import ModelFileError
 from cavity.io.parts import MAX_COUNT
 from cavity.io.posterior import is_array, is_float, require

@@ -3,8 +3,9 @@
 M-step of component k with responsibilities r_i, N = sum r, and the normal-inverse-Wishart prior (mean m0,
 kappa, dof, scale) plus the penalty tr(Psi Sigma^-1)/2 that stands behind `reg_covar`:
 
-    mu    = (kappa m0 + sum r x) / (kappa + N) Sigma = (Psi + scale + sum r (x - mu)(x - mu)' + kappa (mu -
-    m0)(mu - m0)') / (N + dof + D + 1 + [kappa > 0])
+    mu    = (kappa m0 + sum r x) / (kappa + N)
+    Sigma = (Psi + scale + S) / (N + dof + D + 1 + [kappa > 0])
+    S     = sum r (x - mu)(x - mu)' + kappa (mu - m0)(mu - m0)'
 
 Statistics are taken about the means of the E-step, so their cancellation vanishes as EM converges. With
 entries missing, x is replaced by its conditional expectation and the conditional covariance is added to the
@@ -19,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
+from cavity.em.checks import is_number
 from cavity.em.components import DEAD, Components, Params, Stats, has_nan
 from cavity.em.covariances import CovarianceStructure, cholesky, make_structure
 from cavity.em.gaussian_passes import gaussian_passes
-from cavity.em.options import is_number
 from cavity.em.parallel import row_ranges, run_parts
 from cavity.em.priors import NormalInverseWishart
 from cavity.em.transforms import lower_indices
 from cavity.numerics.arrays import Array
+from cavity.numerics.special import LOG_2PI
 
-LOG_2PI = float(np.log(2.0 * np.pi))
 NEARLY_CONSTANT = 1e-13  # standard deviation over magnitude at which a column holds rounding noise only
 MOSTLY_PRIOR = (
     10.0  # a direction whose variance is below this multiple of the penalty's share is held by the penalty

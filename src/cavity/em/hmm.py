@@ -11,43 +11,41 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_is_fitted, check_random_state
 
+from cavity.em.baum_welch import HMMProblem, HMMTheta, emission_logs, topology_mask
 from cavity.em.components import Components, Params
-from cavity.em.emissions import (
-    MixtureEmission,
-    check_parameters,
-    covariances_given,
-    make_components,
-    nonnegative,
-    sized_family,
-)
-from cavity.em.engine import DegeneracyWarning, EMResult, Restarts, run_restarts
+from cavity.em.emission_parameters import EmissionParameters
+from cavity.em.estimator import EMEstimator
+from cavity.em.expectation_maximization import DegeneracyWarning, EMResult, Restarts, run_restarts
+from cavity.em.families import make_components, nonnegative
 from cavity.em.filtering import Forecast, OnlineFilter, forecast
 from cavity.em.forward_backward import filtered, forward_backward
 from cavity.em.gaussian import Gaussian
-from cavity.em.hmm_problem import HMMProblem, HMMTheta, emission_logs, topology_mask
+from cavity.em.given_parameters import check_parameters, sized_family
 from cavity.em.initialization import start_kinds
-from cavity.em.mixture import _generator, check_missing, check_observed
+from cavity.em.mixture_emission import MixtureEmission
 from cavity.em.parallel import resolve_threads
 from cavity.em.priors import NormalInverseWishart, check_concentration
 from cavity.em.selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
+from cavity.em.sequences import is_sequence_list, joined, refuse_lengths_as_y, sequence_starts
 from cavity.em.standard_errors import StandardErrors, standard_errors
-from cavity.em.student import StudentT
+from cavity.em.student_t import StudentT
 from cavity.em.viterbi import most_probable_paths
 from cavity.numerics.arrays import Array
 
-FEW_VISITS = 1e-6  # expected visits below which a state counts as dead
+FEW_VISITS = 1e-6
+"""Expected visits below which a state counts as dead."""
 
 
-class HMM(BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class HMM(EmissionParameters, EMEstimator):
     """Hidden Markov model fitted by Baum-Welch (EM).
 
     Parameters
@@ -96,60 +94,19 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     400
     """
 
-    startprob_: Array
-    transmat_: Array
-    params_: Params
-
-    def __init__(
-        self,
-        n_states: Any = 1,
-        emissions: Any = "gaussian",
-        *,
-        covariance_type: str = "full",
-        n_mix: int = 2,
-        reg_covar: float = 1e-6,
-        prior: NormalInverseWishart | None = None,
-        startprob_prior: ArrayLike = 1.0,
-        transmat_prior: ArrayLike = 1.0,
-        topology: Any = "ergodic",
-        params: str = "ste",
-        init_params: str = "ste",
-        algorithm: str = "viterbi",
-        criterion: str = "bic",
-        init: str = "auto",
-        n_init: int = 1,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        accelerate: bool = False,
-        ordering: str | None = "means",
-        allow_nan: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.n_states = n_states
-        self.emissions = emissions
-        self.covariance_type = covariance_type
-        self.n_mix = n_mix
-        self.reg_covar = reg_covar
-        self.prior = prior
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.topology = topology
-        self.params = params
-        self.init_params = init_params
-        self.algorithm = algorithm
-        self.criterion = criterion
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ordering = ordering
-        self.allow_nan = allow_nan
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.progress = progress
+    n_states: Any = 1
+    emissions: Any = "gaussian"
+    _: KW_ONLY
+    covariance_type: str = "full"
+    n_mix: int = 2
+    reg_covar: float = 1e-6
+    prior: NormalInverseWishart | None = None
+    startprob_prior: ArrayLike = 1.0
+    transmat_prior: ArrayLike = 1.0
+    topology: Any = "ergodic"
+    params: str = "ste"
+    init_params: str = "ste"
+    algorithm: str = "viterbi"
 
     def _family(self) -> Components:
         if self.emissions == "gaussian":
@@ -164,25 +121,14 @@ class HMM(BaseEstimator):  # type: ignore[misc]
     # -- data ------------------------------------------------------------------------------------------------
     def _sequences(self, X: Any, lengths: Any, reset: bool) -> tuple[Array, NDArray[np.int64]]:
         """One array (T, D) and the first row of every sequence, from X with `lengths` or a list of arrays."""
-        if _is_sequence_list(X):
+        if is_sequence_list(X):
             if lengths is not None:
                 raise ValueError("lengths must be None when X is a list of sequences")
             lengths = [len(x) for x in X]
             if min(lengths) == 0:
                 raise ValueError(f"sequence {lengths.index(0)} is empty: remove it")
-            X = _joined(X)
-        x: Array = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            order="C",
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=2 if reset else 1,
-        )
-        check_missing(x, self.allow_nan)
-        if reset:
-            check_observed(x)
+            X = joined(X)
+        x = self._check_rows(X, reset)
         return x, sequence_starts(lengths, len(x))
 
     # -- fitting ---------------------------------------------------------------------------------------------
@@ -197,7 +143,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         lengths : (S,) ints or None
             Lengths of the sequences; None is one sequence.
         """
-        _refuse_lengths_as_y(y, X)
+        refuse_lengths_as_y(y, X)
         x, starts = self._sequences(X, lengths, reset=True)
         sizes, criterion = candidates(self.n_states, self.criterion, len(x), "n_states")
         kinds = start_kinds(self.init, self.n_init)
@@ -371,7 +317,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any = None, lengths: ArrayLike | None = None) -> float:
         """Log-likelihood of all sequences."""
-        _refuse_lengths_as_y(y, X)
+        refuse_lengths_as_y(y, X)
         _, starts, logs, threads = self._model(X, lengths)
         loglik, _ = filtered(self.startprob_, self.transmat_, logs, starts, threads)
         return float(loglik.sum())
@@ -438,7 +384,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         self._ready()
         if n_samples < 1:
             raise ValueError(f"n_samples={n_samples!r} must be at least 1")
-        rng = _generator(self.random_state if random_state is None else random_state)
+        rng = self._generator(random_state)
         states = np.empty(n_samples, dtype=np.intp)
         from cavity.em import compiled_recursions
 
@@ -486,96 +432,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]
         self._ready()
         save(self, path)
 
-    # -- emission parameters under their usual names ---------------------------------------------------------
-    def _parameter(self, name: str, attribute: str) -> Array:
-        values = self.__dict__.get("params_", {})
-        if name not in values:
-            raise AttributeError(
-                f"{type(self).__name__} has no {attribute}: not fitted, or not in these emissions"
-            )
-        return np.asarray(values[name])
-
-    def _set_parameter(self, name: str, value: ArrayLike) -> None:
-        self.params_ = {**self.__dict__.get("params_", {}), name: np.array(value, dtype=float)}
-
-    def _by_state(self, array: Array) -> Array:
-        """Inner parameters of a mixture within states as (K, M, ...)."""
-        weights = self.__dict__["params_"].get("weights")
-        return array if weights is None else array.reshape(*weights.shape, *array.shape[1:])
-
-    @property
-    def means_(self) -> Array:
-        """Means, (K, D), or (K, M, D) for a mixture within states."""
-        return self._by_state(self._parameter("means", "means_"))
-
-    @means_.setter
-    def means_(self, value: ArrayLike) -> None:
-        array = np.asarray(value, dtype=float)
-        if isinstance(self._family(), MixtureEmission) and array.ndim == 3:
-            array = array.reshape(-1, array.shape[-1])
-        self._set_parameter("means", array)
-
-    @property
-    def covars_(self) -> Array:
-        """Covariances as matrices, (K, D, D), or (K, M, D, D); scale matrices for Student-t emissions.
-
-        They can be set as such matrices, or in the shape of their type: (D, D) tied, (K, D) diag, (K,) spherical.
-        """
-        self._parameter("means", "covars_")
-        self._ready()
-        family = self.family_._inner if isinstance(self.family_, MixtureEmission) else self.family_
-        assert isinstance(family, Gaussian)
-        inner = {name: v for name, v in self.params_.items() if name != "weights"}
-        return self._by_state(np.array(family._all_matrices(inner)))
-
-    @covars_.setter
-    def covars_(self, value: ArrayLike) -> None:
-        family, state_axes = self._family(), 1
-        if isinstance(family, MixtureEmission):
-            family, state_axes = family.components or Gaussian(), 2
-        if not isinstance(family, Gaussian):
-            raise ValueError(f"covars_ cannot be set: {type(family).__name__} emissions have no covariances")
-        self._set_parameter("covariances", covariances_given(value, family, state_axes))
-
-    @property
-    def emissionprob_(self) -> Array:
-        """Probabilities of symbols, (K, S)."""
-        return self._parameter("emissionprob", "emissionprob_")
-
-    @emissionprob_.setter
-    def emissionprob_(self, value: ArrayLike) -> None:
-        self._set_parameter("emissionprob", value)
-
-    @property
-    def lambdas_(self) -> Array:
-        """Poisson rates, (K, D)."""
-        return self._parameter("rates", "lambdas_")
-
-    @lambdas_.setter
-    def lambdas_(self, value: ArrayLike) -> None:
-        self._set_parameter("rates", value)
-
-    @property
-    def weights_(self) -> Array:
-        """Weights within states, (K, M)."""
-        return self._parameter("weights", "weights_")
-
-    @weights_.setter
-    def weights_(self, value: ArrayLike) -> None:
-        self._set_parameter("weights", value)
-
-    @property
-    def dofs_(self) -> Array:
-        """Degrees of freedom, (K,)."""
-        return self._parameter("dofs", "dofs_")
-
-    @dofs_.setter
-    def dofs_(self, value: ArrayLike) -> None:
-        self._set_parameter("dofs", value)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = bool(self.allow_nan)
         tags.input_tags.positive_only = nonnegative(self.emissions)
         return tags
 
@@ -600,57 +458,3 @@ def _degenerate(family: Components, params: Params, visits: Array) -> list[int]:
     """States that are (almost) never visited, or whose emissions rest on a guard or prior."""
     dead = {int(k) for k in np.flatnonzero(visits < FEW_VISITS)}
     return sorted(dead | set(family.degenerate(params, visits)))
-
-
-def _is_sequence_list(X: Any) -> bool:
-    """A list of two-dimensional arrays or data frames (a nested list of numbers is one array)."""
-    return (
-        isinstance(X, (list, tuple))
-        and len(X) > 0
-        and all((isinstance(x, np.ndarray) and x.ndim == 2) or _is_frame(x) for x in X)
-    )
-
-
-def _is_frame(x: Any) -> bool:
-    return hasattr(x, "iloc") and hasattr(x, "columns")
-
-
-def _joined(sequences: Any) -> Any:
-    """All sequences as one array, or as one data frame if all of them are."""
-    if not all(_is_frame(x) for x in sequences):
-        return np.concatenate([np.asarray(x) for x in sequences])
-    import pandas as pd
-
-    names = list(sequences[0].columns)
-    for s, frame in enumerate(sequences):
-        if list(frame.columns) != names:
-            raise ValueError(f"sequence {s} has the columns {list(frame.columns)}, sequence 0 has {names}")
-    return pd.concat(sequences, ignore_index=True)
-
-
-def _refuse_lengths_as_y(y: Any, X: Any) -> None:
-    """y is ignored as in scikit-learn, but lengths given in its place must not be lost silently."""
-    if not hasattr(y, "__len__") or isinstance(y, str):
-        return
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    if len(y) != n_rows:
-        raise ValueError(
-            f"the second argument has {len(y)} entries for {n_rows} rows; pass sequence lengths by "
-            "name: lengths=..."
-        )
-
-
-def sequence_starts(lengths: Any, n_rows: int) -> NDArray[np.int64]:
-    """First row of every sequence and the number of rows, from lengths (None: one sequence)."""
-    if lengths is None:
-        return np.array([0, n_rows], dtype=np.int64)
-    array = np.asarray(lengths)
-    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"lengths={lengths!r} must be a non-empty list of whole numbers")
-    if array.min() < 1:
-        raise ValueError(
-            f"lengths[{int(np.argmin(array))}]={int(array.min())}: empty sequences must be removed"
-        )
-    if int(array.sum()) != n_rows:
-        raise ValueError(f"lengths add up to {int(array.sum())}, but X has {n_rows} rows")
-    return np.concatenate([[0], np.cumsum(array)]).astype(np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.em.options import is_whole
+from cavity.em.checks import is_whole
 from cavity.numerics.arrays import Array
 
 MAX_ROWS = 20_000  # clustering a random subset of this size is enough for a start

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from cavity.em.options import is_whole
+from cavity.em.checks import is_whole
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.em.options import is_number
+from cavity.em.checks import is_number
 from cavity.numerics.arrays import Array
 
 

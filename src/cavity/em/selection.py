@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.em.engine import DegeneracyError
+from cavity.em.expectation_maximization import DegeneracyError
 
 Fitted = TypeVar("Fitted")
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cavity.em.engine import DegeneracyError, DegeneracyWarning
+from cavity.em.expectation_maximization import DegeneracyError, DegeneracyWarning
 from cavity.numerics.arrays import Array
 
 # Along axes, second derivatives of Q are about one: fourth-order differences then err by about h^4 by

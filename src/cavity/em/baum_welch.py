@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.em.components import Components, Params, add_stats
-from cavity.em.emissions import attribute, check_parameters
-from cavity.em.engine import DegeneracyError
+from cavity.em.expectation_maximization import DegeneracyError
 from cavity.em.forward_backward import StatePosterior, forward_backward
+from cavity.em.given_parameters import attribute, check_parameters
 from cavity.em.initialization import SMOOTHING, cluster
 from cavity.em.priors import dirichlet_log_prior
 from cavity.em.transforms import simplex_from_free, simplex_size, simplex_to_free
@@ -51,7 +51,7 @@ def emission_logs(family: Components, params: Params, x: Array, threads: int) ->
 
 
 class HMMProblem:
-    """A hidden Markov model as an EM problem (see `cavity.em.engine.Problem`).
+    """A hidden Markov model as an EM problem (see `cavity.em.expectation_maximization.EMProblem`).
 
     Parameters
     ----------

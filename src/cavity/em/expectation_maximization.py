@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.em.options import is_number, is_whole
+from cavity.em.checks import is_number, is_whole
 
 Params = TypeVar("Params")
 Vector = NDArray[np.float64]
@@ -44,7 +44,7 @@ class DegeneracyWarning(UserWarning):
     """A fit rests on its guard or prior rather than on data in some component."""
 
 
-class Problem(Protocol[Params]):
+class EMProblem(Protocol[Params]):
     """What the driver needs to know about a model.
 
     `e_step(theta)` returns the objective at theta (log-likelihood plus log prior) and the expected
@@ -117,7 +117,7 @@ class Restarts(Generic[Params]):
 
 
 def run_em(
-    problem: Problem[Params],
+    problem: EMProblem[Params],
     theta: Params,
     *,
     max_iter: int = 500,
@@ -130,7 +130,7 @@ def run_em(
 
     Parameters
     ----------
-    problem : Problem
+    problem : EMProblem
     theta : starting parameters
     max_iter : int
         Largest number of EM steps.
@@ -199,7 +199,7 @@ def run_em(
 
 
 def _em_step(
-    problem: Problem[Params],
+    problem: EMProblem[Params],
     theta: Params,
     objective: float,
     statistics: Any,
@@ -220,7 +220,7 @@ def _em_step(
 
 
 def _squarem_cycle(
-    problem: Problem[Params], theta: Params, objective: float, statistics: Any, steps: int
+    problem: EMProblem[Params], theta: Params, objective: float, statistics: Any, steps: int
 ) -> tuple[Params, float, Any, float, Params | None]:
     """Two EM steps and an extrapolation.
 
@@ -244,7 +244,7 @@ def _squarem_cycle(
     return theta2, objective2, statistics2, objective1, None
 
 
-def _try_point(problem: Problem[Params], vector: Vector, like: Params) -> tuple[Params, float, Any] | None:
+def _try_point(problem: EMProblem[Params], vector: Vector, like: Params) -> tuple[Params, float, Any] | None:
     """E-step at an extrapolated point, or None where it leaves the range of representable parameters."""
     if not np.all(np.isfinite(vector)):
         return None
@@ -280,7 +280,7 @@ def check_controls(*, max_iter: int, tol: float) -> None:
 
 
 def run_restarts(
-    problem: Problem[Params],
+    problem: EMProblem[Params],
     starts: Sequence[tuple[str, Callable[[], Params]]],
     *,
     n_jobs: int | None = None,
@@ -290,7 +290,7 @@ def run_restarts(
 
     Parameters
     ----------
-    problem : Problem
+    problem : EMProblem
     starts : sequence of (kind, callable that makes starting parameters)
     n_jobs : int or None
         joblib workers (threads: the heavy work releases the interpreter lock).

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
+from cavity.em.checks import is_number
 from cavity.em.components import DEAD, Params, Stats, has_nan
 from cavity.em.gaussian import Gaussian, missing_patterns, pattern_distance
-from cavity.em.options import is_number
 from cavity.em.priors import NormalInverseWishart
 from cavity.numerics.arrays import Array
 
