@@ -170,11 +170,11 @@ def _root(L: np.ndarray, precision: np.ndarray) -> np.ndarray | None:
 
 def at_optimum(problem: StressProblem, max_time: float = 60.0) -> StressProblem:
     """The problem with hyperparameters that maximize the variational bound, from the ones it has."""
-    from cavity.learning.multistart import learn
+    from cavity.learning import learn
 
     model = GP(problem.kernel, problem.likelihood, inference="variational").bind(problem.X.shape[1])
     learned = learn(
-        model, problem.X, problem.y, n_restarts=0, data_driven=False, max_time=max_time, show_progress=False
+        model, problem.X, problem.y, n_restarts=0, warm=True, max_time=max_time, show_progress=False
     )
     return with_model(problem, learned.model)
 
@@ -209,13 +209,18 @@ class Journey:
 
 
 def journey(problem: StressProblem, max_time: float = 60.0) -> Journey:
-    """Maximize from the start that is read off the data, as a user would."""
-    from cavity.learning.multistart import learn
+    """Maximize from the start that is read off the data alone."""
+    from cavity.learning.multistart import SearchOptions, multistart
+    from cavity.learning.training_rows import TrainingRows
 
     began = time.process_time()
     try:
-        learned = learn(
-            model_of(problem), problem.X, problem.y, n_restarts=0, max_time=max_time, show_progress=False
+        learned = multistart(
+            model_of(problem),
+            TrainingRows.of(problem.X, problem.y, None, merge=False),
+            SearchOptions(n_restarts=0, show_progress=False),
+            rng=np.random.default_rng(0),
+            max_time=max_time,
         )
     except np.linalg.LinAlgError as error:  # not even the start could be evaluated
         took = time.process_time() - began

@@ -18,7 +18,6 @@ import numpy as np
 
 from cavity import GP, datasets
 from cavity.kernels import SE
-from cavity.learning import learn
 from cavity.likelihoods import Gaussian
 from cavity.sampling import HyperparameterTarget, Trace, diagnostics, hamiltonian
 
@@ -47,8 +46,8 @@ def run(X: np.ndarray, y: np.ndarray, seed: int) -> Split:
     Z, t = (X - x_mean) / x_sd, (y - y_mean) / y_sd
 
     began = time.perf_counter()
-    model = GP(1.0 * SE(np.full(X.shape[1], 3.0)), Gaussian(0.1)).bind(X.shape[1])
-    best = learn(model, Z[train], t[train], n_restarts=2, random_state=seed).model
+    model = GP(1.0 * SE(np.full(X.shape[1], 3.0)), Gaussian(0.1))
+    best = model.learn(Z[train], t[train], n_restarts=2, rng=seed).model
     learned = time.perf_counter()
 
     target = HyperparameterTarget(best, Z[train], t[train])

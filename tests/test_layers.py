@@ -32,7 +32,6 @@ ALLOWED: set[tuple[str, str]] = {
     ("sampling/posterior.py", "io"),  # posterior.save()
     ("gp.py", "control"),  # posterior.predict_gaussian: uncertain inputs
     ("sampling/default_priors.py", "learning"),  # weak priors are centered on what starts the optimizer
-    ("learning/run_choice.py", "estimators"),  # whether a rule samples
 }
 
 

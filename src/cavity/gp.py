@@ -33,6 +33,7 @@ from cavity.prediction import GaussianPrediction, Prediction
 
 if TYPE_CHECKING:
     from cavity.control.output_moments import OutputMoments
+    from cavity.learning import Learned
 
 VAGUE_SD = 100.0
 """Prior sd, in spreads of the targets, that stands in for vague weights where inference is not exact."""
@@ -280,6 +281,12 @@ class GP(Parametrized):
         """The same model with another observation model."""
         return self._rebuild({}, (self.kernel, self.mean, likelihood))
 
+    def with_inference(self, inference: Any) -> Self:
+        """The same model with another inference rule."""
+        new = self._rebuild({}, (self.kernel, self.mean, self.likelihood))
+        new.inference = as_inference(inference, self.likelihood)
+        return new
+
     # --- data in --------------------------------------------------------------------------------------------
 
     def inputs(self, X: ArrayLike) -> Array:
@@ -396,6 +403,77 @@ class GP(Parametrized):
         with threads_for(len(X)):
             value, gradient = model.inference.leave_one_out_log_prob(prior, model.likelihood, y, weight)
         return value, model.to_theta(gradient.flat)
+
+    # --- learning -------------------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        objective: str = "evidence",
+        n_restarts: int = 3,
+        starts: str = "several",
+        rng: np.random.Generator | int | None = None,
+        n_jobs: int | None = None,
+        max_time: float | None = None,
+        show_progress: bool | None = None,
+    ) -> Learned:
+        """Learn the free parameters, and condition on the data.
+
+        The optimizer runs from values read off the data, from the model's own values, from promising draws, and, if
+        the noise is robust, from the solution of an easier model.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, D)
+        y : array (n,) or (n, T)
+        sample_weight : array (n,), optional
+            Positive powers of the likelihood factors.
+        objective : {"evidence", "loo"}
+            Log evidence or leave-one-out log density, each plus the log prior of parameters that have one.
+        n_restarts : int
+            Runs of the optimizer beside the first one.
+        starts : {"several", "gaussian"}
+            With robust noise "gaussian" starts at the solution for Gaussian noise alone.
+        n_jobs : int, optional
+            Processes for the runs.
+        max_time : float, optional
+            Seconds after which the best so far is returned.
+
+        Returns
+        -------
+        Learned
+            `model` with learned values, its `posterior`, and every run of the optimizer (`runs`).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cavity import GP
+        >>> from cavity.kernels import SE
+        >>> X = np.linspace(0, 6, 30)[:, None]
+        >>> learned = GP(1.0 * SE(1.0)).learn(X, np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0]), rng=0)
+        >>> round(learned.model.kernel.get("se.lengthscale"), 1), learned.posterior.mean([[1.5]]).round(1)
+        (1.9, array([1.]))
+        """
+        from cavity.learning.fit import learn
+
+        names = _column_names(X)
+        X, y = self._data(X, y)
+        return learn(
+            self._bound(X, names),
+            X,
+            y,
+            _checked_weight(sample_weight, len(X)),
+            objective=objective,
+            n_restarts=n_restarts,
+            starts=starts,
+            rng=rng,
+            n_jobs=n_jobs,
+            max_time=max_time,
+            show_progress=show_progress,
+        )
 
     # --- results --------------------------------------------------------------------------------------------
 

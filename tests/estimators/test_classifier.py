@@ -21,9 +21,10 @@ from sklearn.preprocessing import StandardScaler
 
 from cavity import GP, GPClassifier
 from cavity.datasets import make_clusters_1d
-from cavity.estimators import classifier, decisions, multiclass, signal_prior
+from cavity.estimators import classifier, decisions, multiclass
 from cavity.inference.base import ConvergenceWarning, Status
 from cavity.kernels import SE, Linear
+from cavity.learning import signal_prior
 from cavity.likelihoods import Probit
 from cavity.means.functions import Constant
 from cavity.parameters.param import Param, fixed
@@ -466,15 +467,15 @@ def test_bad_data_are_refused():
 
 def test_a_warning_names_the_problem_and_the_remedy(monkeypatch):
     some = slice(None, None, 5)
-    real = multiclass.choose
+    real = multiclass.learn
 
-    def stopped(model, learned, rows, seconds):
-        learned, posterior = real(model, learned, rows, seconds)
+    def stopped(*arguments, **options):
+        learned = real(*arguments, **options)
         status = Status(False, "variational", message="EP found no fixed point")
-        monkeypatch.setattr(type(posterior), "status", status, raising=False)
-        return learned, posterior
+        monkeypatch.setattr(type(learned.posterior), "status", status, raising=False)
+        return learned
 
-    monkeypatch.setattr(multiclass, "choose", stopped)
+    monkeypatch.setattr(multiclass, "learn", stopped)
     model = GPClassifier(KERNEL, multi_class="one_vs_rest", **AS_GIVEN)
     with pytest.warns(
         ConvergenceWarning, match=r"setosa against the rest: EP did not converge \(stage 'variational'\)"

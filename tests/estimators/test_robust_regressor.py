@@ -20,11 +20,13 @@ from cavity.inference.base import ConvergenceWarning, Status
 from cavity.kernels import SE
 from cavity.learning import robust_starts as robust
 from cavity.learning import run_choice as choice
-from cavity.learning.multistart import Learned
+from cavity.learning.multistart import SearchOptions, SearchResult
 from cavity.learning.objective import Objective
 from cavity.learning.optimizer import Run, maximize
+from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, StudentT
+from cavity.runtime.deadlines import Deadline
 from cavity.runtime.stop_reason import StopReason
 
 KERNEL = 1.0 * SE(1.2)
@@ -129,7 +131,12 @@ def test_sd_is_infinite_where_the_noise_has_no_variance():
 
 # --- starts and the choice among runs -----------------------------------------------------------------------
 
-ONE_START = {"n_restarts": 0, "given": ("kernel",), "data_driven": True, "n_jobs": None, "max_time": None}
+ONE_START = SearchOptions(n_restarts=0, given=("kernel",))
+
+
+def first_stages(model: GP, rows: TrainingRows) -> list[tuple[str, np.ndarray]]:
+    starts = Starts.of(model, rows.X, rows.y, rows.weight)
+    return robust.first_stages(model, rows, starts, ONE_START, np.random.default_rng(0), Deadline())
 
 
 @pytest.mark.parametrize("likelihood", ["student-t", "mixture"])
@@ -164,7 +171,7 @@ def test_one_row_is_enough(likelihood):
 def test_the_gaussian_solution_is_a_start():
     rows = TrainingRows.of(X, Y, None)
     model = GP(KERNEL, Laplace(), "constant", "ep").bind(1)
-    ((kind, theta),) = robust.first_stages(model, rows, rng=np.random.default_rng(0), **ONE_START)
+    ((kind, theta),) = first_stages(model, rows)
     plain = GPRegressor(KERNEL, n_restarts=0, random_state=0).fit(X, Y)
     assert kind == "gaussian"
     np.testing.assert_allclose(np.exp(theta[:2]), plain.kernel_.flat, rtol=1e-6)
@@ -205,7 +212,7 @@ def test_heavy_tails_start_at_the_more_promising_easier_solution(monkeypatch, be
         return replace(run, value=float(kind == better))
 
     monkeypatch.setattr(robust, "maximize", trial)
-    ((kind, theta),) = robust.first_stages(model, rows, rng=np.random.default_rng(0), **ONE_START)
+    ((kind, theta),) = first_stages(model, rows)
     assert kind == better
     np.testing.assert_allclose(np.exp(theta[:2]), easier.kernel_.flat, rtol=1e-4)
 
@@ -213,15 +220,15 @@ def test_heavy_tails_start_at_the_more_promising_easier_solution(monkeypatch, be
 def test_the_gaussian_solution_remains_where_laplace_noise_fails(monkeypatch):
     rows = TrainingRows.of(X, Y, None)
     model = GP(KERNEL, StudentT(), "constant", "scale-mixture-em").bind(1)
-    learn = robust.learn
+    multistart = robust.multistart
 
     def failing(model, *args, **options):
         if isinstance(model.likelihood, Laplace):
             raise np.linalg.LinAlgError("no fixed point")
-        return learn(model, *args, **options)
+        return multistart(model, *args, **options)
 
-    monkeypatch.setattr(robust, "learn", failing)
-    ((kind, _),) = robust.first_stages(model, rows, rng=np.random.default_rng(0), **ONE_START)
+    monkeypatch.setattr(robust, "multistart", failing)
+    ((kind, _),) = first_stages(model, rows)
     assert kind == "gaussian"
 
 
@@ -248,8 +255,8 @@ def test_outliers_that_bend_the_gaussian_solution_do_not_keep_the_robust_one_the
 
 def test_ctrl_c_before_the_robust_model_is_known_passes_through(monkeypatch):
     """While the solution for Gaussian noise is learned there is nothing to keep: going on would ignore the user."""
-    stopped = Learned(GP(SE(1.0), Gaussian()), 0.0, (), StopReason.INTERRUPTED)
-    monkeypatch.setattr(robust, "learn", lambda *_, **__: stopped)
+    stopped = SearchResult(GP(SE(1.0), Gaussian()), 0.0, (), StopReason.INTERRUPTED)
+    monkeypatch.setattr(robust, "multistart", lambda *_, **__: stopped)
     with pytest.raises(KeyboardInterrupt):
         GPRegressor(likelihood="student-t").fit(np.arange(5.0)[:, None], np.arange(5.0))
 
@@ -292,9 +299,9 @@ def test_runs_are_not_ranked_by_evidence_alone(monkeypatch, values, stages, winn
 
     monkeypatch.setattr(GP, "condition", staged)
     rows = TrainingRows.of(X, Y, None)
-    learned, posterior = choice.choose(model, Learned(model.replace(runs[0].theta), values[0], runs), rows)
+    learned = choice.choose(model, SearchResult(model.replace(runs[0].theta), values[0], runs), rows)
     assert learned.value == values[winner]
-    assert posterior.model.theta[1] == pytest.approx(winner)
+    assert learned.posterior.model.theta[1] == pytest.approx(winner)
     assert f"stage {stages[winner]}" in learned.winner.message
 
 
@@ -316,9 +323,9 @@ def test_runs_that_ended_at_one_place_are_all_asked_for_their_stage(monkeypatch)
 
     monkeypatch.setattr(GP, "condition", staged)
     rows = TrainingRows.of(X, Y, None)
-    learned, posterior = choice.choose(model, Learned(model.replace(runs[0].theta), 5.0, runs), rows)
+    learned = choice.choose(model, SearchResult(model.replace(runs[0].theta), 5.0, runs), rows)
     assert learned.value == 5.0 - 1e-9
-    assert posterior.status.stage == "ep"
+    assert learned.posterior.status.stage == "ep"
 
 
 # --- outliers and leave-one-out -----------------------------------------------------------------------------
@@ -455,7 +462,7 @@ def _posterior(status: Status) -> Posterior:
     ],
 )
 def test_warnings_name_the_stage(status, message):
-    learned = Learned(_posterior(status).model, np.nan, ())
+    learned = SearchResult(_posterior(status).model, np.nan, ())
     texts = reports.warnings_of(learned, _posterior(status), X)
     if message is None:
         assert texts == []
@@ -468,12 +475,12 @@ def test_warnings_about_learning():
     posterior = _posterior(Status())
     bad = replace(_run("data", 1.0, 0.0), converged=False, message="evaluations next to the best point fail")
     good = _run("random", 0.5, 1.0)
-    (text,) = reports.warnings_of(Learned(posterior.model, 1.0, (bad, good)), posterior, X)
+    (text,) = reports.warnings_of(SearchResult(posterior.model, 1.0, (bad, good)), posterior, X)
     assert "evaluations next to the best point fail" in text
     assert "warm_start=True" in text
-    assert reports.warnings_of(Learned(posterior.model, 0.5, (bad, good)), posterior, X) == []
+    assert reports.warnings_of(SearchResult(posterior.model, 0.5, (bad, good)), posterior, X) == []
     (text,) = reports.warnings_of(
-        Learned(posterior.model, 0.5, (good,), StopReason.INTERRUPTED), posterior, X
+        SearchResult(posterior.model, 0.5, (good,), StopReason.INTERRUPTED), posterior, X
     )
     assert "interrupted" in text
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from cavity import GPClassifier, GPRegressor
-from cavity.estimators import classifier, regressor
+from cavity.estimators import classifier
 from cavity.gp import GP
 from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Matern
-from cavity.learning import objective
+from cavity.learning import fit, objective
 from cavity.runtime import deadlines
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import SamplePosterior
@@ -34,13 +34,13 @@ class Work:
         self.last_stage = -1
         for name in ("evidence", "leave_one_out", "condition"):
             monkeypatch.setattr(GP, name, self._noted(name, getattr(GP, name)))
-        learn = regressor.learn
+        multistart = fit.multistart
 
         def noted(*arguments, **options):
             self.last_stage = len(self.calls)
-            return learn(*arguments, **options)
+            return multistart(*arguments, **options)
 
-        monkeypatch.setattr(regressor, "learn", noted)
+        monkeypatch.setattr(fit, "multistart", noted)
 
     def _noted(self, name, method):
         def asked(model, *arguments, **options):

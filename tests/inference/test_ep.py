@@ -25,7 +25,7 @@ from cavity.kernels import SE
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
-from cavity.learning.multistart import learn
+from cavity.learning import learn
 from cavity.likelihoods import (
     EpsilonInsensitive,
     Gaussian,
@@ -577,7 +577,7 @@ def test_learning_a_probit_classifier():
     X, y = inputs(30, 1), targets("sign", 30, 1)
     gp = model(Probit(), 0.3, 0.4).bind(1)
     start, _ = gp.evidence(X, y)
-    learned = learn(gp, X, y, n_restarts=0, data_driven=False, show_progress=False)
+    learned = learn(gp, X, y, n_restarts=0, warm=True, show_progress=False)
     assert learned.converged
     assert learned.value > start + 0.5
     _, gradient = learned.model.evidence(X, y)
@@ -591,14 +591,14 @@ def test_learning_student_t_with_outliers():
     y[::8] += rng.uniform(2, 4, 5)
     gp = model(StudentT(0.5, 4.0), 0.5, 2.0).bind(1)
     start, _ = gp.evidence(X, y)
-    learned = learn(gp, X, y, n_restarts=0, data_driven=False, show_progress=False)
+    learned = learn(gp, X, y, n_restarts=0, warm=True, show_progress=False)
     assert learned.value > start + 5
     posterior = learned.model.condition(X, y)
     assert posterior.log_evidence == pytest.approx(learned.value, abs=1e-5)
     new = np.linspace(-2.5, 2.5, 50)[:, None]
     assert np.sqrt(np.mean((posterior.mean(new) - np.sin(2 * new[:, 0])) ** 2)) < 0.1
     gaussian = learn(
-        GP(0.5 * SE(2.0), Gaussian(0.3)).bind(1), X, y, n_restarts=0, data_driven=False, show_progress=False
+        GP(0.5 * SE(2.0), Gaussian(0.3)).bind(1), X, y, n_restarts=0, warm=True, show_progress=False
     )
     assert learned.value > gaussian.value + 5
 

@@ -17,7 +17,7 @@ from cavity.inference.laplace.rule import Laplace as LaplaceRule
 from cavity.inference.registry import RULES, as_inference
 from cavity.kernels import SE, Matern
 from cavity.latent.dense import DensePrior
-from cavity.learning.multistart import learn
+from cavity.learning import learn
 from cavity.likelihoods import (
     Binomial,
     EpsilonInsensitive,
@@ -383,7 +383,7 @@ def test_learning_ends_at_an_optimum():
     y = np.sin(x[:, 0]) + 0.1 * rng.normal(size=40)
     y[[7, 20, 33]] += [4.0, -5.0, 3.0]
     gp = model(StudentT(0.3, 4.0), 1.0 * SE(1.0)).bind(1)
-    learned = learn(gp, x, y, n_restarts=0, data_driven=False)
+    learned = learn(gp, x, y, n_restarts=0, warm=True)
     assert learned.converged
     start, _ = gp.evidence(x, y)
     assert learned.value > start + 1.0

@@ -13,7 +13,7 @@ from cavity.inference.laplace.several import ManyLatents, gradient, without_own_
 from cavity.inference.laplace.tracking import search
 from cavity.kernels import SE, Matern
 from cavity.latent.several import DenseCorrection
-from cavity.learning.multistart import learn
+from cavity.learning import learn
 from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Logit, Softmax
 from cavity.means.functions import Basis
 from cavity.numerics.tiles import Workspace
@@ -191,7 +191,7 @@ def test_learning_classes():
     x = rng.uniform(-2, 2, (45, 1))
     y = np.digitize(x[:, 0], [-0.7, 0.6]).astype(float)
     gp = GP(1.0 * SE(1.0), Softmax(3), inference="laplace").bind(1)
-    learned = learn(gp, x, y, n_restarts=0, data_driven=False)
+    learned = learn(gp, x, y, n_restarts=0, warm=True)
     assert learned.converged
     assert learned.value > gp.evidence(x, y)[0] + 1.0
     predicted = np.argmax(learned.model.condition(x, y).predict_y(x).probabilities, axis=1)

@@ -16,7 +16,7 @@ from cavity.kernels import SE
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
-from cavity.learning.multistart import learn
+from cavity.learning import learn
 from cavity.likelihoods import (
     Gaussian,
     Heaviside,

@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from cavity import GPRegressor
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError
 from cavity.inference.exact import Exact
 from cavity.kernels import SE, Matern, Periodic
-from cavity.learning.multistart import Learned, execute, learn
+from cavity.learning import Learned, learn
+from cavity.learning.multistart import execute
 from cavity.learning.objective import Objective
 from cavity.learning.optimizer import JUST_BEYOND, maximize
 from cavity.learning.starts import Starts
 from cavity.learning.step_limit import StepLimit
-from cavity.likelihoods import Gaussian, Noiseless
+from cavity.likelihoods import Gaussian, Noiseless, StudentT
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import LogNormal
 from cavity.runtime.stop_reason import StopReason
@@ -34,7 +36,7 @@ def model(kernel=None, likelihood=None, mean="zero") -> GP:
 
 
 def test_the_gradient_vanishes_at_the_optimum():
-    learned = learn(model(mean="constant"), X, Y, random_state=0)
+    learned = learn(model(mean="constant"), X, Y, rng=0)
     assert learned.converged
     value, gradient = learned.model.evidence(X, Y)
     assert value == pytest.approx(learned.value, abs=1e-9)
@@ -42,7 +44,7 @@ def test_the_gradient_vanishes_at_the_optimum():
 
 
 def test_every_run_is_kept_and_the_best_one_wins():
-    learned = learn(model(), X, Y, n_restarts=3, random_state=0)
+    learned = learn(model(), X, Y, n_restarts=3, rng=0)
     assert [run.kind for run in learned.runs] == ["data", "given", "random", "random"]
     assert learned.value == max(run.value for run in learned.runs)
     for run in learned.runs:
@@ -53,13 +55,13 @@ def test_every_run_is_kept_and_the_best_one_wins():
 
 
 def test_values_that_nobody_chose_are_not_worth_a_run():
-    learned = learn(model(), X, Y, n_restarts=2, given=(), random_state=0)
+    learned = learn(model(), X, Y, n_restarts=2, given=(), rng=0)
     assert [run.kind for run in learned.runs] == ["data", "random", "random"]
 
 
 def test_parts_that_nobody_chose_start_from_the_data():
     chosen = GP(1.0 * SE(3.3), Gaussian(7.0), mean="constant").bind(1)
-    learned = learn(chosen, X, Y + 100.0, n_restarts=1, given=("kernel",), random_state=0)
+    learned = learn(chosen, X, Y + 100.0, n_restarts=1, given=("kernel",), rng=0)
     data, given = (chosen.replace(run.start) for run in learned.runs)
     assert learned.runs[1].kind == "given"
     assert given.kernel == chosen.kernel
@@ -85,7 +87,7 @@ def test_two_local_optima_are_both_seen():
         A = np.exp(-0.5 * ((x - x.T) / length) ** 2) + noise * np.eye(7)
         return 0.5 * (y @ np.linalg.solve(A, y) + np.linalg.slogdet(A)[1] + 7 * np.log(2 * np.pi))
 
-    learned = learn(model(fixed(1.0) * SE(1.0)), x, y, n_restarts=8, random_state=0)
+    learned = learn(model(fixed(1.0) * SE(1.0)), x, y, n_restarts=8, rng=0)
     for length, noise in ((1.57, 0.0102), (7.45, 0.191)):  # maxima on a grid of the two parameters
         top = minimize(minus_log_evidence, np.log([length, noise]), method="Nelder-Mead", tol=1e-9)
         np.testing.assert_allclose(np.exp(top.x), [length, noise], rtol=0.01)
@@ -97,7 +99,7 @@ def test_two_local_optima_are_both_seen():
 
 def test_bounds_are_respected():
     kernel = 1.0 * SE(Param(0.5, bounds=(0.4, 0.6)))
-    learned = learn(model(kernel, Gaussian(Param(0.5, bounds=(0.3, np.inf)))), X, Y, random_state=0)
+    learned = learn(model(kernel, Gaussian(Param(0.5, bounds=(0.3, np.inf)))), X, Y, rng=0)
     for run in learned.runs:
         assert 0.4 * (1 - 1e-9) <= np.exp(run.theta[1]) <= 0.6 * (1 + 1e-9)
         assert np.exp(run.theta[2]) >= 0.3 * (1 - 1e-9)
@@ -109,7 +111,7 @@ def test_fixed_and_tied_parameters_are_respected():
     kernel = (
         1.0 * SE(fixed(0.7)) + Param(1.0, tie="v") * Matern(1.0) + Param(1.0, tie="v") * Periodic(SE(1.0))
     )
-    learned = learn(model(kernel), X, Y, n_restarts=2, random_state=0).model.kernel
+    learned = learn(model(kernel), X, Y, n_restarts=2, rng=0).model.kernel
     assert learned.get("se.lengthscale") == 0.7
     assert learned.get("matern.variance") == learned.get("periodic.variance") != 1.0
 
@@ -125,7 +127,7 @@ def test_nothing_to_learn():
 def test_priors_pull_the_optimum():
     """The maximum of evidence plus log prior, and not of the evidence."""
     prior = LogNormal(np.log(0.3), 0.05)
-    learned = learn(model(1.0 * SE(Param(0.3, prior=prior))), X, Y, random_state=0)
+    learned = learn(model(1.0 * SE(Param(0.3, prior=prior))), X, Y, rng=0)
     found = learned.model
     assert found.kernel.get("se.lengthscale") < 0.5
     _, d_evidence = found.evidence(X, Y)
@@ -135,12 +137,12 @@ def test_priors_pull_the_optimum():
 
 
 def test_leave_one_out_objective():
-    learned = learn(model(), X, Y, objective="loo", random_state=0)
+    learned = learn(model(), X, Y, objective="loo", rng=0)
     value, _ = learned.model.leave_one_out_log_prob(X, Y)
     assert learned.value == pytest.approx(value)
     again = learn(learned.model, X, Y, objective="loo", n_restarts=0, data_driven=False)
     assert again.value == pytest.approx(value, abs=1e-4)  # nats
-    by_evidence = learn(model(), X, Y, random_state=0).model
+    by_evidence = learn(model(), X, Y, rng=0).model
     assert value >= by_evidence.leave_one_out_log_prob(X, Y)[0]
 
 
@@ -156,6 +158,52 @@ def test_leave_one_out_objective():
 def test_bad_options(options, words):
     with pytest.raises(ValueError, match=words):
         learn(model(), X, Y, **options)
+
+
+# --- the method of GP ---------------------------------------------------------------------------------------
+
+
+def test_gp_learn_is_what_estimators_do():
+    """First stages of robust noise, starts, choice of the run and posterior."""
+    y = Y.copy()
+    y[::9] += 4.0
+    kernel = 1.0 * SE(1.0)
+    estimator = GPRegressor(kernel, likelihood="student-t", n_restarts=1, random_state=0).fit(X, y)
+    learned = GP(kernel, StudentT(), "constant").learn(X, y, n_restarts=1, rng=0)
+    assert [run.kind for run in learned.runs[:2]] == ["laplace", "data"]
+    assert learned.runs[0].value == estimator.runs_[0].value
+    assert learned.posterior.log_evidence == pytest.approx(estimator.log_evidence_, abs=1e-6)
+    np.testing.assert_array_equal(learned.posterior.model.theta, learned.model.theta)
+    assert "stage ep" in learned.winner.message
+
+
+def test_gp_learn_checks_what_it_is_given():
+    start = GP(1.0 * SE(1.0), Gaussian())
+    doubled = start.learn(X.tolist(), Y.tolist(), np.full(30, 2.0), n_restarts=0).model
+    twice = start.learn(np.vstack([X, X]), np.concatenate([Y, Y]), n_restarts=0).model
+    np.testing.assert_allclose(doubled.theta, twice.theta, atol=1e-3)
+    for arguments, words in (
+        ((X, Y[:-1]), "as many rows"),
+        ((X, Y, np.zeros(30)), "sample_weight must be 30 positive numbers"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            start.learn(*arguments)
+    with pytest.raises(ValueError, match="starts must be 'several' or 'gaussian', got 'all'"):
+        start.learn(X, Y, starts="all")
+
+
+def test_an_easier_model_is_solved_once(monkeypatch):
+    """Leave-one-out of each easier model gives the noise of all models that start there."""
+    asked = []
+    leave_one_out = GP.leave_one_out
+
+    def noted(self, *arguments):
+        asked.append(type(self.likelihood).__name__)
+        return leave_one_out(self, *arguments)
+
+    monkeypatch.setattr(GP, "leave_one_out", noted)
+    GP(1.0 * SE(1.0), StudentT(), "constant").learn(X, Y, n_restarts=0)
+    assert asked == ["Gaussian", "Laplace"]
 
 
 # --- failures -----------------------------------------------------------------------------------------------
@@ -174,7 +222,7 @@ class Failing(GP):
 
 def test_a_start_that_fails_is_recorded_and_not_fatal():
     failing = Failing(1.0 * SE(0.1), Gaussian()).bind(1)
-    learned = learn(failing, X, Y, n_restarts=1, random_state=0)
+    learned = learn(failing, X, Y, n_restarts=1, rng=0)
     data, given = learned.runs
     assert (given.kind, given.value, given.converged, given.message) == ("given", -np.inf, False, "too short")
     assert given.failures == given.evaluations == 1
@@ -293,7 +341,7 @@ def test_when_every_start_fails_the_reason_is_given():
     hopeless = Failing(1.0 * SE(0.1), Gaussian()).bind(1)
     hopeless.__class__ = type("Hopeless", (Failing,), {"limit": np.inf})
     with pytest.raises(np.linalg.LinAlgError, match="could not be evaluated at any start: too short"):
-        learn(hopeless, doubled, targets, random_state=0)
+        learn(hopeless, doubled, targets, rng=0)
 
 
 def test_overflow_is_a_failed_evaluation():
@@ -328,7 +376,7 @@ def interrupted_at(k: int) -> GP:
 
 
 def test_an_interruption_keeps_the_best_so_far():
-    learned = learn(interrupted_at(10), X, Y, random_state=0)
+    learned = learn(interrupted_at(10), X, Y, rng=0)
     assert learned.stopped is StopReason.INTERRUPTED
     assert not learned.converged
     assert [run.kind for run in learned.runs] == ["interrupted"]
@@ -338,20 +386,20 @@ def test_an_interruption_keeps_the_best_so_far():
 
 
 def test_a_late_interruption_keeps_finished_runs():
-    whole = learn(model(), X, Y, random_state=0)
+    whole = learn(model(), X, Y, rng=0)
     late = whole.runs[0].evaluations + 5
-    learned = learn(interrupted_at(late), X, Y, random_state=0)
+    learned = learn(interrupted_at(late), X, Y, rng=0)
     assert [run.kind for run in learned.runs] == ["data", "interrupted"]
     assert learned.value >= whole.runs[0].value
 
 
 def test_an_interruption_before_anything_is_known_passes_through():
     with pytest.raises(KeyboardInterrupt):
-        learn(interrupted_at(1), X, Y, random_state=0)
+        learn(interrupted_at(1), X, Y, rng=0)
 
 
 def test_time_that_is_up_keeps_the_best_so_far():
-    learned = learn(model(), X, Y, max_time=0.0, random_state=0)
+    learned = learn(model(), X, Y, max_time=0.0, rng=0)
     assert learned.stopped is StopReason.OUT_OF_TIME
     assert np.isfinite(learned.value)
     assert learned.runs[0].evaluations == 1  # one is always made
@@ -361,7 +409,7 @@ def test_time_that_is_up_keeps_the_best_so_far():
 def test_time_is_kept(monkeypatch):
     clock = iter(np.arange(0.0, 1e4, 1.0))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    learned = learn(model(), X, Y, max_time=12.0, random_state=0, show_progress=False)
+    learned = learn(model(), X, Y, max_time=12.0, rng=0, show_progress=False)
     assert learned.stopped is StopReason.OUT_OF_TIME
     assert sum(run.evaluations for run in learned.runs if np.isfinite(run.value)) <= 13
 
@@ -386,14 +434,14 @@ def same(a: Learned, b: Learned) -> bool:
 
 
 def test_the_seed_decides():
-    one, two, other = (learn(model(), X, Y, n_restarts=2, random_state=s) for s in (1, 1, 2))
+    one, two, other = (learn(model(), X, Y, n_restarts=2, rng=s) for s in (1, 1, 2))
     assert same(one, two)
     assert not same(one, other)
 
 
 def test_processes_give_the_same_result_as_one():
-    one = learn(model(), X, Y, n_restarts=2, random_state=1)
-    two = learn(model(), X, Y, n_restarts=2, random_state=1, n_jobs=2)
+    one = learn(model(), X, Y, n_restarts=2, rng=1)
+    two = learn(model(), X, Y, n_restarts=2, rng=1, n_jobs=2)
     assert [r.kind for r in one.runs] == [r.kind for r in two.runs]
     for r, s in zip(one.runs, two.runs):
         np.testing.assert_allclose(s.theta, r.theta, rtol=1e-10, atol=1e-10)
@@ -413,7 +461,7 @@ def test_an_objective_travels_without_its_matrices():
 
 def test_terms_of_a_sum_are_drawn_anew_in_turn():
     kernel = 1.0 * SE(1.0) + 1.0 * SE(1.0)
-    learned = learn(model(kernel), X, Y, n_restarts=1, random_state=0)
+    learned = learn(model(kernel), X, Y, n_restarts=1, rng=0)
     kinds = [run.kind for run in learned.runs]
     assert kinds.count("relocated") == 2
     assert learned.value >= max(run.value for run in learned.runs[:2])
@@ -425,7 +473,7 @@ def test_a_slow_trend_and_a_fast_wiggle_are_told_apart():
     x = np.sort(rng.uniform(0, 20, (80, 1)), axis=0)
     f = GP(4.0 * SE(8.0) + 0.5 * SE(0.7)).draw(x, rng=4)[0]
     y = f + 0.1 * rng.standard_normal(80)
-    learned = learn(model(1.0 * SE(1.0) + 1.0 * SE(1.0)), x, y, n_restarts=2, random_state=0).model.kernel
+    learned = learn(model(1.0 * SE(1.0) + 1.0 * SE(1.0)), x, y, n_restarts=2, rng=0).model.kernel
     lengths = sorted([learned.get("se.lengthscale"), learned.get("se_2.lengthscale")])
     assert lengths[0] == pytest.approx(0.7, rel=0.5)
     assert lengths[1] > 3.0
@@ -436,7 +484,7 @@ def test_a_slow_trend_and_a_fast_wiggle_are_told_apart():
 
 def test_learning_without_noise():
     x = np.linspace(0, 6, 15)[:, None]
-    learned = learn(model(likelihood=Noiseless()), x, np.sin(x[:, 0]), random_state=0)
+    learned = learn(model(likelihood=Noiseless()), x, np.sin(x[:, 0]), rng=0)
     posterior = learned.model.condition(x, np.sin(x[:, 0]))
     points = np.linspace(0.1, 5.9, 50)[:, None]
     np.testing.assert_allclose(posterior.mean(points), np.sin(points[:, 0]), atol=1e-4)

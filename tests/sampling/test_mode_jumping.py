@@ -11,7 +11,7 @@ from cavity.inference.base import Approximation
 from cavity.inference.ep import EP
 from cavity.kernels import SE, Matern
 from cavity.latent.sites import Sites
-from cavity.learning.multistart import Learned
+from cavity.learning.multistart import SearchResult
 from cavity.learning.optimizer import Run
 from cavity.learning.run_choice import choose
 from cavity.learning.training_rows import TrainingRows
@@ -344,7 +344,7 @@ def test_estimators_tell_their_samplers_where_runs_ended(monkeypatch):
 
     monkeypatch.setattr(module, "find_modes", watched)
     rows = TrainingRows.of(X, y, None, merge=False, max_rows=None, rng=np.random.default_rng(0))
-    choose(model, Learned(model.replace(ends[1]), -8.0, tuple(runs)), rows)
+    choose(model, SearchResult(model.replace(ends[1]), -8.0, tuple(runs)), rows)
     np.testing.assert_array_equal(seen, [[ends[1], ends[0]]])  # the best first, none of them twice
     alone = MCMC(draws=20, warmup=20, hyperparameters=False, warn=False, progress=False)
     alone.sample_posterior(model, X, y, ends=ends)

@@ -33,10 +33,10 @@ from cavity.estimators.multiclass import (
     Strategy,
     fit_member,
 )
-from cavity.estimators.sampling import samples
-from cavity.estimators.signal_prior import with_signal_prior
 from cavity.gp import GP
+from cavity.inference.base import samples
 from cavity.kernels import Kernel
+from cavity.learning.signal_prior import with_signal_prior
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import Likelihood, Softmax, as_likelihood
@@ -196,7 +196,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         strategy = self._strategy()
         self._adopt(strategy, self._fit_members(strategy, data, codes, weight, rng, time))
         for member in self.members_:
-            issue(warnings_of(member.learned, member.posterior, member.rows.X), member.name)
+            issue(warnings_of(member.search, member.posterior, member.rows.X), member.name)
         return self
 
     def _checked_data(
@@ -300,7 +300,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             tuple(self.classes_.tolist()),
         )
         warm = self.warm_start and getattr(self, "_model_key", None) == model_key
-        models = [m.learned.model for m in self.members_] if warm else [model] * len(problems)
+        models = [m.search.model for m in self.members_] if warm else [model] * len(problems)
         parallel = self.n_jobs if strategy.several else None
         jobs = effective_n_jobs(self.n_jobs or 1)
         most = max(len(p.rows) for p in problems)
@@ -310,7 +310,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         options = {
             "n_restarts": self.n_restarts,
             "given": self._given_parts(),
-            "data_driven": not warm,
+            "warm": warm,
             "n_jobs": None if strategy.several else self.n_jobs,
         }
         tasks = zip(models, problems, rng.spawn(len(problems)))
@@ -440,10 +440,10 @@ def _one_after_another(arguments: Sequence[tuple[Any, ...]], time: Deadline) -> 
         ):  # also where that waited until draws were kept, and nothing was cut short
             member = fit_member(*one, max_time=seconds)
         if interrupted:
-            member = replace(member, learned=replace(member.learned, stopped=StopReason.INTERRUPTED))
+            member = replace(member, search=replace(member.search, stopped=StopReason.INTERRUPTED))
         interrupted = interrupted or pressed.interrupted or member.interrupted
         members.append(member)
-        if interrupted and samples(member.posterior.model) and len(members) < len(arguments):
+        if interrupted and samples(member.posterior.model.inference) and len(members) < len(arguments):
             raise KeyboardInterrupt
     return members
 

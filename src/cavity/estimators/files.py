@@ -19,7 +19,7 @@ from cavity.estimators.stacking import SCORE, StackedRegressor
 from cavity.gp import GP, Posterior
 from cavity.io.posterior import is_array, is_float, require
 from cavity.io.registry import Codec, add
-from cavity.learning.multistart import Learned
+from cavity.learning.multistart import SearchResult
 from cavity.learning.optimizer import Run
 from cavity.learning.training_rows import TrainingRows
 from cavity.runtime.stop_reason import StopReason
@@ -73,22 +73,24 @@ def _run(**fields: Any) -> Run:
     return run
 
 
-def _learned(model: Any, value: Any, runs: Any, stopped: Any) -> Learned:
+def _search(model: Any, value: Any, runs: Any, stopped: Any) -> SearchResult:
     require(isinstance(model, GP) and is_float(value), "learning gave a model")
     require(_are_runs(runs), "learning has runs")
-    return Learned(model, value, runs, StopReason.of(stopped))
+    return SearchResult(model, value, runs, StopReason.of(stopped))
 
 
 def _are_runs(runs: Any) -> bool:
     return isinstance(runs, tuple) and all(isinstance(run, Run) for run in runs)
 
 
-def _member(name: Any, learned: Any, posterior: Any, rows: Any) -> Member:
+def _member(name: Any, search: Any, posterior: Any, rows: Any) -> Member:
     kinds = (
-        isinstance(learned, Learned) and isinstance(posterior, POSTERIORS) and isinstance(rows, TrainingRows)
+        isinstance(search, SearchResult)
+        and isinstance(posterior, POSTERIORS)
+        and isinstance(rows, TrainingRows)
     )
     require(isinstance(name, str) and kinds, "a member has a name, a model, a posterior and rows")
-    return Member(name, learned, posterior, rows)
+    return Member(name, search, posterior, rows)
 
 
 def _fields(*names: str) -> Any:
@@ -99,13 +101,13 @@ add(Codec("TrainingRows", TrainingRows, _fields(*ROWS), _rows))
 add(Codec("Run", Run, _fields(*RUN), _run))
 
 
-def _learned_fields(learned: Learned) -> dict[str, Any]:
-    stopped = None if learned.stopped is None else learned.stopped.value
-    return {"model": learned.model, "value": learned.value, "runs": learned.runs, "stopped": stopped}
+def _search_fields(search: SearchResult) -> dict[str, Any]:
+    stopped = None if search.stopped is None else search.stopped.value
+    return {"model": search.model, "value": search.value, "runs": search.runs, "stopped": stopped}
 
 
-add(Codec("Learned", Learned, _learned_fields, _learned))
-add(Codec("Member", Member, _fields("name", "learned", "posterior", "rows"), _member))
+add(Codec("SearchResult", SearchResult, _search_fields, _search))
+add(Codec("Member", Member, _fields("name", "search", "posterior", "rows"), _member))
 
 
 # --- estimators ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from cavity.gp import Posterior
 from cavity.inference.base import ConvergenceWarning
 from cavity.latent.several import PerLatent
-from cavity.learning.multistart import Learned
+from cavity.learning.multistart import SearchResult
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import JITTER_LADDER
 
@@ -18,9 +18,9 @@ NEARLY_SINGULAR = JITTER_LADDER[3]
 """Jitter, relative to the mean prior variance, that a user should know of."""
 
 
-def warnings_of(learned: Learned, posterior: Posterior, X: Array) -> list[str]:
+def warnings_of(search: SearchResult, posterior: Posterior, X: Array) -> list[str]:
     """What a user should know about a fit, in sentences."""
-    return [text for text in (_about_learning(learned), _about_inference(posterior, X)) if text]
+    return [text for text in (_about_learning(search), _about_inference(posterior, X)) if text]
 
 
 def issue(texts: list[str], about: str = "", stacklevel: int = 3) -> None:
@@ -29,13 +29,13 @@ def issue(texts: list[str], about: str = "", stacklevel: int = 3) -> None:
         warnings.warn(f"{about}: {text}" if about else text, ConvergenceWarning, stacklevel=stacklevel)
 
 
-def _about_learning(learned: Learned) -> str:
-    if learned.stopped:
-        return f"learning was stopped early ({learned.stopped}); the best hyperparameters so far are kept"
-    if learned.winner is None or learned.converged:
+def _about_learning(search: SearchResult) -> str:
+    if search.stopped:
+        return f"learning was stopped early ({search.stopped}); the best hyperparameters so far are kept"
+    if search.winner is None or search.converged:
         return ""
     return (
-        f"the optimizer of the hyperparameters stopped early: {learned.winner.message}; see runs_, and fit "
+        f"the optimizer of the hyperparameters stopped early: {search.winner.message}; see runs_, and fit "
         "again with warm_start=True or more n_restarts"
     )
 

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from cavity.gp import GP, Posterior
 from cavity.kernels import Kernel
-from cavity.learning import Learned, Run
+from cavity.learning import Run, SearchResult
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
@@ -25,15 +25,15 @@ class Member:
     ----------
     name : str
         What it tells apart, as in "setosa against the rest"; empty if it is the only one.
-    learned : Learned
-        The outcome of learning.
+    search : SearchResult
+        How its hyperparameters were learned.
     posterior : Posterior or SamplePosterior
     rows : TrainingRows
         The rows that it was fitted to.
     """
 
     name: str
-    learned: Learned
+    search: SearchResult
     posterior: Posterior
     rows: TrainingRows
 
@@ -60,13 +60,13 @@ class Member:
     @property
     def runs(self) -> tuple[Run, ...]:
         """Every run of the optimizer."""
-        return self.learned.runs
+        return self.search.runs
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended its learning, or its chains."""
         trace = getattr(self.posterior, "trace", None)
-        return self.learned.stopped is StopReason.INTERRUPTED or (trace is not None and trace.interrupted)
+        return self.search.stopped is StopReason.INTERRUPTED or (trace is not None and trace.interrupted)
 
     def log_probabilities(self, X: Array) -> Array:
         """Of the labels in increasing order, averaged over the posterior of f; they add up to one."""

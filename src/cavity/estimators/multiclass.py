@@ -24,13 +24,10 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from cavity.estimators.members import Member
-from cavity.estimators.sampling import prepared, time_to_learn
 from cavity.gp import GP
-from cavity.learning.multistart import Learned, learn
-from cavity.learning.run_choice import choose
+from cavity.learning.fit import learn
 from cavity.learning.training_rows import TrainingRows, contains_white
 from cavity.numerics.arrays import Array
-from cavity.runtime.deadlines import Deadline
 
 Indices = NDArray[np.intp]
 
@@ -171,22 +168,17 @@ def fit_member(
     max_time: float | None,
 ) -> Member:
     """Learn the hyperparameters of one model, and condition it on its rows."""
-    time = Deadline(max_time)
-    model = prepared(model, objective, rng)
     own = None if weight is None else weight[problem.rows]
     rows = TrainingRows.of(X[problem.rows], problem.targets, own, merge=not contains_white(model.kernel))
-    if objective is None:
-        learned = Learned(model, np.nan, ())
-    else:
-        learned = learn(
-            model,
-            rows.X,
-            rows.y,
-            objective=objective,
-            sample_weight=rows.weight,
-            random_state=rng,
-            max_time=time_to_learn(model, time),
-            **options,
-        )
-    learned, posterior = choose(model, learned, rows, time.left)
-    return Member(problem.name, learned, posterior, rows)
+    learned = learn(
+        model,
+        rows.X,
+        rows.y,
+        rows.weight,
+        objective=objective,
+        rng=rng,
+        max_time=max_time,
+        warn=False,  # a fit reports for itself
+        **options,
+    )
+    return Member(problem.name, learned.search, learned.posterior, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -17,13 +16,12 @@ from cavity.estimators.base import GPEstimator, generator, is_number
 from cavity.estimators.fit_warnings import issue, warnings_of
 from cavity.estimators.leave_one_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
 from cavity.estimators.members import Member
-from cavity.estimators.sampling import prepared, samples, time_to_learn
 from cavity.gp import GP
+from cavity.inference.base import samples
 from cavity.kernels import Kernel
-from cavity.learning.multistart import Learned, learn
+from cavity.learning.fit import STARTS, learn
 from cavity.learning.objective import OBJECTIVES
-from cavity.learning.robust_starts import first_stages, from_gaussian, is_robust
-from cavity.learning.run_choice import choose
+from cavity.learning.robust_starts import is_robust
 from cavity.learning.training_rows import TrainingRows, contains_white, require_numbers, require_usual_units
 from cavity.likelihoods import GaussianNoise, Likelihood, Noiseless, as_likelihood
 from cavity.means.functions import Basis
@@ -31,8 +29,6 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
 from cavity.prediction import Prediction
 from cavity.runtime.deadlines import Deadline
-
-STARTS = ("several", "gaussian")
 
 
 class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignore[misc]
@@ -172,16 +168,30 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         warm = self.warm_start and getattr(self, "_model_key", None) == model_key
         if warm:
             model = self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat))
-        model = prepared(model, self.objective, rng)
         rows = TrainingRows.of(X, y, weight, merge=self._may_merge(model), max_rows=self.max_rows, rng=rng)
         if rows.source is not None:
             model = model.with_likelihood(model.likelihood.rows(rows.source))
         copies = 1 if self.objective is None else effective_n_jobs(self.n_jobs or 1)
         require_memory(len(rows.X), self.objective or "evidence", min(copies, self.n_restarts + 1))
-        learned, posterior = choose(model, self._learn(model, rows, warm, rng, time), rows, time.left)
+        learned = learn(
+            model,
+            rows.X,
+            rows.y,
+            rows.weight,
+            objective=self.objective,
+            n_restarts=self.n_restarts,
+            starts=self.starts,
+            given=self._given_parts(),
+            data_driven=self.standardize,
+            warm=warm,
+            rng=rng,
+            n_jobs=self.n_jobs,
+            max_time=time.left,
+            warn=False,  # a fit reports for itself
+        )
         self._model_key = model_key
-        self._adopt(Member("", learned, posterior, rows))
-        issue(warnings_of(learned, posterior, rows.X))
+        self._adopt(Member("", learned.search, learned.posterior, rows))
+        issue(warnings_of(learned.search, learned.posterior, rows.X))
         return self
 
     def _checked_data(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Array, Array]:
@@ -195,7 +205,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         likelihood = model.likelihood
         by_row = likelihood.rows(np.arange(1)) is not likelihood
         exact = isinstance(likelihood, Noiseless)
-        own_noise = samples(model) and is_robust(likelihood)  # each row has a noise variance of its own then
+        # chains give each row a noise variance of its own
+        own_noise = samples(model.inference) and is_robust(likelihood)
         return not (by_row or exact or own_noise or self.objective == "loo" or contains_white(model.kernel))
 
     def _initial_model(self, X: Array, y: Array) -> tuple[GP, tuple[Any, ...]]:
@@ -216,38 +227,6 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         model = self._bound(self._unbound_model(likelihood, mean, self.inference))
         model_key = (repr(model), type(model.inference).__name__, X.shape[1], model._names, y.shape[1:])
         return model, model_key
-
-    def _learn(
-        self, model: GP, rows: TrainingRows, warm: bool, rng: np.random.Generator, time: Deadline
-    ) -> Learned:
-        if self.objective is None:
-            return Learned(model, np.nan, ())
-        time = Deadline(time_to_learn(model, time))
-        options: dict[str, Any] = {
-            "n_restarts": self.n_restarts,
-            "given": self._given_parts(),
-            "data_driven": self.standardize and not warm,
-            "n_jobs": self.n_jobs,
-            "max_time": time.left,
-        }
-        also: Sequence[tuple[str, Array]] = ()
-        if is_robust(model.likelihood) and not warm:
-            if self.starts == "gaussian":
-                model = from_gaussian(model, rows, rng=rng, **options)
-                options |= {"n_restarts": 0, "given": (), "data_driven": False}
-            else:
-                also = first_stages(model, rows, rng=rng, **options)
-            options["max_time"] = time.left
-        return learn(
-            model,
-            rows.X,
-            rows.y,
-            objective=self.objective,
-            sample_weight=rows.weight,
-            also=also,
-            random_state=rng,
-            **options,
-        )
 
     def _adopt(self, member: Member) -> None:
         self.members_ = [member]
@@ -301,7 +280,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             require_memory(len(X), "predict")
             cov = self.posterior_.covariance(X)
             mean = self.posterior_.mean(X)
-            if noisy and samples(self.model_):  # averaged over the noise levels drawn
+            if noisy and samples(self.model_.inference):  # averaged over the noise levels drawn
                 cov[np.diag_indices_from(cov)] = self.posterior_.predict_y(X, variances).variance
             elif noisy:
                 cov[np.diag_indices_from(cov)] += self._noise_variance(mean, variances)
@@ -357,7 +336,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         rng = generator(random_state)
         noisy, variances = _split_noise(noise)
         likelihood = self.likelihood_.of_new(len(X), variances) if noisy else None
-        if noisy and variances is None and samples(self.model_):  # each draw has a noise level of its own
+        if noisy and variances is None and samples(self.model_.inference):
+            # each draw has a noise level of its own
             return np.moveaxis(cast(Any, self.posterior_).sample_y(X, n_samples, rng), 0, -1)
         f = self.posterior_.sample(X, n_samples, rng)
         if likelihood is not None:

@@ -16,7 +16,7 @@ likelihood factor is raised to the power w.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,6 +41,11 @@ class InferenceFailedError(np.linalg.LinAlgError):
     def __init__(self, message: str, reached: float | None = None, normal: Array | None = None) -> None:
         super().__init__(message)
         self.reached, self.normal = reached, normal
+
+
+def samples(rule: Any) -> bool:
+    """Whether a rule samples: it draws from the posterior of a whole model instead of approximating it."""
+    return hasattr(rule, "sample_posterior")
 
 
 class UnsupportedPairError(ValueError):

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.learning.objective import OBJECTIVES, Objective, deadline_in
+from cavity.learning.objective import Objective, deadline_in
 from cavity.learning.optimizer import STEPS, Run, follow
 from cavity.learning.starts import Starts
+from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
 from cavity.runtime.progress import Progress
 from cavity.runtime.stop_reason import StopReason
@@ -52,20 +53,45 @@ Start = tuple[str, Array]
 
 
 @dataclass(frozen=True)
-class Learned:
-    """The outcome of learning: the best model and every run.
+class SearchOptions:
+    """How the search over starts goes.
+
+    Attributes
+    ----------
+    n_restarts : int
+        Runs beside the first one.
+    given : collection of str
+        Parts of the model, of "kernel", "mean" and "likelihood", whose own values are worth a run because a user chose
+        them; the others start from the data. Empty for none.
+    data_driven : bool
+        Whether the first start is read off the data; otherwise it is the model's own values, and the data come in only
+        if the objective cannot be evaluated at those.
+    n_jobs : int, optional
+        Processes for the runs.
+    show_progress : bool, optional
+    """
+
+    n_restarts: int = 3
+    given: Collection[str] = PARTS
+    data_driven: bool = True
+    n_jobs: int | None = None
+    show_progress: bool | None = None
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Where the search ended: the best model, its objective, every run, and why the search ended early if it did.
 
     Examples
     --------
     >>> import numpy as np
     >>> from cavity import GP
     >>> from cavity.kernels import SE
-    >>> from cavity.learning import learn
     >>> from cavity.likelihoods import Gaussian
     >>> X = np.linspace(0, 6, 30)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(30)
-    >>> found = learn(GP(1.0 * SE(1.0), Gaussian(0.1)).bind(1), X, y, n_restarts=1, random_state=0)
-    >>> found.converged, len(found.runs)
+    >>> found = GP(1.0 * SE(1.0), Gaussian(0.1)).learn(X, y, n_restarts=1, rng=0)
+    >>> found.search.stopped is None, len(found.search.runs)
     (True, 2)
     """
 
@@ -85,74 +111,51 @@ class Learned:
         return next((run for run in self.runs if run.value == self.value), None)
 
 
-def learn(
+def multistart(
     model: GP,
-    X: Array,
-    y: Array,
+    rows: TrainingRows,
+    how: SearchOptions,
     *,
     objective: str = "evidence",
-    n_restarts: int = 3,
-    sample_weight: Array | None = None,
-    given: Collection[str] = PARTS,
-    data_driven: bool = True,
-    also: Sequence[tuple[str, Array]] = (),
-    random_state: np.random.Generator | int | None = None,
-    n_jobs: int | None = None,
+    also: Sequence[Start] = (),
+    starts: Starts | None = None,
+    rng: np.random.Generator,
     max_time: float | None = None,
-    show_progress: bool | None = None,
-) -> Learned:
-    """Maximize an objective over the free parameters of a model.
+) -> SearchResult:
+    """Maximize an objective over the free parameters of a model, from several starts.
 
     Parameters
     ----------
     model : GP
-        Bound to the columns of X.
+        Bound to the columns of the data.
+    rows : TrainingRows
+        The data.
     objective : {"evidence", "loo"}
-    n_restarts : int
-        Runs beside the first, data-driven one.
-    given : collection of str
-        Parts of the model, of "kernel", "mean" and "likelihood", whose own values are worth a run because a user chose
-        them; the others start from the data. Empty for none.
-    data_driven : bool
-        Whether the first start is read off the data; otherwise it is the model's own values, and the data come in only
-        where the objective cannot be evaluated at those.
     also : sequence of (kind, theta)
         Further starts, run before all others and in addition to `n_restarts`.
+    starts : Starts, optional
+        What the data say about the model's parameters, if that is known already.
     max_time : float, optional
         Seconds after which the best so far is returned.
 
     Returns
     -------
-    Learned
+    SearchResult
         Also after Ctrl-C or when time is up: the best of what was reached.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cavity import GP
-    >>> from cavity.kernels import SE
-    >>> from cavity.learning import learn
-    >>> from cavity.likelihoods import Gaussian
-    >>> X = np.linspace(0, 6, 30)[:, None]
-    >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(30)
-    >>> found = learn(GP(1.0 * SE(1.0), Gaussian(0.1)).bind(1), X, y, n_restarts=1, random_state=0)
-    >>> 1.0 < found.model.kernel.get("se.lengthscale") < 3.0
-    True
     """
-    _check(objective, n_restarts, max_time)
-    goal = Objective(model, X, y, objective, sample_weight, deadline_in(max_time))
+    goal = Objective(model, rows.X, rows.y, objective, rows.weight, deadline_in(max_time))
     if model.theta.size == 0:
         value, _ = goal(model.theta)
-        return Learned(model, value, ())
-    starts = Starts.of(model, X, y, sample_weight)
-    relocate = n_restarts > 0 and len(starts.blocks) > 1
-    total = 1 + n_restarts + len(also) + (len(starts.blocks) if relocate else 0)
+        return SearchResult(model, value, ())
+    if starts is None:
+        starts = Starts.of(model, rows.X, rows.y, rows.weight)
+    relocations = len(starts.blocks) if how.n_restarts > 0 and len(starts.blocks) > 1 else 0
+    total = 1 + how.n_restarts + len(also) + relocations
     runs: list[Run] = []
     stopped: StopReason | None = None
     try:
-        with Progress("learning hyperparameters", total, show_progress) as progress:
-            search = _Search(goal, starts, np.random.default_rng(random_state), n_jobs, progress)
-            for run in search.runs(n_restarts, given, data_driven, also):
+        with Progress("learning hyperparameters", total, how.show_progress) as progress:
+            for run in _Search(goal, starts, how, rng, progress).runs(also):
                 runs.append(run)
                 progress.advance(f"(best so far {max(run.value for run in runs):.6g})")
     except KeyboardInterrupt:
@@ -167,16 +170,7 @@ def learn(
         reasons = "; ".join(dict.fromkeys(run.message for run in runs))
         raise np.linalg.LinAlgError(f"the {objective} could not be evaluated at any start: {reasons}")
     best = max(_usable(runs), key=lambda run: run.value)
-    return Learned(model.replace(best.theta), best.value, tuple(runs), stopped)
-
-
-def _check(objective: str, n_restarts: int, max_time: float | None) -> None:
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
-    if isinstance(n_restarts, bool) or not isinstance(n_restarts, int | np.integer) or n_restarts < 0:
-        raise ValueError(f"n_restarts must be an integer >= 0, got {n_restarts!r}")
-    if max_time is not None and not max_time >= 0:
-        raise ValueError(f"max_time must be a number of seconds >= 0, got {max_time!r}")
+    return SearchResult(model.replace(best.theta), best.value, tuple(runs), stopped)
 
 
 def _usable(runs: Sequence[Run]) -> list[Run]:
@@ -224,45 +218,43 @@ def execute(
 
 @dataclass
 class _Search:
-    """Where the runs of one fit start."""
+    """Where the runs of one search start."""
 
     goal: Objective
     starts: Starts
+    how: SearchOptions
     rng: np.random.Generator
-    n_jobs: int | None
     progress: Progress
 
-    def runs(
-        self, n_restarts: int, given: Collection[str], data_driven: bool, also: Sequence[Start]
-    ) -> Iterator[Run]:
+    def runs(self, also: Sequence[Start]) -> Iterator[Run]:
         """All runs, in order; the last ones start from what the others found."""
         from_data = self.starts.first
-        if not data_driven:
+        if not self.how.data_driven:
             self.starts = replace(self.starts, first=self.goal.model.theta)
         found: list[Run] = []
-        for run in self._from_starts(n_restarts, given, also):
+        for run in self._from_starts(also):
             found.append(run)
             yield run
-        if not data_driven and not _usable(found):
+        if not self.how.data_driven and not _usable(found):
             for run in self._execute([("data", from_data)]):
                 found.append(run)
                 yield run
-        if n_restarts > 0 and len(self.starts.blocks) > 1:
+        if self.how.n_restarts > 0 and len(self.starts.blocks) > 1:
             yield from self._relocations(found)
 
     def _execute(self, tasks: Iterable[Start], steps: int = STEPS) -> Iterator[Run]:
-        return execute(self.goal, tasks, self.starts.box, self.starts.scale, self.n_jobs, steps)
+        return execute(self.goal, tasks, self.starts.box, self.starts.scale, self.how.n_jobs, steps)
 
-    def _from_starts(self, n_restarts: int, given: Collection[str], also: Sequence[Start]) -> Iterator[Run]:
+    def _from_starts(self, also: Sequence[Start]) -> Iterator[Run]:
         """From those of `also`, which are known to be good, the first start, the values given, promising draws."""
-        first, model = self.starts.first, self.goal.model
-        theta = np.where(_belongs(model, given), model.theta, first)
+        first, model, n_restarts = self.starts.first, self.goal.model, self.how.n_restarts
+        theta = np.where(_belongs(model, self.how.given), model.theta, first)
         usual: list[Start] = [("data", first)]
         if n_restarts > 0 and np.max(np.abs(theta - first) / self.starts.scale) > SAME_START:
             usual.append(("given", theta))
         left = n_restarts + 1 - len(usual)
         tasks = [*also, *usual]
-        if left == 0 or self.n_jobs in (None, 1):
+        if left == 0 or self.how.n_jobs in (None, 1):
             yield from self._execute(tasks)
             tasks = []
         if left:

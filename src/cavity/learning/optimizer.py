@@ -81,11 +81,10 @@ class Run:
     >>> import numpy as np
     >>> from cavity import GP
     >>> from cavity.kernels import SE
-    >>> from cavity.learning import learn
     >>> from cavity.likelihoods import Gaussian
     >>> X = np.linspace(0, 6, 30)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(30)
-    >>> found = learn(GP(1.0 * SE(1.0), Gaussian(0.1)).bind(1), X, y, n_restarts=1, random_state=0)
+    >>> found = GP(1.0 * SE(1.0), Gaussian(0.1)).learn(X, y, n_restarts=1, rng=0)
     >>> [run.kind for run in found.runs]
     ['data', 'given']
     """

@@ -10,13 +10,13 @@ A rule that samples need not choose: it is given the ends of all runs, as places
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cavity.estimators.sampling import samples
 from cavity.gp import GP, Posterior
-from cavity.learning.multistart import Learned
+from cavity.inference.base import samples
+from cavity.learning.multistart import SearchResult
 from cavity.learning.optimizer import Run
 from cavity.learning.training_rows import TrainingRows
 from cavity.runtime.deadlines import time_limit
@@ -27,46 +27,105 @@ STAGE_MARGIN = 10.0
 """Nats by which the evidence of another stage must exceed that of plain EP."""
 
 PLAIN = "ep"
+"""Stage of plain EP."""
 
 SAME_END = 1e-2
 """Distance of hyperparameters, in log units, below which two runs ended at the same place."""
 
 
-def choose(
-    model: GP, learned: Learned, rows: TrainingRows, seconds: float | None = None
-) -> tuple[Learned, Posterior]:
+@dataclass(frozen=True)
+class Learned:
+    """The outcome of learning.
+
+    Attributes
+    ----------
+    search : SearchResult
+        The best model and every run of the optimizer.
+    posterior : Posterior
+        Given the data, at the learned values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import Gaussian
+    >>> X = np.linspace(0, 6, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(30)
+    >>> found = GP(1.0 * SE(1.0), Gaussian(0.1)).learn(X, y, n_restarts=1, rng=0)
+    >>> found.converged, len(found.runs), found.posterior.mean([[1.5]]).round(1)
+    (True, 2, array([1.]))
+    """
+
+    search: SearchResult
+    posterior: Posterior
+
+    @property
+    def model(self) -> GP:
+        """The model with the learned values."""
+        return self.search.model
+
+    @property
+    def value(self) -> float:
+        """The objective at the learned values."""
+        return self.search.value
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Every run of the optimizer."""
+        return self.search.runs
+
+    @property
+    def winner(self) -> Run | None:
+        """The run whose end is the model."""
+        return self.search.winner
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run that won met the optimizer's criterion."""
+        return self.search.converged
+
+    @property
+    def stopped(self) -> StopReason | None:
+        """Why learning ended early, if it did."""
+        return self.search.stopped
+
+
+def choose(model: GP, found: SearchResult, rows: TrainingRows, seconds: float | None = None) -> Learned:
     """The run to keep and its posterior; runs that were looked at say their stage in `message`.
 
-    Chains have so many seconds. Ctrl-C ends them with what was drawn, and all of it where learning was interrupted
-    before: there is no draw to keep then. Without chains it waits for the one posterior without which what was learned
+    Chains have so many seconds. Ctrl-C ends them with what was drawn. If learning was interrupted before, it ends
+    everything: there is no draw to keep then. Without chains it waits for the posterior, without which what was learned
     would be lost.
     """
-    if samples(model):
+    if samples(model.inference):
         with time_limit(seconds):
-            return learned, _sampled(model, learned, rows)
+            return Learned(found, _sampled(model, found, rows))
     with Postponed() as late:
-        learned, posterior = _best(model, learned, rows, late)
-    return (replace(learned, stopped=StopReason.INTERRUPTED) if late.interrupted else learned), posterior
+        learned = _best(model, found, rows, late)
+    if late.interrupted:
+        return replace(learned, search=replace(learned.search, stopped=StopReason.INTERRUPTED))
+    return learned
 
 
-def _sampled(model: GP, learned: Learned, rows: TrainingRows) -> Posterior:
+def _sampled(model: GP, found: SearchResult, rows: TrainingRows) -> Posterior:
     """Draws of chains, which are to know all modes that were met."""
-    if learned.stopped is StopReason.INTERRUPTED:
+    if found.stopped is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    if learned.winner is None:
-        return learned.model.condition(rows.X, rows.y, rows.weight)
-    runs = list(learned.runs)
+    if found.winner is None:
+        return found.model.condition(rows.X, rows.y, rows.weight)
+    runs = list(found.runs)
     ends = {"ends": [runs[same[0]].theta for same in _ends(runs)]}
-    return model.replace(learned.winner.theta).condition(rows.X, rows.y, rows.weight, ends)
+    return model.replace(found.winner.theta).condition(rows.X, rows.y, rows.weight, ends)
 
 
-def _best(model: GP, learned: Learned, rows: TrainingRows, late: Postponed) -> tuple[Learned, Posterior]:
-    """Of the ends of all runs; of those that were looked at, after Ctrl-C."""
-    if learned.winner is None:
-        return learned, learned.model.condition(rows.X, rows.y, rows.weight)
-    runs = list(learned.runs)
+def _best(model: GP, found: SearchResult, rows: TrainingRows, late: Postponed) -> Learned:
+    """Of the ends of all runs; after Ctrl-C of those that were looked at."""
+    if found.winner is None:
+        return Learned(found, found.model.condition(rows.X, rows.y, rows.weight))
     if model.inference.name != "ep" or model.likelihood.log_concave:
-        return learned, _posterior(model, learned.winner, rows)
+        return Learned(found, _posterior(model, found.winner, rows))
+    runs = list(found.runs)
     kept: tuple[int, Posterior] | None = None
     for i in (i for same in _ends(runs) for i in same):
         if kept is not None and (late.interrupted or runs[i].value < runs[kept[0]].value - STAGE_MARGIN):
@@ -78,9 +137,10 @@ def _best(model: GP, learned: Learned, rows: TrainingRows, late: Postponed) -> t
             kept = (i, posterior)
         if plain:
             break
-    assert kept is not None  # learning raises where no run is usable
+    assert kept is not None  # the search raises if no run is usable
     i, posterior = kept
-    return Learned(posterior.model, runs[i].value, tuple(runs), learned.stopped), posterior
+    chosen = replace(found, model=model.replace(runs[i].theta), value=runs[i].value, runs=tuple(runs))
+    return Learned(chosen, posterior)
 
 
 def _ends(runs: list[Run]) -> list[list[int]]:

@@ -18,7 +18,6 @@ import numpy as np
 from cavity.datasets import load
 from cavity.gp import GP
 from cavity.kernels import SE
-from cavity.learning.multistart import learn
 from cavity.likelihoods import Gaussian
 from cavity.numerics.arrays import Array
 from cavity.sampling.annealing.ais import annealed_importance_sampling
@@ -47,8 +46,8 @@ class Problem:
         center, self.scale = y[seen].mean(), float(y[seen].std())
         self.y, self.y_test = (y[seen] - center) / self.scale, (y[new] - center) / self.scale
         columns = self.X.shape[1]
-        model = GP(1.0 * SE(np.full(columns, 3.0)), Gaussian(0.1)).bind(columns)
-        self.best: Any = learn(model, self.X, self.y, n_restarts=2, random_state=split).model
+        model = GP(1.0 * SE(np.full(columns, 3.0)), Gaussian(0.1))
+        self.best: Any = model.learn(self.X, self.y, n_restarts=2, rng=split).model
 
     def measures(self, mean: Array, log_p: Array) -> dict[str, float]:
         """RMSE in 1000 dollars, NLP of the standardized target."""

@@ -1,0 +1,132 @@
+"""Learning from start to end: first stages, the search over starts, the choice of the run, the posterior.
+
+`learn` is what `GP.learn` and the estimators call. A model with robust noise is started from the solutions of easier
+models (`cavity.learning.robust_starts`); the optimizer runs from these and from several other starts
+(`cavity.learning.multistart`); among the ends of the runs the one to keep is chosen by evidence and by the stage at
+which inference converged (`cavity.learning.run_choice`). A rule that samples then draws its chains, which begin where
+the runs ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cavity.gp import GP
+from cavity.inference.base import samples
+from cavity.learning.multistart import PARTS, SearchOptions, SearchResult, Start, multistart
+from cavity.learning.objective import OBJECTIVES
+from cavity.learning.robust_starts import first_stages, from_gaussian, is_robust
+from cavity.learning.run_choice import Learned, choose
+from cavity.learning.starts import Starts
+from cavity.learning.training_rows import TrainingRows
+from cavity.numerics.arrays import Array
+from cavity.runtime.deadlines import Deadline
+
+LEARNING_SHARE = 0.25
+"""Share of the time allowed that learning may take if chains follow."""
+
+STARTS = ("several", "gaussian")
+"""Where learning with robust noise starts."""
+
+
+def learn(
+    model: GP,
+    X: Array,
+    y: Array,
+    sample_weight: Array | None = None,
+    *,
+    objective: str | None = "evidence",
+    n_restarts: int = 3,
+    starts: str = "several",
+    given: Collection[str] = PARTS,
+    data_driven: bool = True,
+    warm: bool = False,
+    rng: np.random.Generator | int | None = None,
+    n_jobs: int | None = None,
+    max_time: float | None = None,
+    show_progress: bool | None = None,
+    warn: bool = True,
+) -> Learned:
+    """Learn the free parameters of a model, and condition it on the data.
+
+    Parameters
+    ----------
+    model : GP
+        Bound to the columns of X.
+    X, y : arrays (n, D), (n,) or (n, T)
+    sample_weight : array (n,), optional
+        Positive powers of the likelihood factors.
+    objective : {"evidence", "loo"} or None
+        What is maximized, plus the log prior of parameters that have one. None keeps all values.
+    n_restarts : int
+        Runs beside the first one.
+    starts : {"several", "gaussian"}
+        Where learning with robust noise starts: at several places, one of which is the solution of an easier model, or
+        at the solution for Gaussian noise alone.
+    given : collection of str
+        Parts of the model, of "kernel", "mean" and "likelihood", whose own values are worth a run because a user chose
+        them; the others start from the data.
+    data_driven : bool
+        Whether the first start is read off the data; otherwise it is the model's own values.
+    warm : bool
+        Whether the model's values were learned before: the first start is there, and no easier model is learned.
+    max_time : float, optional
+        Seconds after which the best so far is returned. If chains follow, learning has a quarter of them.
+    warn : bool
+        Whether chains that are too short warn.
+
+    Returns
+    -------
+    Learned
+        Also after Ctrl-C or when time is up: the best of what was reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.learning import learn
+    >>> from cavity.likelihoods import Gaussian
+    >>> X = np.linspace(0, 6, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(30)
+    >>> found = learn(GP(1.0 * SE(1.0), Gaussian(0.1)).bind(1), X, y, n_restarts=1, rng=0)
+    >>> 1.0 < found.model.kernel.get("se.lengthscale") < 3.0
+    True
+    """
+    _check(objective, n_restarts, starts, max_time)
+    rng, time = np.random.default_rng(rng), Deadline(max_time)
+    if samples(model.inference):
+        model = model.with_inference(model.inference.for_fit(rng, learns=objective is not None, warn=warn))
+    rows = TrainingRows(X, y, sample_weight, np.arange(len(X)))
+    if objective is None:
+        return choose(model, SearchResult(model, np.nan, ()), rows, time.left)
+    limit = Deadline(time.part(LEARNING_SHARE) if samples(model.inference) else time.left)
+    how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, show_progress)
+    also: Sequence[Start] = ()
+    origin, places = model, Starts.of(model, X, y, sample_weight)
+    if is_robust(model.likelihood) and not warm and model.theta.size > 0:
+        if starts == "gaussian":
+            origin = from_gaussian(model, rows, how, rng, limit)
+            places = Starts.of(origin, X, y, sample_weight)
+            how = replace(how, n_restarts=0, given=(), data_driven=False)
+        else:
+            also = first_stages(model, rows, places, how, rng, limit)
+    found = multistart(
+        origin, rows, how, objective=objective, also=also, starts=places, rng=rng, max_time=limit.left
+    )
+    return choose(model, found, rows, time.left)
+
+
+def _check(objective: str | None, n_restarts: int, starts: str, max_time: float | None) -> None:
+    """Refuse options that would otherwise show up as an error in the middle of something else."""
+    if objective is not None and objective not in OBJECTIVES:
+        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
+    if isinstance(n_restarts, bool) or not isinstance(n_restarts, int | np.integer) or n_restarts < 0:
+        raise ValueError(f"n_restarts must be an integer >= 0, got {n_restarts!r}")
+    if not isinstance(starts, str) or starts not in STARTS:
+        raise ValueError(f"starts must be {' or '.join(map(repr, STARTS))}, got {starts!r}")
+    if max_time is not None and not max_time >= 0:
+        raise ValueError(f"max_time must be a number of seconds >= 0, got {max_time!r}")
