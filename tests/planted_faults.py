@@ -43,7 +43,12 @@ class Fault:
 FAULTS = [
     # --- kernels
     Fault("kernels/squared_exponential.py", "H *= -0.5", "H *= -1.0", "kernels"),
-    Fault("kernels/squared_exponential.py", "return -0.5 * K", "return 0.5 * K", "kernels"),
+    Fault(
+        "kernels/squared_exponential.py",
+        "-0.5 * self._from_moments(sums[:-1])",
+        "self._from_moments(sums[:-1])",
+        "kernels latent numerics inference",
+    ),
     Fault("kernels/matern.py", "t * (1.0 / 3.0)", "t * (1.0 / 2.0)", "kernels"),
     Fault("kernels/matern.py", "t *= -1.5", "t *= -0.5", "kernels"),
     Fault(
@@ -130,8 +135,8 @@ FAULTS = [
     Fault("latent/process.py", "mean[:, None] + extra", "mean[:, None] - extra", "latent means inference"),
     Fault(
         "latent/process.py",
-        'value += np.einsum("ij,ij->j", r, r)',
-        'value -= np.einsum("ij,ij->j", r, r)',
+        "self._features(X).T - basis.projection.T @ cross",
+        "self._features(X).T + basis.projection.T @ cross",
         "latent means inference",
     ),
     Fault("latent/several.py", "self.M.log_det - float(", "self.M.log_det + float(", "latent inference"),
@@ -299,12 +304,14 @@ def run_tests(project: Path, folders: str) -> tuple[str, str]:
     return answer or "not run", lines[0].split(" - ")[0] if lines else ""
 
 
-def plant(fault: Fault, project: Path) -> tuple[str, str]:
-    """The answer for one fault; the copy is as before afterwards."""
+def plant(fault: Fault, project: Path, run: bool = True) -> tuple[str, str]:
+    """The answer for one fault, or without `run` whether its text exists; the copy is as before afterwards."""
     path = project / "src" / "cavity" / fault.path
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if text.count(fault.old) != 1:
         return "text not found", f"{text.count(fault.old)} times in {fault.path}"
+    if not run:
+        return "text found", ""
     path.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
     try:
         if "njit" in text:  # cached machine code does not know of changes in what it calls
@@ -333,11 +340,7 @@ def main() -> int:
 
         def one(fault: Fault) -> None:
             project, began = copies.get(), time.monotonic()
-            if options.list:
-                text = (project / "src" / "cavity" / fault.path).read_text(encoding="utf-8")
-                answer, detail = ("text found", "") if text.count(fault.old) == 1 else ("text not found", "")
-            else:
-                answer, detail = plant(fault, project)
+            answer, detail = plant(fault, project, run=not options.list)
             copies.put(project)
             counts[answer] = counts.get(answer, 0) + 1
             seconds = time.monotonic() - began

@@ -229,9 +229,17 @@ def test_many_directions_are_drawn():
     assert fallback.choose_method(8) == "monte-carlo"
     with pytest.raises(ValueError, match="would need"):
         fallback.standard_points("gauss-hermite", 8, None, np.random.default_rng(0))
-    z, w = fallback.standard_points("unscented", 5, None, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("directions", [1, 2, 5])
+def test_unscented_points_have_the_moments_of_a_standard_normal(directions):
+    z, w = fallback.standard_points("unscented", directions, None, np.random.default_rng(0))
+    assert np.all(w > 0)
     np.testing.assert_allclose(w.sum(), 1.0)
-    np.testing.assert_allclose((z * w[:, None]).T @ z, np.eye(5), atol=1e-12)
+    np.testing.assert_allclose(w @ z, 0.0, atol=1e-12)
+    np.testing.assert_allclose((z * w[:, None]).T @ z, np.eye(directions), atol=1e-12)
+    if directions <= 2:
+        np.testing.assert_allclose(w @ z**4, 3.0)
 
 
 def test_bad_input_is_refused():

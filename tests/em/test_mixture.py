@@ -155,6 +155,25 @@ def test_factor_analysis_with_all_factors_is_a_full_covariance():
     assert factor.n_parameters_ == full.n_parameters_
 
 
+@pytest.mark.parametrize(("features", "factors"), [(6, 1), (6, 2), (7, 3)])
+def test_parameters_of_factor_analysis_are_the_directions_in_which_its_covariance_moves(features, factors):
+    """The rank of the derivative of W W' + diag(v) in W and v: loadings turned among themselves change nothing."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((features, factors))
+    moves = [np.diag(e) for e in np.eye(features)]
+    for i in range(features):
+        for k in range(factors):
+            step = np.zeros_like(w)
+            step[i, k] = 1.0
+            moves.append(step @ w.T + w @ step.T)
+    rank = np.linalg.matrix_rank(np.reshape(moves, (len(moves), -1)))
+    model = GaussianMixture(2, "factor", n_factors=factors, random_state=0, max_iter=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(rng.standard_normal((60, features)))
+    assert model.n_parameters_ == 1 + 2 * (features + rank)
+
+
 def test_factor_loadings_match_scikit_learns_factor_analysis():
     from sklearn.decomposition import FactorAnalysis
 

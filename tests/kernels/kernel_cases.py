@@ -145,7 +145,7 @@ def everything() -> dict[str, Case]:
         ),
         "Warped": Case(Warped(SE([1.0, 0.5, 2.0]), "log"), inputs="positive"),
         "Warped-sum": Case(0.7 * Warped(SE(1.0) + Linear(), "tanh")),
-        "Rescaled": Case(Rescaled(SE(1.2), "square"), columns=1),
+        "Rescaled": Case(Rescaled(1.7 * SE(1.2), "square"), columns=1),
         "Normalized": Case(Normalized(Linear([0.5, 1.0, 2.0], bias=0.7) + 0.5 * SE(1.0))),
         "Normalized-white": Case(Normalized(Polynomial(2) + White(0.5))),
         "Additive": Case(Additive(SE(1.1), order=2, variances=[0.6, 1.4])),
