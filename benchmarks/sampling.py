@@ -138,7 +138,7 @@ def ais_error() -> float | None:
     rng = np.random.default_rng(SEED)
     X = rng.uniform(-3.0, 3.0, (60, 2))
     model = GP(2.0 * SE(1.0), Gaussian(0.1))
-    y = model.draw(X, rng=rng)[0] + np.sqrt(0.1) * rng.standard_normal(60)
+    y = model.sample_prior(X, rng=rng)[0] + np.sqrt(0.1) * rng.standard_normal(60)
     exact = model.evidence(X, y)[0]
     found = annealed_importance_sampling(
         model, X, y, runs=16, steps=1000, start="prior", seed=SEED, progress=False

@@ -122,7 +122,7 @@ def test_frames_bring_their_column_names():
     indexed = GP(SE(0.8).on(1) + SE(1.5).on(0), Gaussian(0.1))
     assert named.evidence(frame, Y)[0] == indexed.evidence(X, Y)[0]
     np.testing.assert_allclose(named.condition(frame, Y).mean(frame), indexed.condition(X, Y).mean(X))
-    assert named.draw(frame, rng=0).shape == (1, 20)
+    assert named.sample_prior(frame, rng=0).shape == (1, 20)
     with pytest.raises(ValueError, match=r"unknown column 'size' .* the columns are \['time', 'depth'\]"):
         GP(SE(1.0).on("size")).evidence(frame, Y)
     with pytest.raises(ValueError, match="no column names; use indices"):
@@ -320,7 +320,7 @@ def test_update_where_the_rule_cannot_extend():
 )
 def test_prior_draws_have_the_prior_moments(mean, level, extra):
     size = 20_000
-    draws = GP(1.2 * SE(0.8), mean=mean).draw(POINTS, size, rng=0)
+    draws = GP(1.2 * SE(0.8), mean=mean).sample_prior(POINTS, size, rng=0)
     assert draws.shape == (size, 7)
     cov = 1.2 * SE(0.8)(POINTS) + extra
     assert np.max(np.abs(draws.mean(axis=0) - level) / np.sqrt(np.diag(cov) / size)) < 4.5
@@ -331,7 +331,7 @@ def test_prior_draws_have_the_prior_moments(mean, level, extra):
 
 def test_vague_weights_have_no_prior_draws():
     with pytest.raises(ValueError, match="vague weights have no prior draws"):
-        GP(SE(1.0), mean=Basis("linear")).draw(POINTS)
+        GP(SE(1.0), mean=Basis("linear")).sample_prior(POINTS)
 
 
 # --- observations without noise -----------------------------------------------------------------------------

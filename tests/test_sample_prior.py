@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from cavity import GP
 from cavity.kernels import SE
@@ -22,6 +21,8 @@ def test_moments_within_four_standard_errors() -> None:
     np.testing.assert_allclose(draws[:, 1], draws[:, 2], atol=1e-6)
 
 
-def test_several_latent_functions_are_refused() -> None:
-    with pytest.raises(ValueError, match="one latent function"):
-        GP(SE(1.0), Softmax(3)).sample_prior([[0.0]])
+def test_several_latent_functions_have_an_axis_of_their_own() -> None:
+    draws = GP(4.0 * SE(1.0), Softmax(3)).sample_prior([[0.0], [9.0]], size=20_000, rng=0)
+    assert draws.shape == (20_000, 2, 3)
+    cov = np.cov(draws.reshape(-1, 6).T)
+    assert np.all(np.abs(cov - 4.0 * np.eye(6)) < 4 * np.sqrt((16 + 16 * np.eye(6)) / 20_000))

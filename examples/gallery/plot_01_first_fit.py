@@ -24,7 +24,7 @@ print("log evidence", round(model.log_evidence_, 2))
 
 grid = np.linspace(-1, 10.5, 300)
 observed = model.predict_dist(grid[:, None])
-function = model.predict_dist(grid[:, None], noise=False)
+function = model.predict_latent(grid[:, None])
 
 fig, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
 ax.fill_between(

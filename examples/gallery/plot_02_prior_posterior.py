@@ -18,7 +18,7 @@ grid = np.linspace(-5, 5, 200)[:, None]
 X, y = np.array([[-4.0], [-3.0], [-1.0], [2.0]]), np.array([-1.2, 0.0, 1.0, -0.4])
 posterior = model.condition(X, y)
 
-before = model.draw(grid, size=4, rng=1)
+before = model.sample_prior(grid, size=4, rng=1)
 after = posterior.sample(grid, size=4, rng=1)
 f = posterior.predict_f(grid)
 

@@ -327,24 +327,36 @@ class GP(Parametrized):
     def sample_prior(
         self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None
     ) -> Array:
-        """Draws of f from the prior at X, shape (size, m).
+        """Joint draws of f at X before seeing data, shape (size, m); (size, m, L) for L latent functions.
 
-        By eigenvectors: prior covariances are often singular to working precision.
+        Of one latent function by eigenvectors: prior covariances are often singular to working precision.
 
-        >>> GP(1.0 * SE(1.0)).sample_prior([[0.0], [1.0]], size=3, rng=0).shape  # doctest: +SKIP
+        Examples
+        --------
+        >>> from cavity import GP
+        >>> from cavity.kernels import SE
+        >>> GP(1.0 * SE(1.0)).sample_prior([[0.0], [1.0]], size=3, rng=0).shape
         (3, 2)
         """
-        if self.likelihood.n_latent > 1 or isinstance(self.mean, Basis):
-            raise ValueError(
-                "sample_prior draws one latent function without basis functions; sample each kernel on its own"
-            )
         names = _column_names(X)
         X = self.inputs(X)
+        rng = np.random.default_rng(rng)
         model = self._bound(X, names)
+        if model.likelihood.n_latent > 1:
+            draws = rng.standard_normal((size, len(X), model.likelihood.n_latent))
+            return np.asarray(model.prior(X).unwhiten(draws))
+        basis = model.mean if isinstance(model.mean, Basis) else None
+        if basis is not None and basis.vague:
+            raise ValueError(
+                "basis functions with vague weights have no prior draws; give the weights a finite variance"
+            )
         values, vectors = np.linalg.eigh(model.kernel(X))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        z = np.random.default_rng(rng).standard_normal((size, len(X)))
-        return np.asarray(model.mean(X) + z @ root.T)
+        f = model.mean(X) + rng.standard_normal((size, len(X))) @ root.T
+        if basis is not None:  # the prior mean of the weights is in the mean function already
+            lower = np.linalg.cholesky(basis.prior_covariance)
+            f = f + rng.standard_normal((size, len(lower))) @ (basis.features(X) @ lower).T
+        return np.asarray(f)
 
     def _with_basis_in_kernel(self, X: Array, y: Array) -> Self:
         """For rules other than the exact one: basis functions integrated out through the covariance.
@@ -520,26 +532,6 @@ class GP(Parametrized):
         """Effective number of parameters of the fit."""
         model, X, y, _ = self._given(X, y, None)
         return float(model.inference.degrees_of_freedom(model.prior(X), model.likelihood, y))
-
-    def draw(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
-        """Joint draws of f at X before seeing data, shape (size, m); (size, m, L) for L latent functions."""
-        names = _column_names(X)
-        X = self.inputs(X)
-        rng = np.random.default_rng(rng)
-        model = self._bound(X, names)
-        basis = model.mean if isinstance(model.mean, Basis) else None
-        if basis is not None and basis.vague:
-            raise ValueError(
-                "basis functions with vague weights have no prior draws; give the weights a finite variance"
-            )
-        if model.likelihood.n_latent > 1:
-            draws = rng.standard_normal((size, len(X), model.likelihood.n_latent))
-            return np.asarray(model.prior(X).unwhiten(draws))
-        f = model.prior(X).unwhiten(rng.standard_normal((len(X), size)))
-        if basis is not None:  # the prior mean of the weights is in the mean function already
-            root = np.linalg.cholesky(basis.prior_covariance)
-            f = f + basis.features(X) @ (root @ rng.standard_normal((len(root), size)))
-        return np.asarray(f.T)
 
 
 @dataclass(frozen=True, eq=False)

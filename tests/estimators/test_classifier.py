@@ -84,7 +84,7 @@ def test_probabilities_are_averaged_over_the_posterior():
     """Monte Carlo over the latent function; the value at the mean is something else."""
     for name, link in (("probit", ndtr), ("logit", expit)):
         model = GPClassifier(KERNEL, likelihood=name, **AS_GIVEN).fit(X, LABELS)
-        latent = model.predict_dist(POINTS)
+        latent = model.predict_latent(POINTS)
         f = latent.mean + latent.sd * np.random.default_rng(1).standard_normal((40000, len(POINTS)))
         p = model.predict_proba(POINTS)[:, 1]
         error = 4 * link(f).std(axis=0) / np.sqrt(len(f))
@@ -96,7 +96,7 @@ def test_the_model_is_the_probit_gp():
     model = GPClassifier(KERNEL, **AS_GIVEN).fit(X, LABELS)
     truth = GP(KERNEL, Probit(), inference="ep").condition(X, np.where(CODES > 0, 1.0, -1.0))
     assert model.log_evidence_ == pytest.approx(truth.log_evidence, abs=1e-9)
-    latent = model.predict_dist(POINTS)
+    latent = model.predict_latent(POINTS)
     np.testing.assert_allclose(latent.mean, truth.mean(POINTS), atol=1e-8)
     np.testing.assert_allclose(latent.variance, truth.variance(POINTS), atol=1e-8)
     np.testing.assert_allclose(
@@ -110,7 +110,7 @@ def test_ep_is_more_confident_than_laplace_on_three_clusters():
     low = {}
     for rule in ("ep", "laplace"):
         model = GPClassifier(49.0 * SE(2.6), inference=rule, **AS_GIVEN).fit(data.X, data.y)
-        latent = model.predict_dist([[-6.0]])
+        latent = model.predict_latent([[-6.0]])
         low[rule] = float(latent.mean[0] - 2 * latent.sd[0])
         assert model.predict([[-6.0]])[0] == 1
     assert low["laplace"] < 0 < low["ep"]
@@ -317,13 +317,23 @@ def test_attributes_of_one_model_exist_where_there_is_one(three, name):
         getattr(GPClassifier(), name + "_")
 
 
+@pytest.mark.parametrize("name", ["softmax", "one_vs_rest", "one_vs_one"])
+def test_the_distribution_of_labels_is_that_of_places_in_classes(three, name):
+    model, at = three[name], IRIS_X[::30]
+    prediction = model.predict_dist(at)
+    np.testing.assert_array_equal(prediction.probabilities, model.predict_proba(at))
+    codes = np.searchsorted(model.classes_, model.predict(at))
+    most = np.log(model.predict_proba(at).max(axis=1))
+    np.testing.assert_allclose(prediction.log_prob(codes), most, atol=1e-12)
+
+
 def test_what_each_model_tells_apart(three):
     assert three["softmax"].problems_ == ("",)
     assert three["one_vs_rest"].problems_[1] == "versicolor against the rest"
     assert three["one_vs_one"].problems_[2] == "versicolor against virginica"
     assert [m.name for m in three["one_vs_one"].members_] == list(three["one_vs_one"].problems_)
-    assert three["softmax"].predict_dist(IRIS_X[:5]).mean.shape == (5, 3)
-    latent = three["one_vs_rest"].predict_dist(IRIS_X[:5])
+    assert three["softmax"].predict_latent(IRIS_X[:5]).mean.shape == (5, 3)
+    latent = three["one_vs_rest"].predict_latent(IRIS_X[:5])
     np.testing.assert_allclose(latent.mean[:, 2], three["one_vs_rest"].members_[2].posterior.mean(IRIS_X[:5]))
     assert latent.variance.shape == (5, 3)
     total = sum(member.posterior.log_evidence for member in three["one_vs_rest"].members_)

@@ -201,7 +201,7 @@ def test_covariances(fitted):
 
 
 def test_predictive_distributions(fitted):
-    y, f = fitted.predict_dist(POINTS), fitted.predict_dist(POINTS, noise=False)
+    y, f = fitted.predict_dist(POINTS), fitted.predict_latent(POINTS)
     mean, sd = fitted.predict(POINTS, return_std=True)
     np.testing.assert_allclose(
         y.quantile([0.025, 0.5, 0.975]), mean + np.outer([-1.959964, 0, 1.959964], sd), atol=1e-5
@@ -236,15 +236,15 @@ def test_known_noise_of_new_observations_is_given():
         with pytest.raises(ValueError, match="KnownNoise holds the noise variances of the 30 observations"):
             ask()
     new = np.linspace(0.1, 0.3, len(POINTS))
-    f = model.predict_dist(POINTS, noise=False)
-    mean, sd = model.predict(POINTS, return_std=True, noise=new)
+    f = model.predict_latent(POINTS)
+    mean, sd = model.predict(POINTS, return_std=True, noise_variance=new)
     np.testing.assert_allclose(mean, f.mean)
     np.testing.assert_allclose(sd**2, f.variance + new)
-    _, cov = model.predict(POINTS, return_cov=True, noise=new)
+    _, cov = model.predict(POINTS, return_cov=True, noise_variance=new)
     np.testing.assert_allclose(np.diagonal(cov), f.variance + new)
     _, smooth = model.predict(POINTS, return_cov=True, noise=False)
     np.testing.assert_allclose(cov - smooth, np.diag(new), atol=1e-12)
-    scatter = model.sample_y(POINTS, 4000, noise=new) - model.sample_y(POINTS, 4000, noise=False)
+    scatter = model.sample_y(POINTS, 4000, noise_variance=new) - model.sample_y(POINTS, 4000, noise=False)
     np.testing.assert_allclose(scatter.var(axis=1), new, rtol=5 * np.sqrt(2 / 4000))
     updated = model.update(X[30:], Y[30:], s[30:])
     whole = GPRegressor(KERNEL, likelihood=KnownNoise(s), **options).fit(X, Y)
@@ -255,7 +255,9 @@ def test_known_noise_of_new_observations_is_given():
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda m: m.predict(POINTS, return_std=True, noise="no"), "noise must be True, False .* got 'no'"),
+        (lambda m: m.predict(POINTS, return_std=True, noise="no"), "noise must be True or False, got 'no'"),
+        (lambda m: m.predict(POINTS, noise=False, noise_variance=1.0), "noise=False asks for the function"),
+        (lambda m: m.predict_dist(POINTS, noise_variance="no"), "noise_variance must be numbers"),
         (lambda m: m.sample_y(POINTS, -1), "n_samples must be an integer >= 0, got -1"),
         (lambda m: m.sample_y(POINTS, 2.5), "n_samples must be an integer >= 0, got 2.5"),
     ],
@@ -267,7 +269,7 @@ def test_wrong_arguments_of_predictions_are_named(fitted, ask, words):
 
 def test_noise_variances_are_for_known_noise(fitted):
     with pytest.raises(ValueError, match="noise_variance is for KnownNoise; Gaussian says itself"):
-        fitted.predict(POINTS, return_std=True, noise=np.ones(len(POINTS)))
+        fitted.predict(POINTS, return_std=True, noise_variance=np.ones(len(POINTS)))
 
 
 def test_counts_are_predicted_as_counts():
@@ -455,7 +457,7 @@ def test_update_of_a_fit_by_sampling(known):
         for rule in ("exact", MCMC(4, 4, 2, progress=False))
     )
     np.testing.assert_allclose(sampled.predict(POINTS), exact.predict(POINTS), atol=1e-8)
-    f, truth = (m.predict_dist(POINTS, noise=False) for m in (sampled, exact))
+    f, truth = (m.predict_latent(POINTS) for m in (sampled, exact))
     np.testing.assert_allclose(f.variance, truth.variance, atol=1e-8)
 
 

@@ -103,7 +103,7 @@ def test_sinc_with_five_outliers():
     robust_fit.fit(data.X, data.y)
     plain = GPRegressor(n_restarts=0, random_state=0).fit(data.X, data.y)
     score = {
-        name: float(np.mean(model.predict_dist(data.X_test, noise=False).log_prob(data.y_test)))
+        name: float(np.mean(model.predict_latent(data.X_test).log_prob(data.y_test)))
         for name, model in (("robust", robust_fit), ("plain", plain))
     }
     assert score["robust"] > 2.0 > score["plain"] + 1.0
@@ -498,7 +498,7 @@ def test_counts_predict_the_mean_rate(likelihood):
     model = GPRegressor(KERNEL, likelihood=likelihood, n_restarts=0, random_state=0).fit(X, counts)
     predicted = model.predict(X)
     assert np.mean(np.abs(predicted - rate) / rate) < 0.35
-    f = model.predict_dist(X, noise=False)
+    f = model.predict_latent(X)
     np.testing.assert_allclose(predicted, np.exp(f.mean + 0.5 * f.variance), rtol=1e-6)
     assert model.leave_one_out().log_prob(counts).mean() > -3.0
     assert np.all(model.sample_y(X, 3) >= 0)

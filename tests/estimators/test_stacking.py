@@ -218,7 +218,7 @@ def test_noise_that_is_known_is_that_of_each_row():
     for i in range(20):
         rows = np.setdiff1d(seen, [i])
         other = fixed("1.0 * SE(1.0)", KnownNoise(variances[rows])).fit(X[rows], y[rows])
-        left_out[i] = other.predict_dist(X[i : i + 1], noise=variances[[i]]).log_prob(y[i])[0]
+        left_out[i] = other.predict_dist(X[i : i + 1], noise_variance=variances[[i]]).log_prob(y[i])[0]
     assert model.comparison_.loc["known"].iloc[1] == pytest.approx(left_out.mean(), rel=1e-9)
 
 
@@ -230,18 +230,20 @@ def test_only_models_of_known_noise_are_told_that_of_new_rows():
     w = model.weights_
     assert w.min() > 0.01
     new, variances = X[:3] + 0.1, np.array([0.1, 0.2, 0.4])
-    parts = a.predict_dist(new, noise=variances), b.predict_dist(new)
+    parts = a.predict_dist(new, noise_variance=variances), b.predict_dist(new)
     mean = w[0] * parts[0].mean + w[1] * parts[1].mean
     variance = sum(v * (p.variance + (p.mean - mean) ** 2) for v, p in zip(w, parts))
-    np.testing.assert_allclose(model.predict_dist(new, noise=variances).variance, variance, rtol=1e-12)
-    _, cov = model.predict(new, return_cov=True, noise=variances)
+    np.testing.assert_allclose(
+        model.predict_dist(new, noise_variance=variances).variance, variance, rtol=1e-12
+    )
+    _, cov = model.predict(new, return_cov=True, noise_variance=variances)
     np.testing.assert_allclose(np.diag(cov), variance, rtol=1e-12)
-    drawn = model.sample_y(new, 20_000, noise=variances).var(axis=1)
+    drawn = model.sample_y(new, 20_000, noise_variance=variances).var(axis=1)
     np.testing.assert_allclose(drawn, variance, rtol=0.05)  # five standard errors of a variance are 0.05
     with pytest.raises(ValueError, match="noise variances"):
         model.predict_dist(new)
     with pytest.raises(ValueError, match="is for KnownNoise"):
-        StackedRegressor(pair()).fit(X, y).predict_dist(new, noise=variances)
+        StackedRegressor(pair()).fit(X, y).predict_dist(new, noise_variance=variances)
 
 
 def test_rows_of_weight_zero_do_not_count():
@@ -368,11 +370,15 @@ def test_latent_functions_of_a_model_that_has_two_are_not_mixed():
     two = fixed("1.0 * SE(1.0)", HeteroscedasticGaussian())
     model = StackedRegressor([("two", two)]).fit(X, y)
     np.testing.assert_allclose(model.predict_dist(X).mean, model.estimators_[0].predict_dist(X).mean)
-    for ask in (model.predict_dist, model.sample_y):
+    asks = [
+        lambda: model.predict_latent(X),
+        lambda: model.sample_y(X, noise=False),
+        lambda: model.predict(X, return_std=True, noise=False),
+        lambda: model.predict(X, return_cov=True, noise=False),
+    ]
+    for ask in asks:
         with pytest.raises(ValueError, match="HeteroscedasticGaussian has 2 latent functions"):
-            ask(X, noise=False)
-    with pytest.raises(ValueError, match="HeteroscedasticGaussian has 2 latent functions"):
-        model.predict(X, return_cov=True, noise=False)
+            ask()
 
 
 def test_several_targets_are_refused():

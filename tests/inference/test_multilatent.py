@@ -367,7 +367,7 @@ def test_shapes_and_names():
     assert posterior.predict_f(NEW).variance.shape == (5, C)
     assert posterior.predict_y(NEW).probabilities.shape == (5, C)
     assert posterior.basis is None
-    assert gp.draw(NEW, 6, rng=0).shape == (6, 5, C)
+    assert gp.sample_prior(NEW, 6, rng=0).shape == (6, 5, C)
     more = posterior.update(NEW, np.zeros(5))
     direct = gp.condition(np.vstack([X, NEW]), np.append(LABELS, np.zeros(5)))
     assert more.log_evidence == pytest.approx(direct.log_evidence, abs=1e-9)

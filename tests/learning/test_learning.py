@@ -471,7 +471,7 @@ def test_terms_of_a_sum_are_drawn_anew_in_turn():
 def test_a_slow_trend_and_a_fast_wiggle_are_told_apart():
     rng = np.random.default_rng(1)
     x = np.sort(rng.uniform(0, 20, (80, 1)), axis=0)
-    f = GP(4.0 * SE(8.0) + 0.5 * SE(0.7)).draw(x, rng=4)[0]
+    f = GP(4.0 * SE(8.0) + 0.5 * SE(0.7)).sample_prior(x, rng=4)[0]
     y = f + 0.1 * rng.standard_normal(80)
     learned = learn(model(1.0 * SE(1.0) + 1.0 * SE(1.0)), x, y, n_restarts=2, rng=0).model.kernel
     lengths = sorted([learned.get("se.lengthscale"), learned.get("se_2.lengthscale")])

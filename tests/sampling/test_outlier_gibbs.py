@@ -108,7 +108,7 @@ def test_simulation_based_calibration():
     ranks = []
     for _ in range(runs):
         truth = model.draw_from_priors(rng)
-        f = truth.draw(X, 1, rng)[0]
+        f = truth.sample_prior(X, 1, rng)[0]
         y = truth.likelihood.sample(f, rng)
         options = {"draws": kept * 4, "warmup": 24, "chains": 1, "leaps": 2, "progress": False}
         trace = gibbs(model.replace(truth.theta), X, y, rng=rng, **options)

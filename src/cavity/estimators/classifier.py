@@ -42,7 +42,7 @@ from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import Likelihood, Softmax, as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
-from cavity.prediction import GaussianPrediction
+from cavity.prediction import CategoricalPrediction, GaussianPrediction
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.interrupts import Interrupts
 from cavity.runtime.stop_reason import StopReason
@@ -395,14 +395,22 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         """A score that rises with the probability of a class.
 
         For two classes the log odds of the second, shape (m,), positive where it is predicted; for more the log
-        probability of each, shape (m, C). Unlike the latent mean (see `predict_dist`) they order cases as
+        probability of each, shape (m, C). Unlike the latent mean (see `predict_latent`) they order cases as
         `predict_proba` does, because they take the uncertainty of the latent functions into account.
         """
         log_p = self.predict_log_proba(X)
         return log_p[:, 1] - log_p[:, 0] if len(self.classes_) == 2 else log_p
 
-    def predict_dist(self, X: ArrayLike) -> GaussianPrediction:
-        """Mean and variance of the latent functions.
+    def predict_dist(self, X: ArrayLike) -> CategoricalPrediction:
+        """Distribution of the label at each row: the classes as 0, 1, ..., their places in `classes_`.
+
+        Its `probabilities` are those of `predict_proba`; `predict_latent` is that of the latent functions.
+        """
+        log_p = self.predict_log_proba(X)
+        return CategoricalPrediction(np.exp(log_p), np.arange(len(self.classes_)), log_p)
+
+    def predict_latent(self, X: ArrayLike) -> GaussianPrediction:
+        """Mean and variance of the latent functions f.
 
         One for two classes, shape (m,); one column for each class under "softmax" and "one_vs_rest", for each
         pair under "one_vs_one", in the order of `problems_`.

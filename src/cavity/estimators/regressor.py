@@ -246,7 +246,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         return_std: bool = False,
         return_cov: bool = False,
         *,
-        noise: bool | ArrayLike = True,
+        noise: bool = True,
+        noise_variance: ArrayLike | None = None,
     ) -> Any:
         """Predictive mean, and on request the standard deviation or the covariance.
 
@@ -255,9 +256,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         X : array (m, D)
         return_std, return_cov : bool
             At most one of them.
-        noise : bool or array (m,)
-            Whether they refer to new observations y (the default) or to the function f. Under `KnownNoise`, which
-            knows the noise of the training observations only, the noise variances of new ones must be given.
+        noise : bool
+            Whether they refer to new observations y (the default) or to the function f.
+        noise_variance : array (m,), optional
+            Noise variances of new observations, needed under `KnownNoise`, which knows those of the training
+            observations only.
 
         Returns
         -------
@@ -270,9 +273,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
                 "return_std and return_cov cannot both be True; the sd is the root of cov's diagonal"
             )
         X = self._checked(X)
+        variances = check_noise(noise, noise_variance)
         if return_cov:
-            noisy, variances = _split_noise(noise)
-            if noisy and not self._is_location:
+            if noise and not self._is_location:
                 raise ValueError(
                     f"{type(self.likelihood_).__name__} has no joint covariance of observations; use "
                     "return_std=True, or noise=False for that of f"
@@ -280,14 +283,14 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             require_memory(len(X), "predict")
             cov = self.posterior_.covariance(X)
             mean = self.posterior_.mean(X)
-            if noisy and samples(self.model_.inference):  # averaged over the noise levels drawn
+            if noise and samples(self.model_.inference):  # averaged over the noise levels drawn
                 cov[np.diag_indices_from(cov)] = self.posterior_.predict_y(X, variances).variance
-            elif noisy:
+            elif noise:
                 cov[np.diag_indices_from(cov)] += self._noise_variance(mean, variances)
             return mean, cov
         if not return_std:
             return self._mean(X)
-        prediction = self._dist(X, noise)
+        prediction = self.posterior_.predict_y(X, variances) if noise else self.posterior_.predict_f(X)
         return prediction.mean, np.sqrt(prediction.variance)
 
     def _mean(self, X: Array) -> Array:
@@ -305,15 +308,17 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         likelihood = self.likelihood_.of_new(len(flat), variances)
         return likelihood.predictive(flat, np.zeros(len(flat))).variance
 
-    def predict_dist(self, X: ArrayLike, *, noise: bool | ArrayLike = True) -> Prediction:
-        """Predictive distribution of y at each row (of f with `noise=False`): quantiles, intervals, log
-        densities. `noise` as in `predict`."""
-        return self._dist(self._checked(X), noise)
+    def predict_dist(self, X: ArrayLike, *, noise_variance: ArrayLike | None = None) -> Prediction:
+        """Predictive distribution of a new observation y at each row: quantiles, intervals, log densities.
 
-    def _dist(self, X: Array, noise: bool | ArrayLike) -> Prediction:
-        """For checked inputs."""
-        noisy, variances = _split_noise(noise)
-        return self.posterior_.predict_y(X, variances) if noisy else self.posterior_.predict_f(X)
+        `noise_variance` as in `predict`. `predict_latent` is that of the function f.
+        """
+        X = self._checked(X)
+        return self.posterior_.predict_y(X, check_noise(True, noise_variance))
+
+    def predict_latent(self, X: ArrayLike) -> Prediction:
+        """Predictive distribution of the function f at each row; `predict_dist` is that of observations y."""
+        return self.posterior_.predict_f(self._checked(X))
 
     def predict_gradient(self, X: ArrayLike) -> tuple[Array, Array]:
         """Derivatives of the predictive mean and of the variance of f in the inputs, each (m, D)."""
@@ -321,9 +326,15 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         return self.posterior_.mean_gradient(X), self.posterior_.variance_gradient(X)
 
     def sample_y(
-        self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0, *, noise: bool | ArrayLike = True
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: Any = 0,
+        *,
+        noise: bool = True,
+        noise_variance: ArrayLike | None = None,
     ) -> Array:
-        """Joint draws of new observations (of f with `noise=False`) at X; `noise` as in `predict`.
+        """Joint draws of new observations (of f with `noise=False`) at X; `noise_variance` as in `predict`.
 
         Returns
         -------
@@ -334,10 +345,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             raise ValueError(f"n_samples must be an integer >= 0, got {n_samples!r}")
         require_memory(len(X), "predict")
         rng = generator(random_state)
-        noisy, variances = _split_noise(noise)
-        likelihood = self.likelihood_.of_new(len(X), variances) if noisy else None
-        if noisy and variances is None and samples(self.model_.inference):
-            # each draw has a noise level of its own
+        variances = check_noise(noise, noise_variance)
+        likelihood = self.likelihood_.of_new(len(X), variances) if noise else None
+        if (
+            noise and variances is None and samples(self.model_.inference)
+        ):  # each draw has a noise level of its own
             return np.moveaxis(cast(Any, self.posterior_).sample_y(X, n_samples, rng), 0, -1)
         f = self.posterior_.sample(X, n_samples, rng)
         if likelihood is not None:
@@ -406,14 +418,20 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         return self
 
 
-def _split_noise(noise: bool | ArrayLike) -> tuple[bool, Array | None]:
-    """Whether observations are asked for, and the noise variances that were given for them."""
-    if isinstance(noise, bool | np.bool_):
-        return bool(noise), None
+def check_noise(noise: Any, noise_variance: ArrayLike | None) -> Array | None:
+    """Noise variances of new observations, as an array; None if none were given."""
+    if not isinstance(noise, bool | np.bool_):
+        raise ValueError(f"noise must be True or False, got {noise!r}; variances are given by noise_variance")
+    if noise_variance is None:
+        return None
+    if not noise:
+        raise ValueError(
+            "noise_variance is of observations y, but noise=False asks for the function f: leave one out"
+        )
     try:
-        return True, np.asarray(noise, dtype=float)
+        return np.asarray(noise_variance, dtype=float)
     except (TypeError, ValueError):
-        raise ValueError(f"noise must be True, False or noise variances (m,), got {noise!r}") from None
+        raise ValueError(f"noise_variance must be numbers (m,), got {noise_variance!r}") from None
 
 
 def _add_noise(likelihood: Likelihood, f: Array, rng: np.random.Generator) -> Array:

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from cavity.estimators.base import GPEstimator, generator, is_number
 from cavity.estimators.leave_one_out import by_given_row, of_used_rows
-from cavity.estimators.regressor import GPRegressor
+from cavity.estimators.regressor import GPRegressor, check_noise
 from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import KnownNoise, as_likelihood
 from cavity.numerics.arrays import Array
@@ -214,25 +214,34 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         used = np.flatnonzero(self.weights_)
         return average([says(self.estimators_[k]) for k in used], self.weights_[used])
 
-    def _noise_of(self, member: GPRegressor, noise: bool | ArrayLike) -> bool | ArrayLike:
-        """What a model is told of new observations: their noise variances, unless it has learned them itself."""
-        if np.ndim(noise) == 0 and not noise and member.likelihood_.n_latent > 1:
-            raise ValueError(
-                f"{type(member.likelihood_).__name__} has {member.likelihood_.n_latent} latent functions, which cannot "
-                "be mixed with those of other models: ask each of estimators_ for its own, or leave out noise=False"
-            )
+    def _own_variance(self, member: GPRegressor, noise_variance: ArrayLike | None) -> ArrayLike | None:
+        """Noise variances of new observations, for a model that cannot know them itself."""
         needed = any(isinstance(one.likelihood_, KnownNoise) for one in self.estimators_)
-        own = needed and not isinstance(member.likelihood_, KnownNoise)
-        return True if own and not isinstance(noise, bool | np.bool_) else noise
+        return None if needed and not isinstance(member.likelihood_, KnownNoise) else noise_variance
 
-    def predict_dist(self, X: ArrayLike, *, noise: bool | ArrayLike = True) -> Prediction:
-        """Predictive distribution of y at each row (of f with `noise=False`): a mixture of those of the models.
+    def _require_one_latent(self) -> None:
+        for member in self.estimators_:
+            if member.likelihood_.n_latent > 1:
+                raise ValueError(
+                    f"{type(member.likelihood_).__name__} has {member.likelihood_.n_latent} latent functions, which "
+                    "cannot be mixed with those of other models: ask each of estimators_ for its own, or predict y"
+                )
 
-        Models with `KnownNoise` need the noise variances of new observations, `noise` of shape (m,); others know their
-        own.
+    def predict_dist(self, X: ArrayLike, *, noise_variance: ArrayLike | None = None) -> Prediction:
+        """Predictive distribution of a new observation y at each row: a mixture of those of the models.
+
+        Models with `KnownNoise` need the noise variances of new observations, (m,); others know their own.
         """
         check_is_fitted(self, "weights_")
-        return self._mixture(lambda member: member.predict_dist(X, noise=self._noise_of(member, noise)))
+        return self._mixture(
+            lambda member: member.predict_dist(X, noise_variance=self._own_variance(member, noise_variance))
+        )
+
+    def predict_latent(self, X: ArrayLike) -> Prediction:
+        """Predictive distribution of the function f at each row: a mixture of those of the models."""
+        check_is_fitted(self, "weights_")
+        self._require_one_latent()
+        return self._mixture(lambda member: member.predict_latent(X))
 
     def predict(
         self,
@@ -240,7 +249,8 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         return_std: bool = False,
         return_cov: bool = False,
         *,
-        noise: bool | ArrayLike = True,
+        noise: bool = True,
+        noise_variance: ArrayLike | None = None,
     ) -> Any:
         """Predictive mean, and on request the standard deviation or the covariance; see `GPRegressor.predict`."""
         check_is_fitted(self, "weights_")
@@ -248,32 +258,49 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
             raise ValueError(
                 "return_std and return_cov cannot both be True; the sd is the root of cov's diagonal"
             )
+        check_noise(noise, noise_variance)
         if return_std:
-            prediction = self.predict_dist(X, noise=noise)
+            prediction = (
+                self.predict_dist(X, noise_variance=noise_variance) if noise else self.predict_latent(X)
+            )
             return prediction.mean, np.sqrt(prediction.variance)
         used = np.flatnonzero(self.weights_)
-        w = self.weights_[used]
+        w, members = self.weights_[used], [self.estimators_[k] for k in used]
         if not return_cov:
-            return np.asarray(w @ np.stack([self.estimators_[k].predict(X) for k in used]))
-        members = [self.estimators_[k] for k in used]
-        found = [m.predict(X, return_cov=True, noise=self._noise_of(m, noise)) for m in members]
+            return np.asarray(w @ np.stack([m.predict(X) for m in members]))
+        if not noise:
+            self._require_one_latent()
+        found = [
+            m.predict(X, return_cov=True, noise=noise, noise_variance=self._own_variance(m, noise_variance))
+            for m in members
+        ]
         mean = np.asarray(w @ np.stack([m for m, _ in found]))
         cov = sum(v * (C + np.outer(m - mean, m - mean)) for v, (m, C) in zip(w, found))
         return mean, np.asarray(cov)
 
     def sample_y(
-        self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0, *, noise: bool | ArrayLike = True
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: Any = 0,
+        *,
+        noise: bool = True,
+        noise_variance: ArrayLike | None = None,
     ) -> Array:
         """Joint draws of new observations (of f with `noise=False`), shape (m, n_samples), each from one model."""
         check_is_fitted(self, "weights_")
         if not is_number(n_samples, numbers.Integral) or n_samples < 0:
             raise ValueError(f"n_samples must be an integer >= 0, got {n_samples!r}")
+        check_noise(noise, noise_variance)
+        if not noise:
+            self._require_one_latent()
         rng = generator(random_state)
         which = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
         out = np.empty((np.shape(X)[0], n_samples))
         for k in np.unique(which):
-            member, own = self.estimators_[k], self._noise_of(self.estimators_[k], noise)
-            out[:, which == k] = member.sample_y(X, int(np.sum(which == k)), rng, noise=own)
+            member, count = self.estimators_[k], int(np.sum(which == k))
+            own = self._own_variance(member, noise_variance)
+            out[:, which == k] = member.sample_y(X, count, rng, noise=noise, noise_variance=own)
         return out
 
     def leave_one_out(self) -> Prediction:

@@ -174,7 +174,7 @@ def _average(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit:
     pair = [("plain", method + ONE_START), ("prior", method + PRIOR + ONE_START)]
     model = StackedRegressor([(name, regressor(form, X, seed)) for name, form in pair])
     note = _fitted(model, X, y)
-    of_f, of_y = model.predict_dist(X_test, noise=False), model.predict_dist(X_test)
+    of_f, of_y = model.predict_latent(X_test), model.predict_dist(X_test)
     weights = {f"weight: {name}": float(w) for (name, _), w in zip(pair, model.weights_)}
     stages = ", ".join(member.posterior_.status.stage for member in model.estimators_)
     robust = GP_METHODS[method][0] != "gaussian"
@@ -210,7 +210,7 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
             "chains converged": float(posterior.status.converged),
             "draws": float(posterior.trace.draws),
         }
-    of_f, of_y = model.predict_dist(X_test, noise=False), model.predict_dist(X_test)
+    of_f, of_y = model.predict_latent(X_test), model.predict_dist(X_test)
     outliers = model.outlier_probability_ if likelihood != "gaussian" else None
     noise = {
         f"noise: {name}": float(value)
