@@ -11,16 +11,35 @@ from cavity import kernels, likelihoods, means
 from cavity.gp import GP
 from cavity.kernels import SE, ard
 from cavity.learning.data_scale import dominant_frequencies, without_far
-from cavity.learning.guesses import KERNEL_UNITS, units_of
 from cavity.learning.starts import DataScale, Starts
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import LogNormal
+from cavity.parameters.units import Unit
 
 RNG = np.random.default_rng(0)
 N = 120
 X = np.column_stack([np.sort(RNG.uniform(0, 10, N)), RNG.uniform(-300, 300, N)])
 Y = 50.0 + 8.0 * np.sin(2 * np.pi * X[:, 0] / 2.5) + RNG.standard_normal(N)
 SD = Y.std()
+
+
+PARTS = [
+    SE(1.0, loadings=np.ones((1, 1))),
+    kernels.White(),
+    kernels.Linear(),
+    kernels.Polynomial(),
+    kernels.NeuralNetwork(),
+    kernels.Gibbs(),
+    kernels.SpectralMixture(),
+    kernels.Additive(SE(1.0)),
+    kernels.Categorical(3, loadings=np.ones((3, 1))),
+    likelihoods.EpsilonInsensitive(),
+    likelihoods.MixtureOfGaussians(),
+    likelihoods.NegativeBinomial(),
+    means.Constant(),
+    means.Linear(),
+    means.Polynomial(),
+]
 
 
 def start(kernel, likelihood=None, mean="constant", X=X, y=Y, **options):
@@ -262,12 +281,34 @@ def test_categorical_columns_start_without_units():
     assert k.get("categorical.variance") == pytest.approx(SD**2)
 
 
-def test_a_part_of_ones_own_may_say_what_it_measures():
+def test_a_part_of_ones_own_says_what_it_measures():
     class Mine(SE):
-        units: ClassVar[dict[str, str]] = {"lengthscale": "given"}
+        _units: ClassVar = {"lengthscale": Unit.GIVEN}
 
-    assert units_of(Mine(1.0), KERNEL_UNITS)["lengthscale"] == "given"
+    assert Mine(1.0, loadings=np.ones((1, 1))).units == {
+        "lengthscale": Unit.GIVEN,
+        "loadings": Unit.INVERSE_LENGTH,  # as the class it is made from says
+    }
     assert start(Mine(0.123), X=X[:, :1]).kernel.lengthscale == pytest.approx(0.123)
+
+
+def test_a_kernel_of_ones_own_starts_at_the_size_of_the_data():
+    """Names mean nothing: what is listed counts."""
+
+    class Ramp(kernels.RationalQuadratic):
+        _units: ClassVar = {"lengthscale": Unit.GIVEN, "alpha": Unit.LENGTH}
+
+    k = start(Ramp(0.5, alpha=0.123), X=X[:, :1]).kernel
+    assert k.lengthscale == pytest.approx(0.5)
+    assert k.alpha == pytest.approx(start(SE(1.0), X=X[:, :1]).kernel.lengthscale)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
+def test_every_unit_listed_is_that_of_a_parameter(part):
+    """A misspelt name would silently be sought around the value given."""
+    inherited = {"lengthscale", "variance", "period", "scale"}  # usual names of kernels and likelihoods
+    own = {name for cls in type(part).__mro__ for name in cls.__dict__.get("_units", {})} - inherited
+    assert own <= set(part.params)
 
 
 # --- means --------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from cavity.kernels.base import Kernel, Rows
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Transform
+from cavity.parameters.units import Unit
 
 
 def _has_ard(kernel: Kernel) -> bool:
@@ -58,6 +59,7 @@ class Additive(Kernel):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"variances": LOG}
+    _units: ClassVar = {"variances": Unit.VARIANCE_BY_ORDER}
     _widenable = False
 
     def __init__(self, kernel: Kernel | Sequence[Kernel], order: int = 1, variances: Any = None) -> None:

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.kernels.automatic_relevance import Ard
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, LOG, Param, Parametrized, format_value
+from cavity.parameters.units import Unit
 
 Rows = tuple[Any, ...]
 """Prepared inputs: a (nested) tuple of arrays whose first axis runs over the rows."""
@@ -96,6 +97,7 @@ class Kernel(Parametrized):
     ('se.variance', 'se.lengthscale', 'linear.variance', 'linear.bias')
     """
 
+    _units: ClassVar = {"lengthscale": Unit.LENGTH, "variance": Unit.VARIANCE, "period": Unit.PERIOD}
     n_dims: int | None = None
     """Number of input columns it is made for; None where any number will do."""
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from cavity.kernels.base import Kernel, Rows
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, LOG, UNIT, Logit, Transform
+from cavity.parameters.units import Unit
 
 
 class Categorical(Kernel):
@@ -51,6 +52,7 @@ class Categorical(Kernel):
         "loadings": IDENTITY,
         "variances": LOG,
     }
+    _units: ClassVar = {"variances": Unit.VARIANCE}
     _widenable = False
 
     def __init__(

@@ -20,6 +20,7 @@ from cavity.kernels.distances import difference
 from cavity.kernels.input_functions import InputFunction, as_function
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, LOG, Transform
+from cavity.parameters.units import Unit
 
 
 class Gibbs(Kernel):
@@ -47,6 +48,7 @@ class Gibbs(Kernel):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG, "slope": IDENTITY}
+    _units: ClassVar = {"slope": Unit.INVERSE_LENGTH}
     _columnwise = ("lengthscale", "slope")
     _widenable = False
 

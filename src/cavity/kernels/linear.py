@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from cavity.kernels.inner_product import InnerProduct
 from cavity.numerics.arrays import Array
+from cavity.parameters.units import Unit
 
 
 class Linear(InnerProduct):
@@ -18,6 +21,8 @@ class Linear(InnerProduct):
     array([[1.5, 2. ],
            [2. , 3. ]])
     """
+
+    _units: ClassVar = {"variance": Unit.SQUARED_SLOPE, "bias": Unit.VARIANCE}
 
     def _link(self, u: Array, qa: Array, qb: Array) -> Array:
         return u

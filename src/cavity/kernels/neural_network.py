@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
 from cavity.kernels.inner_product import InnerProduct
 from cavity.numerics.arrays import Array
+from cavity.parameters.units import Unit
 
 
 class NeuralNetwork(InnerProduct):
@@ -30,6 +31,8 @@ class NeuralNetwork(InnerProduct):
     array([[0.46, 0.1 ],
            [0.1 , 0.88]])
     """
+
+    _units: ClassVar = {"variance": Unit.INVERSE_SQUARED_LENGTH, "bias": Unit.OFFSET}
 
     def _root(self, u: Array, qa: Array, qb: Array) -> Array:
         m = qa * qb

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cavity.kernels.distances import integer_power
 from cavity.kernels.inner_product import InnerProduct
 from cavity.numerics.arrays import Array
+from cavity.parameters.units import Unit
 
 
 class Polynomial(InnerProduct):
@@ -29,6 +30,8 @@ class Polynomial(InnerProduct):
     array([[ 4.,  9.],
            [ 9., 25.]])
     """
+
+    _units: ClassVar = {"variance": Unit.ROOT_SQUARED_SLOPE, "bias": Unit.ROOT_VARIANCE}
 
     def __init__(self, degree: int = 2, variance: Any = 1.0, bias: Any = 1.0) -> None:
         if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or degree < 1:

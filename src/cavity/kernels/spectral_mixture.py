@@ -22,6 +22,7 @@ from cavity.kernels.distances import (
 )
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, LOG, Transform
+from cavity.parameters.units import Unit
 
 
 class SpectralMixture(Kernel):
@@ -48,6 +49,7 @@ class SpectralMixture(Kernel):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"weights": LOG, "means": IDENTITY, "scales": LOG}
+    _units: ClassVar = {"weights": Unit.SHARED_VARIANCE, "means": Unit.FREQUENCY, "scales": Unit.BANDWIDTH}
     _widenable = False
 
     def __init__(self, weights: Any = (1.0,), means: Any = (1.0,), scales: Any = (0.1,)) -> None:

@@ -34,6 +34,7 @@ from cavity.kernels.distances import (
 )
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, LOG, Transform
+from cavity.parameters.units import Unit
 
 
 def over(numerator: Array, denominator: Array) -> Array:
@@ -61,6 +62,7 @@ class Stationary(Kernel):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG, "loadings": IDENTITY}
+    _units: ClassVar = {"loadings": Unit.INVERSE_LENGTH}
     _columnwise = ("lengthscale",)
     _kink: ClassVar[bool] = False
     """True if g is not smooth in r2 at 0; tiny distances must then be free of cancellation."""

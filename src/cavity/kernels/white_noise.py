@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cavity.kernels.base import Rows
 from cavity.kernels.constant import OneVariance
 from cavity.numerics.arrays import Array
+from cavity.parameters.units import Unit
 
 
 class White(OneVariance):
@@ -23,6 +26,8 @@ class White(OneVariance):
     array([[0.1, 0. ],
            [0. , 0.1]])
     """
+
+    _units: ClassVar = {"variance": Unit.WHITE_VARIANCE}
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         return (ids, np.empty(X.shape, dtype=bool))

@@ -1,12 +1,11 @@
 """A typical value, spread, range and step for every parameter of a model, by what it measures.
 
-What parameters measure is listed here for the parts of the library, by class and name; a part of one's own
-says it in a class attribute `units`, a mapping from parameter names to the same words.
+Parts list what their parameters measure (`cavity.parameters.units`). What is known here is how large such quantities
+are in some data, and how the variance of a function is shared out among the parts of a kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import comb
 
@@ -17,6 +16,7 @@ from cavity.kernels import Kernel
 from cavity.learning.data_scale import DataScale
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Param, Parametrized
+from cavity.parameters.units import Unit
 
 NOISE_SHARE = 0.1
 """Noise starts at a tenth of the targets' variance."""
@@ -46,43 +46,6 @@ EDGE = 1e-6
 
 PROBE_ROWS = 100
 """Rows at which the typical variance of a non-stationary kernel is looked at."""
-
-KERNEL_UNITS = {"lengthscale": "length", "variance": "variance", "period": "period"}
-"""What kernel parameters of these names measure, unless the table below or the part itself says otherwise."""
-
-PART_UNITS = {
-    "variance": "noise variance",
-    "scale": "noise sd",
-    "value": "level",
-    "intercept": "level",
-    "slopes": "slope",
-    "coefficients": "coefficient",
-}
-"""The same for mean functions and likelihoods. Whatever is not named is a number without a size in the data:
-it is sought around the value given."""
-
-UNITS: dict[type[Parametrized], dict[str, str]] = {
-    kernels.Stationary: {"loadings": "1/length"},
-    kernels.White: {"variance": "white variance"},
-    kernels.Linear: {"variance": "variance/length^2", "bias": "variance"},
-    kernels.Polynomial: {"variance": "root variance/length^2", "bias": "root variance"},
-    kernels.NeuralNetwork: {"variance": "1/length^2", "bias": "offset"},
-    kernels.Gibbs: {"slope": "1/length"},
-    kernels.SpectralMixture: {"weights": "shared variance", "means": "frequency", "scales": "bandwidth"},
-    kernels.Additive: {"variances": "variance by order"},
-    kernels.Categorical: {"variances": "variance"},
-    likelihoods.EpsilonInsensitive: {"epsilon": "noise sd"},
-    likelihoods.MixtureOfGaussians: {"inflation": "noise ratio"},
-    likelihoods.NegativeBinomial: {"shape": "count"},
-}
-
-
-def units_of(part: Parametrized, default: Mapping[str, str]) -> dict[str, str]:
-    """What each parameter of a part measures."""
-    listed = dict(default)
-    for cls in reversed(type(part).__mro__):
-        listed |= UNITS.get(cls, {})
-    return listed | dict(getattr(part, "units", {}))
 
 
 @dataclass(frozen=True)
@@ -138,9 +101,8 @@ class Reader:
             How much longer than usual its length scales start.
         """
         own: list[Guess] = []
-        units = units_of(k, KERNEL_UNITS)
         for name, param in k.params.items():
-            own += self._parameter(k, param, units.get(name, "given"), columns, share, stretch)
+            own += self._parameter(k, param, k.units[name], columns, share, stretch)
         inner = self._parts(k, columns, share, stretch)
         if isinstance(k, kernels.Scaled):
             typical = self._typical_variance(k.kernel, inner, columns)
@@ -201,50 +163,53 @@ class Reader:
         self,
         k: Kernel,
         param: Param,
-        unit: str,
+        unit: Unit,
         columns: tuple[int, ...] | None,
         share: float,
         stretch: float,
     ) -> list[Guess]:
-        size, data = param.array.size, self.data
-        variance = share * data.f_sd**2
-        if unit == "variance":
+        """Guesses for one parameter of a kernel; `columns`, `share` and `stretch` as of `kernel`."""
+        size, variance = param.array.size, share * self.data.f_sd**2
+        if unit is Unit.VARIANCE:
             return [size_guess(variance)] * size
-        if unit == "shared variance":
+        if unit is Unit.SHARED_VARIANCE:
             return [size_guess(variance / size)] * size
-        if unit == "white variance":
-            return [size_guess(NOISE_SHARE * data.f_sd**2, down=1e-9, up=1e4)] * size
-        if unit == "length" and columns is None:
-            return [Guess(1.0, 1.0, 1e-3, 1e3)] * size
+        if unit is Unit.WHITE_VARIANCE:
+            return [size_guess(NOISE_SHARE * self.data.f_sd**2, down=1e-9, up=1e4)] * size
         if columns is None:
-            return self._given(param)
-        pick = list(columns)
-        if unit == "length":
-            return self._lengths(size, pick, stretch)
-        if unit == "period":
-            return self._periods(size, pick)
-        if unit == "frequency":
-            return self._frequencies(param, pick)
-        if unit == "bandwidth":
-            per = 1.0 / data.extent[pick]
-            return [size_guess(per[j % len(pick)], 1.0, 1e-4, 1e4) for j in range(size)]
-        if unit == "variance by order":
-            parts = [variance / (size * comb(len(pick), q + 1)) for q in range(size)]
-            return [size_guess(v) for v in parts]
-        if unit in ("variance/length^2", "root variance/length^2", "root variance"):
-            return self._dot_product(k, unit, size, pick, variance)
-        if unit == "1/length^2":
-            squares = self._per_column(size, 1.0 / data.distance[pick] ** 2)
-            return [size_guess(v, 1.5, 1e-8, 1e8) for v in squares]
-        if unit == "offset":
-            far = float(np.sum((data.x_center[pick] / data.distance[pick]) ** 2))
-            return [size_guess(1.0 + far, 1.5, 1e-8, 1e8)] * size
-        if unit == "1/length":
-            steps = np.resize(1.0 / data.x_sd[pick], len(pick))
-            rows = size // len(pick) if size % len(pick) == 0 else 0
-            per = np.repeat(steps, rows) if rows > 1 else self._per_column(size, steps)
-            return [free_guess(float(v), s) for v, s in zip(param.array, per)]
-        return self._given(param)
+            return [Guess(1.0, 1.0, 1e-3, 1e3)] * size if unit is Unit.LENGTH else self._given(param)
+        if unit is Unit.LENGTH:
+            return self._lengths(size, list(columns), stretch)
+        if unit is Unit.VARIANCE_BY_ORDER:
+            return [size_guess(variance / (size * comb(len(columns), q + 1))) for q in range(size)]
+        if unit in (Unit.SQUARED_SLOPE, Unit.ROOT_SQUARED_SLOPE, Unit.ROOT_VARIANCE):
+            return self._inner_product(k, unit, size, list(columns), variance)
+        return self._along_columns(param, unit, list(columns))
+
+    def _along_columns(self, param: Param, unit: Unit, pick: list[int]) -> list[Guess]:
+        """Guesses for a parameter whose size depends on the input columns alone."""
+        size, data = param.array.size, self.data
+        match unit:
+            case Unit.PERIOD:
+                return self._periods(size, pick)
+            case Unit.FREQUENCY:
+                return self._frequencies(param, pick)
+            case Unit.BANDWIDTH:
+                per = 1.0 / data.extent[pick]
+                return [size_guess(per[j % len(pick)], 1.0, 1e-4, 1e4) for j in range(size)]
+            case Unit.INVERSE_SQUARED_LENGTH:
+                squares = self._per_column(size, 1.0 / data.distance[pick] ** 2)
+                return [size_guess(v, 1.5, 1e-8, 1e8) for v in squares]
+            case Unit.OFFSET:
+                far = float(np.sum((data.x_center[pick] / data.distance[pick]) ** 2))
+                return [size_guess(1.0 + far, 1.5, 1e-8, 1e8)] * size
+            case Unit.INVERSE_LENGTH:
+                steps = np.resize(1.0 / data.x_sd[pick], len(pick))
+                rows = size // len(pick) if size % len(pick) == 0 else 0
+                per = np.repeat(steps, rows) if rows > 1 else self._per_column(size, steps)
+                return [free_guess(float(v), s) for v, s in zip(param.array, per)]
+            case _:
+                return self._given(param)
 
     @staticmethod
     def _per_column(size: int, values: Array) -> Array:
@@ -277,13 +242,16 @@ class Reader:
         steps = np.tile(1.0 / self.data.extent[pick], (count, 1))
         return [free_guess(float(v), s, 3.0) for v, s in zip(table.ravel(), steps.ravel())]
 
-    def _dot_product(self, k: Kernel, unit: str, size: int, pick: list[int], variance: float) -> list[Guess]:
+    def _inner_product(
+        self, k: Kernel, unit: Unit, size: int, pick: list[int], variance: float
+    ) -> list[Guess]:
         squares = self.data.x_sd[pick] ** 2
-        if isinstance(k, kernels.Polynomial):
+        if unit is not Unit.SQUARED_SLOPE:
             # (bias + sum_d v_d x_d^2)^degree should come to the variance, wherever the data lie
-            variance = 0.5 * variance ** (1.0 / k.degree)
+            degree: int = k.degree
+            variance = 0.5 * variance ** (1.0 / degree)
             squares = squares + self.data.x_center[pick] ** 2
-        if unit == "root variance":
+        if unit is Unit.ROOT_VARIANCE:
             return [size_guess(variance)] * size
         return [size_guess(v) for v in self._per_column(size, variance / (len(pick) * squares))]
 
@@ -307,40 +275,45 @@ class Reader:
 
     def part(self, part: Parametrized) -> list[Guess]:
         """Guesses for a mean function or a likelihood."""
-        listed: list[Guess] = []
-        units = units_of(part, PART_UNITS)
-        noise = NOISE_SHARE * self.data.y_sd**2
-        least = min(max(1e-9 * noise, LEAST_NOISE * self.data.f_sd**2), noise)
-        if self.data.constant:
-            least = LEAST_UNSEEN_NOISE * noise
-        for name, param in part.params.items():
-            unit, size = units.get(name, "given"), param.array.size
-            if unit == "noise variance":
-                listed += [replace(size_guess(noise, 1.5, up=1e4), low=least)] * size
-            elif unit == "noise sd":
-                guess = size_guess(float(np.sqrt(noise)), 0.8, up=1e3)
-                listed += [replace(guess, low=0.1 * float(np.sqrt(least)))] * size
-            elif unit == "noise ratio":  # wide enough for the farthest target
-                least_ratio = self.data.reach / float(np.sqrt(noise))
-                listed += [_widened(g, max(1.0, least_ratio / g.center)) for g in self._given(param)]
-            elif unit == "count":  # beyond a multiple of the mean count it is as good as infinite
-                most = 1e3 * max(1.0, float(np.exp(self.data.f_center)))
-                listed += [Guess(v, 1.0, 1e-3, most) for v in param.array.tolist()]
-            elif unit == "level":
-                listed += [free_guess(self.data.f_center, self.data.f_sd)] * size
-            elif unit == "slope":
-                steps = self.data.f_sd / self.data.x_sd
-                listed += [free_guess(0.0, s) for s in self._per_column(size, steps)]
-            elif unit == "coefficient":
-                listed += self._coefficients(param)
-            else:
-                listed += self._given(param)
+        listed = [g for name, param in part.params.items() for g in self._of_part(param, part.units[name])]
         for i, inner in enumerate(part.parts):
             guesses = self.part(inner)
             if isinstance(part, likelihoods.Mixture):
                 guesses = [_widened(g, COMPONENT_LADDER**i) for g in guesses]
             listed += guesses
         return listed
+
+    def _of_part(self, param: Param, unit: Unit) -> list[Guess]:
+        """Guesses for one parameter of a mean function or a likelihood."""
+        size, data = param.array.size, self.data
+        match unit:
+            case Unit.NOISE_VARIANCE | Unit.NOISE_SD | Unit.NOISE_RATIO:
+                return self._noise(param, unit)
+            case Unit.COUNT:  # beyond a multiple of the mean count it is as good as infinite
+                most = 1e3 * max(1.0, float(np.exp(data.f_center)))
+                return [Guess(v, 1.0, 1e-3, most) for v in param.array.tolist()]
+            case Unit.LEVEL:
+                return [free_guess(data.f_center, data.f_sd)] * size
+            case Unit.SLOPE:
+                return [free_guess(0.0, s) for s in self._per_column(size, data.f_sd / data.x_sd)]
+            case Unit.COEFFICIENT:
+                return self._coefficients(param)
+            case _:
+                return self._given(param)
+
+    def _noise(self, param: Param, unit: Unit) -> list[Guess]:
+        size, data = param.array.size, self.data
+        noise = NOISE_SHARE * data.y_sd**2
+        least = min(max(1e-9 * noise, LEAST_NOISE * data.f_sd**2), noise)
+        if data.constant:
+            least = LEAST_UNSEEN_NOISE * noise
+        if unit is Unit.NOISE_VARIANCE:
+            return [replace(size_guess(noise, 1.5, up=1e4), low=least)] * size
+        sd = float(np.sqrt(noise))
+        if unit is Unit.NOISE_SD:
+            return [replace(size_guess(sd, 0.8, up=1e3), low=0.1 * float(np.sqrt(least)))] * size
+        # a ratio that is wide enough for the farthest target
+        return [_widened(g, max(1.0, data.reach / sd / g.center)) for g in self._given(param)]
 
     def _coefficients(self, param: Param) -> list[Guess]:
         """Of the powers 1, 2, ... of each column."""

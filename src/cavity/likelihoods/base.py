@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI, Moments
 from cavity.parameters.param import Parametrized
+from cavity.parameters.units import Unit
 from cavity.prediction import Prediction
 
 
@@ -179,6 +180,7 @@ class Likelihood(Parametrized):
     array([0.39])
     """
 
+    _units: ClassVar = {"variance": Unit.NOISE_VARIANCE, "scale": Unit.NOISE_SD}
     n_latent: int = 1
     """Latent values per observation."""
 

@@ -11,6 +11,7 @@ from cavity.likelihoods.exponential_tails import ExponentialTails, normal_excess
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import log_half_line
 from cavity.parameters.param import LOG
+from cavity.parameters.units import Unit
 
 
 class EpsilonInsensitive(ExponentialTails):
@@ -33,6 +34,7 @@ class EpsilonInsensitive(ExponentialTails):
     """
 
     _transforms: ClassVar = {"scale": LOG, "epsilon": LOG}
+    _units: ClassVar = {"epsilon": Unit.NOISE_SD}
 
     def __init__(self, scale: Any = 1.0, epsilon: Any = 0.1) -> None:
         self._set_up({"scale": scale, "epsilon": epsilon})

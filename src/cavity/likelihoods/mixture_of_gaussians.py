@@ -23,6 +23,7 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI, softmax_columns
 from cavity.parameters.param import LOG, UNIT, Param
 from cavity.parameters.transforms import Log
+from cavity.parameters.units import Unit
 from cavity.prediction import MixturePrediction
 
 
@@ -54,6 +55,7 @@ class MixtureOfGaussians(ScaleMixture):
     """
 
     _transforms: ClassVar = {"fraction": UNIT, "scale": LOG, "inflation": Log(low=1.0)}
+    _units: ClassVar = {"inflation": Unit.NOISE_RATIO}
 
     def __init__(
         self,

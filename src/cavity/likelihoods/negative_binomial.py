@@ -19,6 +19,7 @@ from cavity.likelihoods.counts import CountLikelihood, lognormal_moments
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import log1p_minus, log_sigmoid
 from cavity.parameters.param import LOG
+from cavity.parameters.units import Unit
 
 STIRLING_FROM = 30.0
 """From this argument on four terms of Stirling's series give the digamma function to rounding."""
@@ -53,6 +54,7 @@ class NegativeBinomial(CountLikelihood):
     """
 
     _transforms: ClassVar = {"shape": LOG}
+    _units: ClassVar = {"shape": Unit.COUNT}
 
     def __init__(self, shape: Any = 1.0) -> None:
         self._set_up({"shape": shape})

@@ -26,6 +26,7 @@ from cavity.kernels.base import as_inputs
 from cavity.means.features import Features, Harmonics, Powers, UserFunction, as_features
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, Param, Parametrized, Transform, format_value
+from cavity.parameters.units import Unit
 
 __all__ = [
     "Basis",
@@ -182,6 +183,7 @@ class Constant(Mean):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"value": IDENTITY}
+    _units: ClassVar = {"value": Unit.LEVEL}
 
     def __init__(self, value: Any = 0.0) -> None:
         self._set_up({"value": value})
@@ -216,6 +218,7 @@ class Linear(Mean):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"intercept": IDENTITY, "slopes": IDENTITY}
+    _units: ClassVar = {"intercept": Unit.LEVEL, "slopes": Unit.SLOPE}
     _columnwise = ("slopes",)
 
     def __init__(self, intercept: Any = 0.0, slopes: Any = 0.0) -> None:
@@ -266,6 +269,7 @@ class Polynomial(Mean):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"intercept": IDENTITY, "coefficients": IDENTITY}
+    _units: ClassVar = {"intercept": Unit.LEVEL, "coefficients": Unit.COEFFICIENT}
 
     def __init__(self, degree: int = 2, intercept: Any = 0.0, coefficients: Any = 0.0) -> None:
         self.powers = Powers(degree)

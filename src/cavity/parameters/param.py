@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 
 from cavity.numerics.arrays import Array
 from cavity.parameters.transforms import IDENTITY, LOG, UNIT, Log, Logit, Transform, range_text
+from cavity.parameters.units import Unit
 from cavity.parameters.vector import Entry, Layout, Prior
 
 __all__ = [
@@ -245,6 +246,8 @@ class Parametrized:
     """
 
     _transforms: ClassVar[Mapping[str, Transform]] = {}
+    _units: ClassVar[Mapping[str, Unit]] = {}
+    """What own parameters measure; those of base classes need not be repeated."""
     _columnwise: ClassVar[tuple[str, ...]] = ()
     """Parameters that are one number for all input columns or one per column; others keep their shape."""
 
@@ -271,6 +274,14 @@ class Parametrized:
                 f".update({{'{self.label}.{name}': {value!r}}})"
             )
         object.__setattr__(self, name, value)
+
+    @property
+    def units(self) -> dict[str, Unit]:
+        """What each own parameter measures, by name."""
+        listed: dict[str, Unit] = {}
+        for cls in reversed(type(self).__mro__):
+            listed |= cls.__dict__.get("_units", {})
+        return {name: listed.get(name, Unit.GIVEN) for name in self._params}
 
     @property
     def params(self) -> dict[str, Param]:
