@@ -28,8 +28,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.report import ratio, result_line, seconds, table
 from benchmarks.timing import interleave
 from cavity.control import CartPole, Dynamics, Transitions
-from cavity.control.moments import GaussianMoments
 from cavity.control.planning import CART_POLE, CART_POLE_MOMENTS, Planner, cart_pole_loss, receding_horizon
+from cavity.control.uncertain_inputs.gaussian_moments import GaussianMoments
 
 Array = NDArray[np.float64]
 N, D, E = 300, 5, 4

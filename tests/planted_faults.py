@@ -251,17 +251,23 @@ FAULTS = [
     Fault("em/covariances.py", "n_features - q * (q - 1) // 2", "n_features - q * (q + 1) // 2", "em"),
     # --- control
     Fault(
-        "control/bumps.py",
+        "control/uncertain_inputs/gaussian_bumps.py",
         "self.log_heights - 0.5 * np.linalg.slogdet(R)[1]",
         "self.log_heights - np.linalg.slogdet(R)[1]",
         "control",
     ),
     Fault("control/losses.py", "(inverse - v[..., :, None] * v", "(inverse + v[..., :, None] * v", "control"),
     Fault(
-        "control/trigonometric.py", "np.exp(1j * theta - 0.5 * own)", "np.exp(1j * theta - own)", "control"
+        "control/uncertain_inputs/trigonometric_moments.py",
+        "np.exp(1j * theta - 0.5 * own)",
+        "np.exp(1j * theta - own)",
+        "control",
     ),
     Fault(
-        "control/cubature.py", "weights[0] = kappa / (r + kappa)", "weights[0] = 1.0 / (r + kappa)", "control"
+        "control/uncertain_inputs/cubature.py",
+        "weights[0] = kappa / (r + kappa)",
+        "weights[0] = 1.0 / (r + kappa)",
+        "control",
     ),
     Fault("control/policies.py", "y @ c.T - 0.5 * np.einsum", "y @ c.T + 0.5 * np.einsum", "control"),
 ]

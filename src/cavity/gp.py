@@ -32,7 +32,7 @@ from cavity.parameters.param import Parametrized
 from cavity.prediction import GaussianPrediction, Prediction
 
 if TYPE_CHECKING:
-    from cavity.control.output_moments import OutputMoments
+    from cavity.control.uncertain_inputs.output_moments import OutputMoments
     from cavity.learning import Learned
 
 VAGUE_SD = 100.0
@@ -134,7 +134,7 @@ class Posterior:
 
         See `cavity.control.predict_gaussian` for the options (`noise`, `method`, ...) and the result.
         """
-        from cavity.control.uncertain import predict_gaussian
+        from cavity.control.uncertain_inputs.predict import predict_gaussian
 
         return predict_gaussian(self, mean, cov, **options)
 

@@ -19,9 +19,10 @@ from cavity.cli import COMMANDS, app
 from cavity.cli.fit import _out_file
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian
+from cavity.prediction.calibration import expected_calibration_error
 from cavity.tables import TableModel, prepare, read_table
 from cavity.tables.limits import Limits
-from cavity.tables.scores import calibration_error, classification_scores, regression_scores
+from cavity.tables.scores import classification_scores, regression_scores
 
 QUICK = ["--likelihood", "gaussian", "--restarts", "0"]
 
@@ -581,8 +582,8 @@ def test_scores_against_values_worked_out_by_hand():
 def test_calibration_error_of_certainty_that_is_right_and_wrong():
     certainty = np.repeat([0.75, 0.95], [40, 20])
     right = np.concatenate([np.arange(40) % 4 > 0, np.arange(20) > 0])
-    assert calibration_error(certainty, right) == pytest.approx(0.0)
-    assert calibration_error(np.full(10, 0.99), np.zeros(10, dtype=bool)) == pytest.approx(0.99)
+    assert expected_calibration_error(certainty, right) == pytest.approx(0.0)
+    assert expected_calibration_error(np.full(10, 0.99), np.zeros(10, dtype=bool)) == pytest.approx(0.99)
 
 
 def test_the_command_starts_quickly_and_knows_its_exit_codes(folder):

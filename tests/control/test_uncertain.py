@@ -7,8 +7,8 @@ import pytest
 
 from cavity import GP, control, kernels, likelihoods
 from cavity.control import NotAnalyticError, predict_gaussian
-from cavity.control import cubature as fallback
-from cavity.control.polynomial import PolynomialMoments
+from cavity.control.uncertain_inputs import cubature
+from cavity.control.uncertain_inputs.polynomial_moments import PolynomialMoments
 from cavity.means.functions import Basis
 
 NAMES = ("mean", "covariance", "cross", "gain")
@@ -225,15 +225,15 @@ def test_robust_noise_is_added_and_refused_where_infinite():
 
 
 def test_many_directions_are_drawn():
-    assert fallback.choose_method(2) == "gauss-hermite"
-    assert fallback.choose_method(8) == "monte-carlo"
+    assert cubature.choose_method(2) == "gauss-hermite"
+    assert cubature.choose_method(8) == "monte-carlo"
     with pytest.raises(ValueError, match="would need"):
-        fallback.standard_points("gauss-hermite", 8, None, np.random.default_rng(0))
+        cubature.standard_points("gauss-hermite", 8, None, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("directions", [1, 2, 5])
 def test_unscented_points_have_the_moments_of_a_standard_normal(directions):
-    z, w = fallback.standard_points("unscented", directions, None, np.random.default_rng(0))
+    z, w = cubature.standard_points("unscented", directions, None, np.random.default_rng(0))
     assert np.all(w > 0)
     np.testing.assert_allclose(w.sum(), 1.0)
     np.testing.assert_allclose(w @ z, 0.0, atol=1e-12)

@@ -137,25 +137,12 @@ def test_pullback_in_inputs(name: str) -> None:
 def test_pullback_of_the_diagonal(case: Case) -> None:
     X, k = case.draw(6), case.kernel
     g = np.random.default_rng(5).standard_normal(6)
-    diag, pullback = k.forward_diag(X)
-    np.testing.assert_array_equal(diag, k.diag(X))
-    d_theta, d_X = pullback(g, inputs=True)
-    np.testing.assert_array_equal(d_theta, pullback(g))
+    rows = k.prepare(X)
+    d_theta, d_X = k.to_theta(k._pull_diag(rows, g)), k._pull_diag_inputs(rows, g)
     assert_gradient(d_theta, numerical(lambda theta: g @ k.replace(theta).diag(X), k.theta))
     assert d_X.shape == X.shape
     if case.smooth_inputs:
         assert_gradient(d_X, numerical(lambda x: g @ k.diag(x), X, 1e-4))
-
-
-@pytest.mark.parametrize("name", SMOOTH)
-def test_gradient_in_the_inputs_pair_by_pair(name: str) -> None:
-    case = CASES[name]
-    X, Z, k = case.draw(3), case.draw(4, seed=1), case.kernel
-    ours = k.gradient_inputs(X, Z)
-    assert ours.shape == (3, 4, case.columns)
-    for j in range(4):
-        truth = numerical(lambda x, j=j: k(x, Z[[j]]).sum(), X, 1e-4)
-        assert_gradient(ours[:, j], truth)
 
 
 @ALL

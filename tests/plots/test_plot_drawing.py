@@ -22,7 +22,7 @@ from cavity import GP, GPClassifier, GPRegressor
 from cavity import plots as P
 from cavity.kernels import SE, Linear, Periodic
 from cavity.likelihoods import Gaussian, StudentT
-from cavity.measures.components import components
+from cavity.measures.kernel_components import additive_components
 from cavity.plots import style
 from cavity.plots.contours import expected_losses
 from cavity.plots.style import MARKERS, PALETTE, panels_or_new, plain
@@ -557,7 +557,7 @@ def test_components_are_drawn_term_by_term(one_input):
     panels = P.plot_components(posterior, centered=False)
     assert len(panels) == 2
     x = np.asarray(panels[0].lines[0].get_xdata())
-    for panel, one in zip(panels, components(posterior, x[:, None])):
+    for panel, one in zip(panels, additive_components(posterior, x[:, None])):
         np.testing.assert_allclose(panel.lines[0].get_ydata(), one.mean)
         _, low, _ = fill_edges(panel.collections[0])
         np.testing.assert_allclose(low, one.mean - 1.959964 * one.sd, atol=1e-5)

@@ -21,9 +21,9 @@ from cavity.measures.calibration import (
     reliability,
     wilson,
 )
-from cavity.measures.components import additive_terms, components, short_text
 from cavity.measures.evidence import evidence_surface, optima
 from cavity.measures.grids import central_row, grid_of, slice_rows
+from cavity.measures.kernel_components import additive_components, additive_terms, short_text
 from cavity.measures.relevance import inverse_lengthscales, partial_dependence, sobol_total
 from cavity.prediction import GaussianPrediction, MixturePrediction
 
@@ -234,7 +234,7 @@ def test_posterior_of_each_term_in_closed_form():
     y = 2.0 + np.sin(X[:, 0]) + 0.1 * rng.standard_normal(15)
     terms = [1.2 * SE(2.0), 0.5 * Periodic(SE(1.0), period=1.0)]
     posterior = GP(terms[0] + terms[1], Gaussian(0.1), mean="constant").condition(X, y)
-    found = components(posterior, Z)
+    found = additive_components(posterior, Z)
     K = terms[0](X) + terms[1](X) + 0.1 * np.eye(15)
     m = posterior.model.mean(X)
     for one, k in zip(found, terms):
@@ -252,7 +252,9 @@ def test_terms_minus_their_averages_in_closed_form():
     terms = [1.2 * SE(2.0), 0.5 * SE(0.7)]
     K, C = terms[0](X) + terms[1](X) + 0.1 * np.eye(11), np.eye(8) - 1 / 8
     noise = Gaussian(0.1)
-    for one, k in zip(components(GP(terms[0] + terms[1], noise).condition(X, y), Z, centered=True), terms):
+    for one, k in zip(
+        additive_components(GP(terms[0] + terms[1], noise).condition(X, y), Z, centered=True), terms
+    ):
         np.testing.assert_allclose(one.mean, C @ k(Z, X) @ np.linalg.solve(K, y), rtol=1e-8)
         posterior = k(Z) - k(Z, X) @ np.linalg.solve(K, k(X, Z))
         np.testing.assert_allclose(one.sd**2, np.diag(C @ posterior @ C), rtol=1e-8)
@@ -262,7 +264,7 @@ def test_terms_minus_their_averages_in_closed_form():
     robust = GP(terms[0] + terms[1], StudentT(0.1, df=2.0), inference="laplace").condition(
         X, y + (X[:, 0] > 4.5) * 2
     )
-    found = components(robust, Z, centered=True)
+    found = additive_components(robust, Z, centered=True)
     for one, k in zip(found, terms):
         cross = k(X, Z)
         posterior = k(Z) - cross.T @ robust.process.correction.apply(cross)
@@ -278,7 +280,7 @@ def test_terms_with_explicit_basis_functions_match_a_wide_prior():
     y = 1.0 + 2.0 * X[:, 0] + np.sin(3 * X[:, 0])
     k1, k2 = 0.7 * SE(0.6), 0.4 * SE(2.0)
     posterior = GP(k1 + k2, Gaussian(0.05), mean=Basis("linear")).condition(X, y)
-    found, centered = components(posterior, Z), components(posterior, Z, centered=True)
+    found, centered = additive_components(posterior, Z), additive_components(posterior, Z, centered=True)
     wide = 1e6
     H, h = np.column_stack([np.ones(12), X[:, 0]]), np.column_stack([np.ones(3), Z[:, 0]])
     K = k1(X) + k2(X) + 0.05 * np.eye(12) + wide * H @ H.T
@@ -308,7 +310,7 @@ def test_components_of_several_targets_are_refused():
     X = np.arange(5.0)[:, None]
     posterior = GP(SE(1.0) + Linear(), Gaussian(0.1)).condition(X, np.column_stack([X, X**2]))
     with pytest.raises(ValueError, match="one latent function"):
-        components(posterior, X)
+        additive_components(posterior, X)
 
 
 # --- evidence -----------------------------------------------------------------------------------------------

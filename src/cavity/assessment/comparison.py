@@ -13,6 +13,7 @@ from cavity.gp import GP, Posterior
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.numerics.arrays import Array
 from cavity.prediction import CategoricalPrediction, Prediction
+from cavity.prediction.calibration import expected_calibration_error
 from cavity.sampling.psis import importance_evidence
 
 BINS = 20
@@ -180,12 +181,9 @@ def _where(reference: Prediction, y_test: Array | None) -> Array:
     return reference.quantile(0.5) if y_test is None else y_test
 
 
-def _calibration(prediction: Prediction, y: Array, groups: int = 10) -> float:
+def _calibration(prediction: Prediction, y: Array) -> float:
     if isinstance(prediction, CategoricalPrediction) and len(prediction.values) == 2:
-        p, hit = prediction.probabilities[:, 1], y == prediction.values[1]
-        group = np.minimum((p * groups).astype(int), groups - 1)
-        parts = [(np.mean(group == g), group == g) for g in range(groups) if np.any(group == g)]
-        return float(sum(share * abs(p[g].mean() - hit[g].mean()) for share, g in parts))
+        return expected_calibration_error(prediction.probabilities[:, 1], y == prediction.values[1])
     level = prediction.cdf(y)  # in the central 90 % interval exactly if between these levels
     return float(abs(np.mean((level >= 0.05) & (level <= 0.95)) - 0.9))
 

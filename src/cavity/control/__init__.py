@@ -13,35 +13,35 @@ from cavity.runtime.lazy import on_first_use
 _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "CartPole": "cavity.control.problems",
-    "DrawnDynamics": "cavity.control.drawn_dynamics",
-    "Dynamics": "cavity.control.dynamics",
-    "ExactModel": "cavity.control.risk",
-    "GaussianMoments": "cavity.control.moments",
+    "DrawnDynamics": "cavity.control.dynamics.drawn",
+    "Dynamics": "cavity.control.dynamics.model",
+    "ExactModel": "cavity.control.action_risk",
+    "GaussianMoments": "cavity.control.uncertain_inputs.gaussian_moments",
     "LearnedPolicy": "cavity.control.policy_search",
     "LinearPolicy": "cavity.control.policies",
     "MountainCar": "cavity.control.problems",
-    "NotAnalyticError": "cavity.control.analytic",
-    "OutputMoments": "cavity.control.output_moments",
+    "NotAnalyticError": "cavity.control.uncertain_inputs.decomposition",
+    "OutputMoments": "cavity.control.uncertain_inputs.output_moments",
     "Pendulum": "cavity.control.problems",
     "Planner": "cavity.control.planning",
     "PlannerSettings": "cavity.control.planning",
     "Problem": "cavity.control.problems",
     "QuadraticLoss": "cavity.control.losses",
     "RBFPolicy": "cavity.control.policies",
-    "Rollout": "cavity.control.rollouts",
+    "Rollout": "cavity.control.dynamics.rollouts",
     "SaturatingLoss": "cavity.control.losses",
     "System": "cavity.control.problems",
     "Trajectory": "cavity.control.problems",
-    "Transitions": "cavity.control.transitions",
-    "TrigonometricMap": "cavity.control.trigonometric",
-    "angle_map": "cavity.control.trigonometric",
-    "exact_moments": "cavity.control.uncertain",
+    "Transitions": "cavity.control.dynamics.transitions",
+    "TrigonometricMap": "cavity.control.uncertain_inputs.trigonometric_moments",
+    "angle_map": "cavity.control.uncertain_inputs.trigonometric_moments",
+    "exact_moments": "cavity.control.uncertain_inputs.predict",
     "learn_policy": "cavity.control.policy_search",
     "mdp": "cavity.control.mdp",
-    "predict_gaussian": "cavity.control.uncertain",
+    "predict_gaussian": "cavity.control.uncertain_inputs.predict",
     "problems": "cavity.control.problems",
     "receding_horizon": "cavity.control.planning",
-    "squash_map": "cavity.control.trigonometric",
+    "squash_map": "cavity.control.uncertain_inputs.trigonometric_moments",
     "tip_distance": "cavity.control.losses",
     "value_iteration": "cavity.control.value_iteration",
 }
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from cavity.control import mdp as mdp
     from cavity.control import problems as problems
     from cavity.control import value_iteration as value_iteration
-    from cavity.control.analytic import NotAnalyticError as NotAnalyticError
-    from cavity.control.drawn_dynamics import DrawnDynamics as DrawnDynamics
-    from cavity.control.dynamics import Dynamics as Dynamics
+    from cavity.control.action_risk import ExactModel as ExactModel
+    from cavity.control.dynamics.drawn import DrawnDynamics as DrawnDynamics
+    from cavity.control.dynamics.model import Dynamics as Dynamics
+    from cavity.control.dynamics.rollouts import Rollout as Rollout
+    from cavity.control.dynamics.transitions import Transitions as Transitions
     from cavity.control.losses import QuadraticLoss as QuadraticLoss
     from cavity.control.losses import SaturatingLoss as SaturatingLoss
     from cavity.control.losses import tip_distance as tip_distance
-    from cavity.control.moments import GaussianMoments as GaussianMoments
-    from cavity.control.output_moments import OutputMoments as OutputMoments
     from cavity.control.planning import Planner as Planner
     from cavity.control.planning import PlannerSettings as PlannerSettings
     from cavity.control.planning import receding_horizon as receding_horizon
@@ -73,14 +73,14 @@ if TYPE_CHECKING:
     from cavity.control.problems import Problem as Problem
     from cavity.control.problems import System as System
     from cavity.control.problems import Trajectory as Trajectory
-    from cavity.control.risk import ExactModel as ExactModel
-    from cavity.control.rollouts import Rollout as Rollout
-    from cavity.control.transitions import Transitions as Transitions
-    from cavity.control.trigonometric import TrigonometricMap as TrigonometricMap
-    from cavity.control.trigonometric import angle_map as angle_map
-    from cavity.control.trigonometric import squash_map as squash_map
-    from cavity.control.uncertain import exact_moments as exact_moments
-    from cavity.control.uncertain import predict_gaussian as predict_gaussian
+    from cavity.control.uncertain_inputs.decomposition import NotAnalyticError as NotAnalyticError
+    from cavity.control.uncertain_inputs.gaussian_moments import GaussianMoments as GaussianMoments
+    from cavity.control.uncertain_inputs.output_moments import OutputMoments as OutputMoments
+    from cavity.control.uncertain_inputs.predict import exact_moments as exact_moments
+    from cavity.control.uncertain_inputs.predict import predict_gaussian as predict_gaussian
+    from cavity.control.uncertain_inputs.trigonometric_moments import TrigonometricMap as TrigonometricMap
+    from cavity.control.uncertain_inputs.trigonometric_moments import angle_map as angle_map
+    from cavity.control.uncertain_inputs.trigonometric_moments import squash_map as squash_map
 
 
 __getattr__, __dir__ = on_first_use(__name__, _MODULES)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cavity.control.dynamics import Dynamics
+from cavity.control.dynamics.model import Dynamics
+from cavity.control.dynamics.transitions import Transitions
 from cavity.control.policies import LinearPolicy, Policy, RBFPolicy
 from cavity.control.problems import CartPole, MountainCar, Pendulum, Problem
-from cavity.control.transitions import Transitions
 from cavity.estimators import GPRegressor
 from cavity.io.posterior import is_array, require
 from cavity.io.registry import Codec, add, constructor_arguments

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.control.problems import CartPole, Pendulum, Problem
-from cavity.control.trigonometric import TrigonometricMap, angle_map
+from cavity.control.uncertain_inputs.trigonometric_moments import TrigonometricMap, angle_map
 from cavity.numerics.arrays import Array
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.bounded_descent import Descent, descend
-from cavity.control.dynamics import Dynamics
+from cavity.control.action_risk import Model, MomentRisk, mean_risk, mean_values
+from cavity.control.dynamics.model import Dynamics
 from cavity.control.losses import Loss, SaturatingLoss, tip_distance
 from cavity.control.problems import CartPole, Problem, System, Trajectory
-from cavity.control.risk import Model, MomentRisk, mean_risk, mean_values
+from cavity.control.projected_bfgs import Descent, descend
 from cavity.numerics.arrays import Array
 from cavity.runtime.progress import Progress
 

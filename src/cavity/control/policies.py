@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.output_moments import OutputMoments
 from cavity.control.problems import Problem
-from cavity.control.trigonometric import TrigonometricMap, angle_map, squash_map
+from cavity.control.uncertain_inputs.output_moments import OutputMoments
+from cavity.control.uncertain_inputs.trigonometric_moments import TrigonometricMap, angle_map, squash_map
 from cavity.numerics.arrays import Array
 
 

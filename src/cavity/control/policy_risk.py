@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.dynamics import Dynamics
+from cavity.control.action_risk import Model
+from cavity.control.dynamics.model import Dynamics
 from cavity.control.losses import Loss
-from cavity.control.output_moments import checked_gaussian
 from cavity.control.policies import Policy
-from cavity.control.risk import Model
+from cavity.control.uncertain_inputs.output_moments import checked_gaussian
 from cavity.numerics.arrays import Array
 
 

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from cavity.control.drawn_dynamics import DrawnDynamics
-from cavity.control.dynamics import Dynamics
+from cavity.control.dynamics.drawn import DrawnDynamics
+from cavity.control.dynamics.model import Dynamics
+from cavity.control.dynamics.transitions import Transitions
 from cavity.control.losses import Loss
 from cavity.control.policies import Policy, RBFPolicy
 from cavity.control.policy_risk import ParticleRisk, PolicyRisk
 from cavity.control.problems import Problem, System
-from cavity.control.transitions import Transitions
 from cavity.numerics.arrays import Array
 from cavity.runtime.progress import Progress
 

@@ -344,34 +344,6 @@ class Kernel(Parametrized):
 
         return K, pullback
 
-    def forward_diag(self, X: ArrayLike) -> tuple[Array, Callable[..., Any]]:
-        """The diagonal of k(X, X) and its pullback to `theta` (and, with `inputs=True`, to X)."""
-        a = self.prepare(X)
-        diag = self._diag(a)
-
-        def pullback(g: ArrayLike, inputs: bool = False) -> Any:
-            g = np.asarray(g, dtype=float)
-            if g.shape != diag.shape:
-                raise ValueError(
-                    f"the cotangent must have the shape of the diagonal, {diag.shape}, got {g.shape}"
-                )
-            d_theta = self.to_theta(self._pull_diag(a, g))
-            return (d_theta, self._pull_diag_inputs(a, g)) if inputs else d_theta
-
-        return diag, pullback
-
-    def gradient_inputs(self, x: ArrayLike, Z: ArrayLike) -> Array:
-        """dk(x, z)/dx for every pair, shape (n, m, D). Only for small n or m: it holds n m D numbers."""
-        X = self._checked(x, "x")
-        Z = self._checked(Z, "Z")
-        a, b = self._prepare(X, np.full(len(X), -2)), self._prepare(Z, np.full(len(Z), -1))
-        K = self._block(a, b)
-        out = np.empty((len(X), len(Z), X.shape[1]))
-        for j in range(len(Z)):
-            J = slice(j, j + 1)
-            out[:, j] = self._pull_inputs(a, take(b, J), np.ones((len(X), 1)), K[:, J])[0]
-        return out
-
     # --- algebra --------------------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Kernel:

@@ -20,7 +20,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import (
@@ -160,15 +160,6 @@ class Stationary(Kernel):
         H *= 2.0
         dza, dzb = drifts(a[0], b[0], H, near)
         return self._to_inputs(dza), self._to_inputs(dzb)
-
-    def gradient_inputs(self, x: ArrayLike, Z: ArrayLike) -> Array:
-        """dk(x, z)/dx for every pair, shape (n, m, D), from the differences at once."""
-        X, Z = self._checked(x, "x"), self._checked(Z, "Z")
-        a, b = self._prepare(X, np.full(len(X), -2)), self._prepare(Z, np.full(len(Z), -1))
-        K = self._block(a, b)
-        H, _ = self._weights(a, b, np.ones_like(K), K)
-        dz = (a[0][:, None, :] - b[0][None, :, :]) * (2.0 * H)[:, :, None]
-        return self._to_inputs(dz.reshape(-1, dz.shape[2])).reshape(len(X), len(Z), -1)
 
     def _to_inputs(self, dz: Array) -> Array:
         if "loadings" not in self._params:

@@ -23,6 +23,7 @@ from scipy.stats import binom
 
 from cavity.numerics.arrays import Array
 from cavity.prediction import GaussianPrediction, Prediction
+from cavity.prediction.calibration import reliability_bins
 
 # --- regression ---------------------------------------------------------------------------------------------
 
@@ -127,16 +128,11 @@ def reliability(
     >>> found.observed
     array([0. , 0.5])
     """
-    p, event = np.asarray(probability, dtype=float), np.asarray(happened, dtype=bool)
     if bins < 1:
         raise ValueError(f"bins must be an integer >= 1, got {bins!r}")
-    group = np.minimum((p * bins).astype(int), bins - 1)
-    count = np.bincount(group, minlength=bins)
-    some = count > 0
-    stated = np.bincount(group, weights=p, minlength=bins)[some] / count[some]
-    hits = np.bincount(group, weights=event.astype(float), minlength=bins)[some]
-    low, high = wilson(hits, count[some], level)
-    return Reliability(stated, hits / count[some], low, high, count[some])
+    stated, observed, count = reliability_bins(probability, happened, bins)
+    low, high = wilson(np.rint(observed * count), count, level)
+    return Reliability(stated, observed, low, high, count)
 
 
 def events(

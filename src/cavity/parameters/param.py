@@ -113,11 +113,6 @@ class Param:
         """The value as a flat vector."""
         return np.asarray(self.value, dtype=float).ravel()
 
-    def with_array(self, flat: Array) -> Param:
-        """The same parameter at another value, given as a flat vector."""
-        shape = np.shape(self.value)
-        return self._with_value(flat.reshape(shape) if shape else float(flat[0]))
-
     def _with_value(self, value: Any) -> Param:
         """As `dataclasses.replace(self, value=value)` but quick; the caller vouches for the value."""
         new = object.__new__(Param)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from cavity.measures.components import components
 from cavity.measures.grids import central_row, grid_of, slice_rows
+from cavity.measures.kernel_components import additive_components
 from cavity.plots.style import DATA, color, label, legend, line, panels_or_new, plain, tidy
 from cavity.plots.view import View
 
@@ -77,7 +77,7 @@ def plot_components(
     if center.shape != (view.n_features,):
         raise ValueError(f"at must have one value for each of {view.n_features} inputs, got {center.shape}")
     grid, discrete = grid_of(rows[:, d], 300)
-    found = components(view.the_posterior(problem), slice_rows(center, d, grid), centered)
+    found = additive_components(view.the_posterior(problem), slice_rows(center, d, grid), centered)
     panels = panels_or_new(ax, len(found), 2 if len(found) in (2, 4) else 3, 3.8, 2.6)
     z = float(ndtri(0.5 + level / 2))
     for i, (panel, one) in enumerate(zip(panels, found)):

@@ -10,7 +10,7 @@ import numpy as np
 from cavity.gp import GP
 from cavity.kernels import Kernel, parse
 from cavity.kernels.algebra import On
-from cavity.measures.components import short_text
+from cavity.measures.kernel_components import short_text
 from cavity.numerics.arrays import Array
 from cavity.plots.style import TRUTH, color, label, legend, line, panels_or_new, plain, tidy
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from cavity.control.dynamics import Dynamics
+from cavity.control.dynamics.model import Dynamics
+from cavity.control.dynamics.transitions import Transitions
 from cavity.control.problems import CartPole, Trajectory, animation
-from cavity.control.transitions import Transitions
 from cavity.control.value_iteration import Angle, BumpReward, LargeGrid, Line, grid_policy_iteration
 from cavity.studies.base import Cell, Outcome, Results, Study, Target
 from cavity.studies.pictures import COLORS, new_panels, save

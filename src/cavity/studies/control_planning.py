@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from cavity.control.dynamics import Dynamics
+from cavity.control.action_risk import ExactModel
+from cavity.control.dynamics.model import Dynamics
+from cavity.control.dynamics.transitions import Transitions
 from cavity.control.losses import Loss, QuadraticLoss, SaturatingLoss, TaylorLoss, tip_distance
 from cavity.control.planning import (
     CART_POLE,
@@ -26,8 +28,6 @@ from cavity.control.planning import (
     receding_horizon,
 )
 from cavity.control.problems import CartPole, MountainCar, Pendulum, Trajectory, animation
-from cavity.control.risk import ExactModel
-from cavity.control.transitions import Transitions
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
 from cavity.studies.control_learning import arrays_of, draw_search, search_cells
 from cavity.studies.pictures import COLORS, new_panels, save

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from cavity.control.dynamics import Dynamics
+from cavity.control.dynamics.model import Dynamics
+from cavity.control.dynamics.transitions import Transitions
 from cavity.control.problems import MountainCar, Trajectory, animation
-from cavity.control.transitions import Transitions
 from cavity.control.value_iteration import (
     DivergenceWarning,
     Line,

@@ -16,15 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.prediction.calibration import expected_calibration_error
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LEVELS = (0.5, 0.9, 0.95)
 """Probabilities of the intervals whose coverage is counted."""
-
-GROUPS = 10
-"""Groups of predictions by their largest probability."""
 
 
 def regression_scores(model: Any, X: pd.DataFrame, y: Array, y_train: Array) -> dict[str, Any]:
@@ -61,15 +59,5 @@ def classification_scores(
         "nlp": -float(np.mean(truth)),
         "guess_nlp": -float(np.mean(np.log(frequencies[codes]))),
         "information": float(np.mean(truth - np.log(frequencies[codes]))) / float(np.log(2.0)),
-        "calibration": calibration_error(np.exp(log_p[rows, choice]), choice == codes),
+        "calibration": expected_calibration_error(np.exp(log_p[rows, choice]), choice == codes),
     }
-
-
-def calibration_error(certainty: Array, right: NDArray[np.bool_]) -> float:
-    """Mean absolute difference between stated certainty and share of right decisions, over groups of certainty."""
-    group = np.minimum((certainty * GROUPS).astype(int), GROUPS - 1)
-    total = 0.0
-    for g in np.unique(group):
-        at = group == g
-        total += at.sum() * abs(float(certainty[at].mean()) - float(right[at].mean()))
-    return total / len(certainty)

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from .dyna import DirichletModel, dyna
-from .learning import Learned, Rate, q_learning, sarsa, td
-from .solving import (
+from cavity.control.mdp.dyna import DirichletModel, dyna
+from cavity.control.mdp.learning import Learned, Rate, q_learning, sarsa, td
+from cavity.control.mdp.solving import (
     Solution,
     bellman_residual,
     evaluate,
@@ -19,8 +19,8 @@ from .solving import (
     soft_greedy,
     value_iteration,
 )
-from .tables import MDP
-from .worlds import from_gymnasium, grid_world, random_walk
+from cavity.control.mdp.tables import MDP
+from cavity.control.mdp.worlds import from_gymnasium, grid_world, random_walk
 
 __all__ = [
     "MDP",

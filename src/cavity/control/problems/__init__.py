@@ -9,14 +9,14 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .cart_pole import CartPole
-from .mountain_car import MountainCar
-from .pendulum import Pendulum
-from .pictures import animation, picture
-from .problem import Policy, Problem, System, Trajectory
+from cavity.control.problems.cart_pole import CartPole
+from cavity.control.problems.mountain_car import MountainCar
+from cavity.control.problems.pendulum import Pendulum
+from cavity.control.problems.pictures import animation, picture
+from cavity.control.problems.problem import Policy, Problem, System, Trajectory
 
 if TYPE_CHECKING:
-    from .environments import CartPoleEnv, MountainCarEnv, SystemEnv, problem_of
+    from cavity.control.problems.environments import CartPoleEnv, MountainCarEnv, SystemEnv, problem_of
 
 __all__ = [
     "CartPole",
@@ -39,7 +39,7 @@ _NEED_GYMNASIUM = ("CartPoleEnv", "MountainCarEnv", "SystemEnv", "problem_of")
 HAS_GYMNASIUM = find_spec("gymnasium") is not None
 
 if HAS_GYMNASIUM:
-    from .environments import register
+    from cavity.control.problems.environments import register
 
     register()
 
@@ -49,6 +49,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if not HAS_GYMNASIUM:
         raise ImportError(f"{name} needs Gymnasium: pip install cavity[control]")
-    from . import environments
+    from cavity.control.problems import environments
 
     return getattr(environments, name)

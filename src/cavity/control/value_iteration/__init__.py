@@ -6,15 +6,21 @@ policy that can be called. See docs/architecture.md for where this stands.
 
 from __future__ import annotations
 
-from .backup import Backup, DivergenceWarning, Round
-from .factors import Angle, Factor, Line
-from .large_grids import GridPolicy, LargeGrid, grid_policy_iteration
-from .next_states import ExactModel, LearnedModel
-from .policy_iteration import Evaluation, ValuePolicy, evaluate, policy_iteration, sweep
-from .q_iteration import QPolicy, q_iteration
-from .rewards import BumpReward, LossReward, Reward, factors_of, reward_of
-from .uncertainty import ValueUncertainty, value_uncertainty
-from .value_gp import Support, ValueGP
+from cavity.control.value_iteration.backup import Backup, DivergenceWarning, Round
+from cavity.control.value_iteration.factors import Angle, Factor, Line
+from cavity.control.value_iteration.large_grids import GridPolicy, LargeGrid, grid_policy_iteration
+from cavity.control.value_iteration.next_states import ExactModel, LearnedModel
+from cavity.control.value_iteration.policy_iteration import (
+    Evaluation,
+    ValuePolicy,
+    evaluate,
+    policy_iteration,
+    sweep,
+)
+from cavity.control.value_iteration.q_iteration import QPolicy, q_iteration
+from cavity.control.value_iteration.rewards import BumpReward, LossReward, Reward, factors_of, reward_of
+from cavity.control.value_iteration.uncertainty import ValueUncertainty, value_uncertainty
+from cavity.control.value_iteration.value_gp import Support, ValueGP
 
 __all__ = [
     "Angle",

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.dynamics import Dynamics
+from cavity.control.dynamics.model import Dynamics
 from cavity.control.problems import System
 from cavity.numerics.arrays import Array
 

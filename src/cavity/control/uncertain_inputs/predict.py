@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.analytic import NotAnalyticError
-from cavity.control.cubature import METHODS, approximate_moments
-from cavity.control.moments import GaussianMoments
-from cavity.control.output_moments import OutputMoments, checked_gaussian
-from cavity.control.polynomial import PolynomialMoments
+from cavity.control.uncertain_inputs.cubature import METHODS, approximate_moments
+from cavity.control.uncertain_inputs.decomposition import NotAnalyticError
+from cavity.control.uncertain_inputs.gaussian_moments import GaussianMoments
+from cavity.control.uncertain_inputs.output_moments import OutputMoments, checked_gaussian
+from cavity.control.uncertain_inputs.polynomial_moments import PolynomialMoments
 
 
 def exact_moments(posteriors: Any, noise: bool = False) -> GaussianMoments | PolynomialMoments:

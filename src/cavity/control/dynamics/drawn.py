@@ -21,10 +21,15 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.analytic import NotAnalyticError, _linear_features, analytic_outputs, decompose
-from cavity.control.dynamics import Dynamics
-from cavity.control.mean_prediction import MeanCache, MeanOnly
-from cavity.control.rollouts import root
+from cavity.control.dynamics.model import Dynamics
+from cavity.control.dynamics.rollouts import root
+from cavity.control.uncertain_inputs.decomposition import (
+    NotAnalyticError,
+    _linear_features,
+    analytic_outputs,
+    decompose,
+)
+from cavity.control.uncertain_inputs.posterior_means import MeanCache, MeanOnly
 from cavity.gp import Posterior
 from cavity.latent.dense import ObservedCorrection, SiteCorrection
 from cavity.latent.process import PosteriorProcess

@@ -61,7 +61,7 @@ def short_text(kernel: Kernel) -> str:
     return text.replace("lengthscale=", "")
 
 
-def components(posterior: Any, X: ArrayLike, centered: bool = False) -> list[Component]:
+def additive_components(posterior: Any, X: ArrayLike, centered: bool = False) -> list[Component]:
     """Posterior of every term of the kernel at X, then of the mean function where there is one.
 
     With `centered` each is that of a term minus its average over the rows of X.

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.control.output_moments import OutputMoments
+from cavity.control.uncertain_inputs.output_moments import OutputMoments
 from cavity.numerics.arrays import Array
 
 METHODS = ("gauss-hermite", "unscented", "monte-carlo")

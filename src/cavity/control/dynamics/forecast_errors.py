@@ -12,9 +12,9 @@ from cavity.numerics.arrays import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cavity.control.dynamics import Dynamics
+    from cavity.control.dynamics.model import Dynamics
+    from cavity.control.dynamics.transitions import Transitions
     from cavity.control.problems import Trajectory
-    from cavity.control.transitions import Transitions
 
 
 def forecast_errors(

@@ -1,16 +1,20 @@
-"""What prediction with an uncertain input returns, and the checks of the input distribution.
+"""What prediction with an uncertain input returns, the checks of the input distribution, and batches of them.
 
 Shapes: D inputs, E outputs; an optional leading axis B for a batch of input distributions.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.numerics.arrays import Array
+
+Cache = TypeVar("Cache")
 
 NEGATIVE_EIGENVALUE = 1e-8
 """An eigenvalue of a covariance below minus this fraction of the largest one is an error, not rounding."""
@@ -96,3 +100,95 @@ def checked_gaussian(mean: ArrayLike, cov: ArrayLike, D: int) -> tuple[Array, Ar
             "check its off-diagonal entries, or add the missing variance to the diagonal"
         )
     return m, 0.5 * (S + np.swapaxes(S, -1, -2))
+
+
+class ExactMoments(ABC, Generic[Cache]):
+    """Exact moments of E outputs at x ~ N(m, S), with their pullback: one distribution or a batch of them.
+
+    A subclass knows `D`, `E`, and how to do one distribution (`_forward`, `_pull`).
+    """
+
+    D: int
+    E: int
+
+    @abstractmethod
+    def _forward(self, mu: Array, S: Array) -> tuple[OutputMoments, Cache]:
+        """Moments at one input distribution, and what `_pull` needs."""
+
+    @abstractmethod
+    def _pull(
+        self,
+        c: Cache,
+        d_mean: Array | None,
+        d_cov: Array | None,
+        d_cross: Array | None,
+        d_gain: Array | None,
+    ) -> tuple[Array, Array]:
+        """Adjoints of the results pulled back to one input distribution."""
+
+    def forward(
+        self, m: ArrayLike, S: ArrayLike, check: bool = True
+    ) -> tuple[OutputMoments, Cache | list[Cache]]:
+        """Moments at one input distribution, m (D,) and S (D, D), or a batch, (B, D) and (B, D, D).
+
+        Parameters
+        ----------
+        check : bool
+            Whether m and S are checked; leave it out only if they come from another forward pass.
+
+        Returns
+        -------
+        result : OutputMoments
+        cache : for `pull`
+        """
+        if check:
+            m, S = checked_gaussian(m, S, self.D)
+        else:
+            m, S = np.asarray(m, dtype=float), np.asarray(S, dtype=float)
+        if m.ndim == 1:
+            return self._forward(m, S)
+        done = [self._forward(mi, Si) for mi, Si in zip(m, S)]
+        E, D, B = self.E, self.D, len(m)
+        results = [result for result, _ in done]
+        stacked = OutputMoments(
+            np.array([r.mean for r in results]).reshape(B, E),
+            np.array([r.covariance for r in results]).reshape(B, E, E),
+            np.array([r.gain for r in results]).reshape(B, D, E),
+            np.array([r.cross for r in results]).reshape(B, D, E),
+        )
+        return stacked, [cache for _, cache in done]
+
+    def pull(
+        self,
+        cache: Cache | list[Cache],
+        d_mean: ArrayLike | None = None,
+        d_cov: ArrayLike | None = None,
+        d_cross: ArrayLike | None = None,
+        d_gain: ArrayLike | None = None,
+    ) -> tuple[Array, Array]:
+        """Adjoints of the results pulled back to the input distribution.
+
+        Parameters
+        ----------
+        cache : from `forward`
+        d_mean, d_cov, d_cross, d_gain : arrays of the shapes of the results, optional
+            Derivatives of some scalar in them; zero if not given.
+
+        Returns
+        -------
+        d_m : array (D,) or (B, D)
+        d_S : array (D, D) or (B, D, D)
+            Symmetric, with d scalar = sum(d_S * dS) for symmetric dS.
+        """
+        given = [None if g is None else np.asarray(g, dtype=float) for g in (d_mean, d_cov, d_cross, d_gain)]
+        shapes = ((self.E,), (self.E, self.E), (self.D, self.E), (self.D, self.E))
+        lead = (len(cache),) if isinstance(cache, list) else ()
+        for name, g, shape in zip(("d_mean", "d_cov", "d_cross", "d_gain"), given, shapes):
+            if g is not None and g.shape != lead + shape:
+                raise ValueError(f"{name} must have shape {lead + shape}, got {g.shape}")
+        if not isinstance(cache, list):
+            return self._pull(cache, *given)
+        d_m, d_S = np.zeros((len(cache), self.D)), np.zeros((len(cache), self.D, self.D))
+        for k, one in enumerate(cache):
+            d_m[k], d_S[k] = self._pull(one, *(None if g is None else g[k] for g in given))
+        return d_m, d_S

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.control.output_moments import OutputMoments, checked_gaussian
+from cavity.control.uncertain_inputs.output_moments import OutputMoments, checked_gaussian
 from cavity.numerics.arrays import Array
 
 Complex = NDArray[np.complex128]

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.dynamics import Dynamics
+from cavity.control.dynamics.model import Dynamics
 from cavity.control.losses import Loss
-from cavity.control.moments import GaussianMoments, MomentCache
 from cavity.control.problems import System
+from cavity.control.uncertain_inputs.gaussian_moments import GaussianMoments, MomentCache
 from cavity.numerics.arrays import Array
 
 
@@ -119,7 +119,7 @@ class MomentRisk:
     >>> import numpy as np
     >>> from cavity.control import Dynamics, MountainCar, Transitions
     >>> from cavity.control import QuadraticLoss
-    >>> from cavity.control.risk import MomentRisk
+    >>> from cavity.control.action_risk import MomentRisk
     >>> car = MountainCar(dt=0.3)
     >>> model = Dynamics.fit(Transitions.draw(car, 30, rng=0), problem=car, random_state=0)
     >>> risk = MomentRisk(model, QuadraticLoss.around(car.goal, [1.0, 0.1]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cavity.control.analytic import AnalyticOutput
+from cavity.control.uncertain_inputs.decomposition import AnalyticOutput
 from cavity.numerics.arrays import Array
 from cavity.numerics.exponential import exp_in_place
 

@@ -17,7 +17,6 @@ The step from C to C q takes x for Gaussian: exact without angles.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,27 +25,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.mean_prediction import MeanCache
-from cavity.control.moments import GaussianMoments, MomentCache
-from cavity.control.output_moments import OutputMoments, checked_gaussian
-from cavity.control.rollouts import Rollout, at_point, controller, joint, root
-from cavity.control.state_regressors import LARGEST_SIGNAL, LEAST_NOISE, learnable_mean, of_state, regressor
-from cavity.control.transitions import Transitions
-from cavity.control.trigonometric import TrigonometricCache, angle_map
+from cavity.control.dynamics.fit import LEAST_NOISE, fit_models
+from cavity.control.dynamics.inputs import model_inputs
+from cavity.control.dynamics.rollouts import Rollout, moment_rollout, sampled_rollouts
+from cavity.control.dynamics.transitions import Transitions
+from cavity.control.uncertain_inputs.gaussian_moments import GaussianMoments, MomentCache
+from cavity.control.uncertain_inputs.output_moments import OutputMoments, checked_gaussian
+from cavity.control.uncertain_inputs.posterior_means import MeanCache
+from cavity.control.uncertain_inputs.trigonometric_moments import TrigonometricCache, angle_map
 from cavity.gp import Posterior
 from cavity.kernels import Kernel
 from cavity.numerics.arrays import Array
-from cavity.runtime.interrupts import not_swallowed
-from cavity.runtime.progress import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from cavity.control.problems import Problem, Trajectory
     from cavity.estimators import GPRegressor
-
-
-TARGETS = ("difference", "next")
 
 
 @dataclass(frozen=True)
@@ -179,62 +174,28 @@ class Dynamics:
         n_restarts, random_state, n_jobs, max_time
             As for `GPRegressor`, for each state variable.
         """
-        if target not in TARGETS:
-            raise ValueError(f"target must be 'difference' or 'next', got {target!r}")
-        if not len(transitions):
-            raise ValueError("transitions are empty: at least one is needed to learn from")
-        D = transitions.states.shape[1]
-        if problem is not None and (problem.state_size, problem.action_size) != (
-            D,
-            transitions.actions.shape[1],
-        ):
-            raise ValueError(
-                f"transitions have {D} states and {transitions.actions.shape[1]} actions, but the problem "
-                f"{problem.name!r} has {problem.state_size} and {problem.action_size}"
-            )
-        chosen = (problem.angles if problem is not None else ()) if angles is None else tuple(angles)
-        if not all(0 <= int(k) < D for k in chosen):
-            raise ValueError(f"angles must be columns of the {D} states, got {tuple(chosen)}")
-        if not 0 < least_noise <= LARGEST_SIGNAL:
-            raise ValueError(
-                f"least_noise must be positive and at most {LARGEST_SIGNAL:g}, got {least_noise!r}"
-            )
-        _warn_of_wrapped(transitions, chosen)
-        difference = np.full(D, target == "difference")
-        if problem is not None:
-            difference[list(problem.angles)] = True
-        difference[list(chosen)] = True
-        X = _inputs(transitions.states, transitions.actions, chosen)
-        Y = np.where(difference, transitions.differences, transitions.next_states)
-        mean = learnable_mean(mean, X, _input_names(transitions, chosen, problem))
-        rng = np.random.default_rng(random_state)
-        models = []
-        with Progress("learning dynamics", D) as progress:
-            for k in range(D):
-                model = regressor(
-                    X,
-                    Y[:, k],
-                    of_state(kernel, k, D, "kernel"),
-                    mean,
-                    of_state(likelihood, k, D, "likelihood"),
-                    least_noise,
-                    inference=inference,
-                    n_restarts=n_restarts,
-                    random_state=rng,
-                    n_jobs=n_jobs,
-                    max_time=max_time,
-                )
-                # learning that is stopped keeps what it has; the states after this one would have nothing
-                with not_swallowed():
-                    models.append(model.fit(X, Y[:, k]))
-                progress.advance()
+        chosen, difference, models = fit_models(
+            transitions,
+            problem,
+            angles,
+            target,
+            kernel,
+            mean,
+            likelihood,
+            least_noise,
+            random_state,
+            inference=inference,
+            n_restarts=n_restarts,
+            n_jobs=n_jobs,
+            max_time=max_time,
+        )
         return cls(models, transitions, chosen, difference, noise, problem)
 
     def given(self, transitions: Transitions) -> Dynamics:
         """The same hyperparameters with other transitions: quick, where more came in and little new was learned."""
         from cavity.estimators import GPRegressor
 
-        X = _inputs(transitions.states, transitions.actions, self.angles)
+        X = model_inputs(transitions.states, transitions.actions, self.angles)
         Y = np.where(self.difference, transitions.differences, transitions.next_states)
         models = [
             GPRegressor(
@@ -262,7 +223,7 @@ class Dynamics:
 
     def inputs(self, states: ArrayLike, actions: ArrayLike) -> Array:
         """x = g(s, a), shape (..., number of inputs): other columns in order, then sine and cosine of angles."""
-        return _inputs(*self._batch(states, actions), self.angles)
+        return model_inputs(*self._batch(states, actions), self.angles)
 
     def _batch(self, states: ArrayLike, actions: ArrayLike) -> tuple[Array, Array]:
         s, a = np.asarray(states, dtype=float), np.asarray(actions, dtype=float)
@@ -283,7 +244,7 @@ class Dynamics:
     def predict(self, states: ArrayLike, actions: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of the next states (with the noise, if `noise`), each of shape (..., D)."""
         s, a = self._batch(states, actions)
-        x = _inputs(s, a, self.angles).reshape(-1, self._n_inputs)
+        x = model_inputs(s, a, self.angles).reshape(-1, self._n_inputs)
         mean = np.stack([posterior.mean(x) for posterior in self.posteriors], axis=-1).reshape(s.shape)
         variance = np.stack(
             [(p.predict_y(x).variance if self.noise else p.variance(x)) for p in self.posteriors],
@@ -402,29 +363,7 @@ class Dynamics:
         mean_only : bool
             Leave out all variances: roll out the means.
         """
-        mean, cov = self._distribution(state)
-        steps, action_at = controller(control, horizon, self.action_size)
-        D = self.state_size
-        means, covs, crosses, actions = [mean], [cov], [], []
-        for t in range(steps):
-            if mean_only:
-                a = at_point(control, action_at(t), mean, self.action_size)
-                mean, cov, cross = self.step(mean, a), np.zeros((D, D)), np.zeros((D, D))
-            else:
-                m, S = joint(mean, cov, control, action_at(t), self.action_size)
-                a = m[D:]
-                result, _ = self.forward(m, S, check=False)
-                mean, cov, cross = result.mean, result.covariance, result.cross[:D]
-            means.append(mean)
-            covs.append(cov)
-            crosses.append(cross)
-            actions.append(a)
-        return Rollout(
-            np.array(means),
-            np.array(covs),
-            np.array(crosses).reshape(steps, D, D),
-            np.array(actions).reshape(steps, self.action_size),
-        )
+        return moment_rollout(self, self._distribution(state), control, horizon, mean_only)
 
     def sample_rollouts(
         self,
@@ -453,34 +392,12 @@ class Dynamics:
         consistent : bool
             Whether a roll-out keeps its function, or draws it anew at each step.
         """
-        from cavity.control.posterior_functions import FunctionDraws
-
         if int(size) != size or size < 2:
             raise ValueError(
                 f"size must be an integer of at least 2: covariances are over roll-outs; got {size!r}"
             )
         rng = np.random.default_rng(rng)
-        mean, cov = self._distribution(state)
-        steps, action_at = controller(control, horizon, self.action_size)
-        s = mean + rng.standard_normal((size, len(mean))) @ root(cov).T
-        draws = [FunctionDraws(p.process, size, steps if consistent else 0) for p in self.posteriors]
-        noise_sd = np.sqrt(self.moments.noise) if self.noise else np.zeros(self.state_size)
-        states, actions = [s], []
-        with Progress("roll-outs", steps) as progress:
-            for t in range(steps):
-                a = at_point(control, action_at(t), s, self.action_size)
-                x = _inputs(s, a, self.angles)
-                f = np.column_stack([draw.at(x, rng) for draw in draws])
-                s = self.difference * s + f + noise_sd * rng.standard_normal(s.shape)
-                states.append(s)
-                actions.append(a)
-                progress.advance()
-        particles = np.array(states)
-        centered = particles - particles.mean(axis=1, keepdims=True)
-        covs = np.einsum("tri,trj->tij", centered, centered) / (size - 1)
-        crosses = np.einsum("tri,trj->tij", centered[:-1], centered[1:]) / (size - 1)
-        mean_actions = np.array(actions).reshape(steps, size, self.action_size).mean(axis=1)
-        return Rollout(particles.mean(axis=1), covs, crosses, mean_actions, particles)
+        return sampled_rollouts(self, self._distribution(state), control, horizon, size, rng, consistent)
 
     def _distribution(self, state: Any) -> tuple[Array, Array]:
         """Mean and covariance of where a roll-out starts."""
@@ -517,40 +434,6 @@ class Dynamics:
             "one step": root mean square error on `test`, "z": root mean square of errors over predicted sds
             (1 is ideal); "h steps": root mean square error after h steps.
         """
-        from cavity.control.forecast_errors import forecast_errors
+        from cavity.control.dynamics.forecast_errors import forecast_errors
 
         return forecast_errors(self, test, trajectories, horizons)
-
-
-# --- parts --------------------------------------------------------------------------------------------------
-
-
-def _inputs(s: Array, a: Array, angles: Sequence[int]) -> Array:
-    """g(s, a) at points, in the order of `angle_map`."""
-    rest = [k for k in range(s.shape[-1]) if k not in angles]
-    trig = [part for k in angles for part in (np.sin(s[..., k : k + 1]), np.cos(s[..., k : k + 1]))]
-    return np.concatenate([s[..., rest], a, *trig], axis=-1)
-
-
-def _warn_of_wrapped(transitions: Transitions, angles: Sequence[int]) -> None:
-    """Warn of angles that jump by more than half a turn and never leave one turn: they were measured modulo 2 pi."""
-    for k in angles:
-        jumps = np.abs(transitions.differences[:, k]) > np.pi
-        both = np.concatenate([transitions.states[:, k], transitions.next_states[:, k]])
-        if jumps.any() and np.ptp(both) <= 2.0 * np.pi:
-            row = int(np.argmax(jumps))
-            warnings.warn(
-                f"column {k} of the states is an angle, and jumps by more than half a turn in {int(jumps.sum())} "
-                f"transitions (first: from {transitions.states[row, k]:.3g} to {transitions.next_states[row, k]:.3g} "
-                f"in row {row}): it seems to be wrapped. Use transitions.unwrapped([{k}])",
-                stacklevel=3,
-            )
-
-
-def _input_names(transitions: Transitions, angles: Sequence[int], problem: Problem | None) -> list[str]:
-    """Names of the columns of `_inputs`."""
-    D, F = transitions.states.shape[1], transitions.actions.shape[1]
-    states = [f"s{k}" for k in range(D)] if problem is None else problem.state_names
-    actions = [f"a{k}" for k in range(F)] if problem is None else problem.action_names
-    rest = [states[k] for k in range(D) if k not in angles]
-    return [*rest, *actions, *(f"{wave} {states[k]}" for k in angles for wave in ("sin", "cos"))]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cavity.control.analytic import Decomposition, NotAnalyticError, decompose
+from cavity.control.uncertain_inputs.decomposition import Decomposition, NotAnalyticError, decompose
 from cavity.latent.process import PosteriorProcess
 from cavity.numerics.arrays import Array
 

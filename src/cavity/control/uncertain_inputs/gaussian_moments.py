@@ -3,7 +3,8 @@
 `GaussianMoments` is made once from fitted models, then used many times: `forward(m, S)` gives mean, covariance and
 gain of all E outputs, `pull` carries adjoints of these back to m and S. All local derivatives of the n x n work are
 collected in the forward pass (they are sums over the same exponentials), so that the reverse pass costs next to
-nothing and nothing of size n x n is kept. See `bumps` for the integrals and `analytic` for the models.
+nothing and nothing of size n x n is kept. See `gaussian_bumps` for the integrals and
+`decomposition` for the models.
 
 With a(x), b(x) means of two outputs given x, each a sum of bumps plus a trend c + w'x, Stein's lemma gives
 
@@ -22,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.analytic import AnalyticOutput, analytic_outputs
-from cavity.control.bumps import Bumps, Group, Pair, PairSums, Singles, folded
-from cavity.control.mean_prediction import MeanOnly
-from cavity.control.output_moments import OutputMoments, checked_gaussian
+from cavity.control.uncertain_inputs.decomposition import AnalyticOutput, analytic_outputs
+from cavity.control.uncertain_inputs.gaussian_bumps import Bumps, Group, Pair, PairSums, Singles, folded
+from cavity.control.uncertain_inputs.output_moments import ExactMoments, OutputMoments
+from cavity.control.uncertain_inputs.posterior_means import MeanOnly
 from cavity.latent.process import PosteriorProcess
 from cavity.numerics.arrays import Array
 
@@ -49,7 +50,7 @@ class MomentCache:
     pairs: PairSums | None
 
 
-class GaussianMoments:
+class GaussianMoments(ExactMoments[MomentCache]):
     """Mean, covariance and gain of E outputs at x ~ N(m, S), exact, with derivatives.
 
     Parameters
@@ -102,7 +103,7 @@ class GaussianMoments:
         NotAnalyticError
             If a kernel or mean has no closed-form moments.
         """
-        from cavity.control.noise import noise_variances
+        from cavity.control.uncertain_inputs.decomposition import noise_variances
 
         listed = list(posteriors) if isinstance(posteriors, list | tuple) else [posteriors]
         outputs: list[AnalyticOutput] = []
@@ -195,40 +196,6 @@ class GaussianMoments:
         self._first, self._second = np.array(first, dtype=int), np.array(second, dtype=int)
         self._factor = np.array(factor)
 
-    # --- forward --------------------------------------------------------------------------------------------
-
-    def forward(
-        self, m: ArrayLike, S: ArrayLike, check: bool = True
-    ) -> tuple[OutputMoments, MomentCache | list[MomentCache]]:
-        """Moments at one input distribution, m (D,) and S (D, D), or a batch, (B, D) and (B, D, D).
-
-        Parameters
-        ----------
-        check : bool
-            Whether m and S are checked; leave it out only where they come from another forward pass.
-
-        Returns
-        -------
-        result : OutputMoments
-        cache : for `pull`
-        """
-        if check:
-            m, S = checked_gaussian(m, S, self.D)
-        else:
-            m, S = np.asarray(m, dtype=float), np.asarray(S, dtype=float)
-        if m.ndim == 1:
-            return self._forward(m, S)
-        done = [self._forward(mi, Si) for mi, Si in zip(m, S)]
-        E, D, B = self.E, self.D, len(m)
-
-        def stack(name: str, *shape: int) -> Array:
-            return np.array([getattr(r, name) for r, _ in done]).reshape(B, *shape)
-
-        result = OutputMoments(
-            stack("mean", E), stack("covariance", E, E), stack("gain", D, E), stack("cross", D, E)
-        )
-        return result, [c for _, c in done]
-
     def _forward(self, mu: Array, S: Array) -> tuple[OutputMoments, MomentCache]:
         D, E = self.D, self.E
         bump_mean, bump_gain, V = np.zeros(E), np.zeros((D, E)), np.zeros((E, E))
@@ -265,43 +232,6 @@ class GaussianMoments:
             return 0.0
         m, q = singles.mean[own], singles.gain[own]
         return float(m[0] + mu @ m[1:] + np.sum(S * q[1:]))
-
-    # --- reverse --------------------------------------------------------------------------------------------
-
-    def pull(
-        self,
-        cache: MomentCache | list[MomentCache],
-        d_mean: ArrayLike | None = None,
-        d_cov: ArrayLike | None = None,
-        d_cross: ArrayLike | None = None,
-        d_gain: ArrayLike | None = None,
-    ) -> tuple[Array, Array]:
-        """Adjoints of the results pulled back to the input distribution.
-
-        Parameters
-        ----------
-        cache : from `forward`
-        d_mean, d_cov, d_cross, d_gain : arrays of the shapes of the results, optional
-            Derivatives of some scalar in them; zero where not given.
-
-        Returns
-        -------
-        d_m : array (D,) or (B, D)
-        d_S : array (D, D) or (B, D, D)
-            Symmetric, with d scalar = sum(d_S * dS) for symmetric dS.
-        """
-        given = [None if g is None else np.asarray(g, dtype=float) for g in (d_mean, d_cov, d_cross, d_gain)]
-        shapes = ((self.E,), (self.E, self.E), (self.D, self.E), (self.D, self.E))
-        lead = (len(cache),) if isinstance(cache, list) else ()
-        for name, g, shape in zip(("d_mean", "d_cov", "d_cross", "d_gain"), given, shapes):
-            if g is not None and g.shape != lead + shape:
-                raise ValueError(f"{name} must have shape {lead + shape}, got {g.shape}")
-        if not isinstance(cache, list):
-            return self._pull(cache, *given)
-        d_m, d_S = np.zeros((len(cache), self.D)), np.zeros((len(cache), self.D, self.D))
-        for k, one in enumerate(cache):
-            d_m[k], d_S[k] = self._pull(one, *(None if g is None else g[k] for g in given))
-        return d_m, d_S
 
     def _pull(
         self,

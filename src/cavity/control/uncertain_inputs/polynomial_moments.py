@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from cavity.control.analytic import NotAnalyticError, linear_mean
-from cavity.control.output_moments import OutputMoments, checked_gaussian
+from cavity.control.uncertain_inputs.decomposition import NotAnalyticError, linear_mean
+from cavity.control.uncertain_inputs.output_moments import ExactMoments, OutputMoments
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel
 from cavity.kernels.constant import Constant
@@ -153,7 +152,7 @@ class PolynomialCache:
     gain: Array
 
 
-class PolynomialMoments:
+class PolynomialMoments(ExactMoments[PolynomialCache]):
     """Moments of outputs that are polynomials with random coefficients; same use as `GaussianMoments`.
 
     Parameters
@@ -180,7 +179,7 @@ class PolynomialMoments:
     @classmethod
     def of(cls, posteriors: Any, noise: bool = False) -> PolynomialMoments:
         """From fitted models with polynomial kernels and zero, constant or linear means."""
-        from cavity.control.noise import noise_variances
+        from cavity.control.uncertain_inputs.decomposition import noise_variances
 
         listed = list(posteriors) if isinstance(posteriors, list | tuple) else [posteriors]
         means: list[Terms] = []
@@ -233,46 +232,13 @@ class PolynomialMoments:
             M[k] = m[d] * M[lower] + S[d] @ (self.powers[lower] * M[self.down[lower]])
         return M
 
-    def forward(
-        self, m: ArrayLike, S: ArrayLike, check: bool = True
-    ) -> tuple[OutputMoments, PolynomialCache | list[PolynomialCache]]:
-        """Moments at one input distribution or a batch; see `GaussianMoments.forward`."""
-        m, S = checked_gaussian(m, S, self.D) if check else (np.asarray(m, float), np.asarray(S, float))
-        if m.ndim == 1:
-            return self._forward(m, S)
-        done = [self._forward(a, B) for a, B in zip(m, S)]
-        E, D, B = self.E, self.D, len(m)
-
-        def stack(name: str, *shape: int) -> Array:
-            return np.array([getattr(r, name) for r, _ in done]).reshape(B, *shape)
-
-        result = OutputMoments(
-            stack("mean", E), stack("covariance", E, E), stack("gain", D, E), stack("cross", D, E)
-        )
-        return result, [c for _, c in done]
-
-    def _forward(self, m: Array, S: Array) -> tuple[OutputMoments, PolynomialCache]:
-        M = self._moments(m, S)
+    def _forward(self, mu: Array, S: Array) -> tuple[OutputMoments, PolynomialCache]:
+        M = self._moments(mu, S)
         mean, gain = self.mean_rows @ M, self.gain_rows @ M
         V = np.zeros((self.E, self.E))
         V[self._first, self._second] = self.product_rows @ M - mean[self._first] * mean[self._second]
         V = V + np.tril(V, -1).T
-        return OutputMoments(mean, V, gain, S @ gain), PolynomialCache(m, S, M, mean, gain)
-
-    def pull(
-        self,
-        cache: PolynomialCache | list[PolynomialCache],
-        d_mean: ArrayLike | None = None,
-        d_cov: ArrayLike | None = None,
-        d_cross: ArrayLike | None = None,
-        d_gain: ArrayLike | None = None,
-    ) -> tuple[Array, Array]:
-        """Adjoints pulled back to the input distribution; see `GaussianMoments.pull`."""
-        given = [None if g is None else np.asarray(g, dtype=float) for g in (d_mean, d_cov, d_cross, d_gain)]
-        if not isinstance(cache, list):
-            return self._pull(cache, *given)
-        pulled = [self._pull(c, *(None if g is None else g[k] for g in given)) for k, c in enumerate(cache)]
-        return np.stack([a for a, _ in pulled]), np.stack([B for _, B in pulled])
+        return OutputMoments(mean, V, gain, S @ gain), PolynomialCache(mu, S, M, mean, gain)
 
     def _pull(
         self,

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cavity.control.dynamics.inputs import model_inputs
 from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from cavity.control.dynamics.model import Dynamics
 
 
 @dataclass(frozen=True)
@@ -115,3 +120,67 @@ def root(cov: Array) -> Array:
     """A with A A' = cov, also where that is singular."""
     values, vectors = np.linalg.eigh(cov)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def moment_rollout(
+    dynamics: Dynamics, start: tuple[Array, Array], control: Any, horizon: int | None, mean_only: bool
+) -> Rollout:
+    """Gaussian states by moment matching; see `Dynamics.rollout`. `start` is a mean (D,) and a covariance (D, D)."""
+    mean, cov = start
+    steps, action_at = controller(control, horizon, dynamics.action_size)
+    D = dynamics.state_size
+    means, covs, crosses, actions = [mean], [cov], [], []
+    for t in range(steps):
+        if mean_only:
+            a = at_point(control, action_at(t), mean, dynamics.action_size)
+            mean, cov, cross = dynamics.step(mean, a), np.zeros((D, D)), np.zeros((D, D))
+        else:
+            m, S = joint(mean, cov, control, action_at(t), dynamics.action_size)
+            a = m[D:]
+            result, _ = dynamics.forward(m, S, check=False)
+            mean, cov, cross = result.mean, result.covariance, result.cross[:D]
+        means.append(mean)
+        covs.append(cov)
+        crosses.append(cross)
+        actions.append(a)
+    return Rollout(
+        np.array(means),
+        np.array(covs),
+        np.array(crosses).reshape(steps, D, D),
+        np.array(actions).reshape(steps, dynamics.action_size),
+    )
+
+
+def sampled_rollouts(
+    dynamics: Dynamics,
+    start: tuple[Array, Array],
+    control: Any,
+    horizon: int | None,
+    size: int,
+    rng: np.random.Generator,
+    consistent: bool,
+) -> Rollout:
+    """Monte Carlo roll-outs; see `Dynamics.sample_rollouts`. `start` is a mean (D,) and a covariance (D, D)."""
+    from cavity.control.dynamics.function_draws import FunctionDraws
+
+    mean, cov = start
+    steps, action_at = controller(control, horizon, dynamics.action_size)
+    s = mean + rng.standard_normal((size, len(mean))) @ root(cov).T
+    draws = [FunctionDraws(p.process, size, steps if consistent else 0) for p in dynamics.posteriors]
+    noise_sd = np.sqrt(dynamics.moments.noise) if dynamics.noise else np.zeros(dynamics.state_size)
+    states, actions = [s], []
+    with Progress("roll-outs", steps) as progress:
+        for t in range(steps):
+            a = at_point(control, action_at(t), s, dynamics.action_size)
+            x = model_inputs(s, a, dynamics.angles)
+            f = np.column_stack([draw.at(x, rng) for draw in draws])
+            s = dynamics.difference * s + f + noise_sd * rng.standard_normal(s.shape)
+            states.append(s)
+            actions.append(a)
+            progress.advance()
+    particles = np.array(states)
+    centered = particles - particles.mean(axis=1, keepdims=True)
+    covs = np.einsum("tri,trj->tij", centered, centered) / (size - 1)
+    crosses = np.einsum("tri,trj->tij", centered[:-1], centered[1:]) / (size - 1)
+    mean_actions = np.array(actions).reshape(steps, size, dynamics.action_size).mean(axis=1)
+    return Rollout(particles.mean(axis=1), covs, crosses, mean_actions, particles)

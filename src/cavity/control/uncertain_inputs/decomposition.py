@@ -22,6 +22,7 @@ from typing import cast
 
 import numpy as np
 
+from cavity.gp import Posterior
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis_functions import FeatureKernel
@@ -255,3 +256,30 @@ def analytic_outputs(process: PosteriorProcess) -> list[AnalyticOutput]:
         )
         for k in range(weights.shape[1])
     ]
+
+
+def noise_variances(posterior: Posterior) -> float:
+    """Variance that noise adds to f.
+
+    Raises
+    ------
+    NotAnalyticError
+        If observations are not f plus noise of one variance (labels, counts, known noise of single cases).
+    ValueError
+        If the noise has no variance.
+    """
+    likelihood = posterior.model.likelihood
+    name = type(likelihood).__name__
+    if likelihood.n_latent > 1 or likelihood.discrete:
+        raise NotAnalyticError(f"observations with {name} are not a function plus noise")
+    try:
+        low, high = (likelihood.predictive(np.array([f]), np.zeros(1)) for f in (0.0, 1.0))
+        additive = abs(high.mean[0] - low.mean[0] - 1.0) < 1e-6 and abs(low.mean[0]) < 1e-6
+        values = float(low.variance[0]), float(high.variance[0])
+    except ValueError as error:
+        raise NotAnalyticError(f"the noise of {name} is not the same everywhere: {error}") from None
+    if not additive or abs(values[0] - values[1]) > 1e-6 * max(values):
+        raise NotAnalyticError(f"observations with {name} are not a function plus noise of one variance")
+    if not np.isfinite(values[0]):
+        raise ValueError(f"{name} has no finite noise variance: predict f itself with noise=False")
+    return values[0]
