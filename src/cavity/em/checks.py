@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
+from cavity.runtime import checks
 
 
 def is_number(value: Any) -> bool:
     """A real number other than NaN; truth values are none."""
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return real and not math.isnan(value)
+    return checks.is_number(value) and not math.isnan(value)
 
 
 def is_whole(value: Any) -> bool:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_random_state, validate_data
+from sklearn.utils.validation import validate_data
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import generator
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -69,11 +70,7 @@ class EMEstimator(BaseEstimator):  # type: ignore[misc]
     def _generator(self, random_state: Any) -> np.random.Generator:
         """NumPy generator from an int, Generator or RandomState; None stands for the estimator's own."""
         random_state = self.random_state if random_state is None else random_state
-        if isinstance(random_state, np.random.Generator):
-            return random_state
-        if random_state is None or isinstance(random_state, (int, np.integer)):
-            return np.random.default_rng(random_state)
-        return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        return generator(random_state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -24,6 +24,7 @@ from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Parametrized
+from cavity.runtime.checks import generator, is_number
 
 
 class NestedParameters(BaseEstimator):  # type: ignore[misc]
@@ -223,20 +224,3 @@ class GPEstimator(NestedParameters):
         """The model made definite for the columns of the fit."""
         names = getattr(self, "feature_names_in_", None)
         return model.bind(self.n_features_in_, None if names is None else [str(n) for n in names])
-
-
-def generator(random_state: Any) -> np.random.Generator:
-    """NumPy's generator from anything that scikit-learn accepts as a random state."""
-    if isinstance(random_state, np.random.RandomState):
-        random_state = int(random_state.randint(2**31 - 1))
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"random_state must be an integer >= 0, a Generator, a RandomState or None, got {random_state!r}"
-        ) from None
-
-
-def is_number(value: Any, kind: type) -> bool:
-    """Whether it is a number of this kind, and not a truth value."""
-    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)

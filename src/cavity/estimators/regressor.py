@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from cavity.estimators.base import GPEstimator, generator, is_number
+from cavity.estimators.base import GPEstimator
 from cavity.estimators.fit_warnings import issue, warnings_of
 from cavity.estimators.leave_one_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
 from cavity.estimators.members import Member
@@ -28,6 +28,7 @@ from cavity.means.functions import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
 from cavity.prediction import Prediction
+from cavity.runtime.checks import generator, is_number
 from cavity.runtime.deadlines import Deadline
 
 

@@ -24,13 +24,14 @@ from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from cavity.estimators.base import GPEstimator, generator, is_number
+from cavity.estimators.base import GPEstimator
 from cavity.estimators.leave_one_out import by_given_row, of_used_rows
 from cavity.estimators.regressor import GPRegressor, check_noise
 from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import KnownNoise, as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction, average
+from cavity.runtime.checks import generator, is_number
 from cavity.runtime.interrupts import not_swallowed
 
 GAP = 1e-7

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from numbers import Integral
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from cavity.learning.run_choice import Learned, choose
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import is_number
 from cavity.runtime.deadlines import Deadline
 
 LEARNING_SHARE = 0.25
@@ -124,7 +126,7 @@ def _check(objective: str | None, n_restarts: int, starts: str, max_time: float 
     """Refuse options that would otherwise show up as an error in the middle of something else."""
     if objective is not None and objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
-    if isinstance(n_restarts, bool) or not isinstance(n_restarts, int | np.integer) or n_restarts < 0:
+    if not is_number(n_restarts, Integral) or n_restarts < 0:
         raise ValueError(f"n_restarts must be an integer >= 0, got {n_restarts!r}")
     if not isinstance(starts, str) or starts not in STARTS:
         raise ValueError(f"starts must be {' or '.join(map(repr, STARTS))}, got {starts!r}")

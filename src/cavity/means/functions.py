@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -27,6 +26,7 @@ from cavity.means.features import Features, Harmonics, Powers, UserFunction, as_
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, Param, Parametrized, Transform, format_value
 from cavity.parameters.units import Unit
+from cavity.runtime.checks import is_number
 
 __all__ = [
     "Basis",
@@ -123,16 +123,12 @@ def _cotangent(g: ArrayLike, shape: tuple[int, ...]) -> Array:
     return g
 
 
-def _is_number(given: Any) -> bool:
-    return not isinstance(given, bool) and isinstance(given, Param | Real)
-
-
 def _add(left: Any, right: Any) -> Mean:
     """left + right; a number is a constant, basis functions are gathered in one `Basis`."""
     bases: list[Basis] = []
     terms: list[Mean] = []
     for given in (left, right):
-        mean = Constant(given) if _is_number(given) else given
+        mean = Constant(given) if isinstance(given, Param) or is_number(given) else given
         if not isinstance(mean, Mean):
             return cast(Mean, NotImplemented)
         if isinstance(mean, Basis):
@@ -691,7 +687,7 @@ def as_mean(spec: Any) -> Mean:
         if spec not in named:
             raise ValueError(f"mean must be {', '.join(map(repr, named))} or a mean function, got {spec!r}")
         return named[spec]()
-    if _is_number(spec):
+    if isinstance(spec, Param) or is_number(spec):
         return Constant(spec)
     if callable(spec) and not isinstance(spec, type):
         return FunctionMean(spec)

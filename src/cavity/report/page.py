@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cavity.io.archive import write_atomically
+from cavity.runtime.checks import is_number
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -78,7 +79,7 @@ class DataTable:
     def html(self) -> str:
         """A table with buttons as column heads."""
         numeric = [
-            bool(self.rows) and all(_is_number(row[i]) for row in self.rows) for i in range(len(self.columns))
+            bool(self.rows) and all(is_number(row[i]) for row in self.rows) for i in range(len(self.columns))
         ]
         head = "".join(
             f'<th scope="col" aria-sort="none"{NUMBER if right else ""}><button type="button">'
@@ -179,12 +180,8 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool | np.bool_)
-
-
 def _cell(value: Any) -> str:
-    if _is_number(value):
+    if is_number(value):
         key = "" if np.isnan(float(value)) else repr(float(value))
         return f'<td{NUMBER} data-value="{key}">{escape(as_text(value))}</td>'
     return f"<td>{escape(as_text(value))}</td>"

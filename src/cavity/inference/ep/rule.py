@@ -20,8 +20,6 @@ the last one and must converge from there in the same stage; anything else is a 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -44,6 +42,7 @@ from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
+from cavity.runtime.checks import is_number
 
 POWERS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Powers tried in turn where EP proper finds no fixed point; the largest that converges is reported."""
@@ -166,9 +165,9 @@ class EP:
     name = "ep"
 
     def __init__(self, tolerance: float = TOLERANCE, effort: float = 10.0) -> None:
-        if not (_is_number(tolerance) and tolerance > 0):
+        if not (is_number(tolerance) and tolerance > 0):
             raise ValueError(f"tolerance must be a positive number, got {tolerance!r}")
-        if not (_is_number(effort) and effort >= 0):
+        if not (is_number(effort) and effort >= 0):
             raise ValueError(f"effort must be a number of seconds >= 0, inf for no limit, got {effort!r}")
         self.tolerance, self.effort = tolerance, effort
 
@@ -447,7 +446,3 @@ def _refuse_vague(prior: DensePrior) -> None:
             "basis functions with integrated weights need exact inference; put them into the kernel "
             "(a Linear or Polynomial kernel with a finite variance) or use a mean function with learned coefficients"
         )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real)

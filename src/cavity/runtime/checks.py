@@ -1,0 +1,29 @@
+"""Checks of options that many parts of the library take: numbers and random states."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+
+def is_number(value: Any, kind: type = Real) -> bool:
+    """Whether it is a number of this kind (`numbers.Real`, `numbers.Integral`), and not a truth value.
+
+    >>> is_number(1.5), is_number(np.int64(2)), is_number(True), is_number("2")
+    (True, True, False, False)
+    """
+    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """NumPy's generator from anything that scikit-learn accepts as a random state."""
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        random_state = int(random_state.randint(2**31 - 1))
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state must be an integer >= 0, a Generator, a RandomState or None, got {random_state!r}"
+        ) from None
