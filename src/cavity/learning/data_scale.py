@@ -51,7 +51,7 @@ class DataScale:
     y_sd : float
         Spread of the targets, for noise.
     reach : float
-        Distance from the bulk of the targets to the farthest one, where `without_far` found some; zero otherwise.
+        Distance from the bulk of the targets to the farthest one, if `without_far` found some; else zero.
     constant : bool
         Whether the targets do not vary at all; `f_sd` and `y_sd` are then small beside their level, not read off them.
     """
@@ -84,22 +84,14 @@ class DataScale:
         Parameters
         ----------
         f_scale : (center, sd), optional
-            Where the latent scale is not that of y.
+            Of the latent function, if its scale is not that of y.
         level : float, optional
-            The level around which the function varies, where the model fixes it; the targets' mean otherwise.
+            The level around which the function varies, if the model fixes it; else the targets' mean.
         least_sd : float
             What counts as no spread of the targets at all.
         """
-        rows = min(len(X), SUBSET, max(50, int(np.sqrt(DIFFERENCES / X.shape[1]))))
-        some = X[np.linspace(0, len(X) - 1, rows).astype(int)]
-        distance, spacing = np.empty(X.shape[1]), np.empty(X.shape[1])
+        distance, spacing = _distances(X)
         extent = np.ptp(X, axis=0)
-        for d in range(X.shape[1]):
-            gaps = np.abs(np.subtract.outer(some[:, d], some[:, d]))
-            apart = gaps[gaps > 0]
-            distance[d] = np.median(apart) if apart.size else 0.0
-            steps = np.diff(np.unique(X[:, d]))
-            spacing[d] = np.min(steps) if steps.size else 0.0
         # A column that never varies says nothing about length: any finite value will do.
         typical = np.where(distance > 0, distance, np.where(np.abs(X[0]) > 0, np.abs(X[0]), 1.0))
         share = (
@@ -149,8 +141,22 @@ class DataScale:
         return np.concatenate([found, (1.0 + np.arange(rest)) * 4.0 / self.extent[column]])
 
 
+def _distances(X: Array) -> tuple[Array, Array]:
+    """Median distance between rows and smallest gap between values, (D,) each; zero for columns that do not vary."""
+    rows = min(len(X), SUBSET, max(50, int(np.sqrt(DIFFERENCES / X.shape[1]))))
+    some = X[np.linspace(0, len(X) - 1, rows).astype(int)]
+    distance, spacing = np.empty(X.shape[1]), np.empty(X.shape[1])
+    for d in range(X.shape[1]):
+        gaps = np.abs(np.subtract.outer(some[:, d], some[:, d]))
+        apart = gaps[gaps > 0]
+        distance[d] = np.median(apart) if apart.size else 0.0
+        steps = np.diff(np.unique(X[:, d]))
+        spacing[d] = np.min(steps) if steps.size else 0.0
+    return distance, spacing
+
+
 def _spread(X: Array) -> Array:
-    """Standard deviation of each column, also where squares of its values are beyond floating-point numbers."""
+    """Standard deviation of each column, also if squares of its values are beyond floating-point numbers."""
     _, exponent = np.frexp(np.max(np.abs(X), axis=0))
     return np.asarray(np.ldexp(np.std(np.ldexp(X, -exponent), axis=0), exponent))
 
@@ -158,7 +164,7 @@ def _spread(X: Array) -> Array:
 def without_far(y: Array) -> tuple[Array, float]:
     """Targets (n,) with those far away from the bulk brought to its edge, and how far away they were.
 
-    Nothing is far away where more than half of the targets are equal.
+    Nothing is far away if more than half of the targets are equal.
     """
     center = np.median(y)
     distance = np.abs(y - center)
@@ -191,7 +197,7 @@ def dominant_frequencies(x: Array, y: Array, count: int) -> Array:
     for _ in range(count):
         best = int(np.argmax(np.abs(waves @ residual)))
         found.append(float(turns[best] / extent))
-        # Take this one out: it leaks into other frequencies where samples are few or irregular.
+        # Take this one out: it leaks into other frequencies if samples are few or irregular.
         pair = np.column_stack([waves[best].real, waves[best].imag])
         residual = residual - pair @ np.linalg.lstsq(pair, residual, rcond=None)[0]
     return np.array(found)

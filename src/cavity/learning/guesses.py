@@ -142,7 +142,7 @@ class Reader:
     def _typical_variance(self, k: Kernel, guesses: list[Guess], columns: tuple[int, ...] | None) -> float:
         """Spread of the kernel's functions over the data, at its guesses: one for stationary kernels.
 
-        Where the variance depends on the place (a Wiener process, lines through the origin), it is the
+        If the variance depends on the place (a Wiener process, lines through the origin), it is the
         expected variance among the function's values at the data.
         """
         if columns is None:
@@ -213,7 +213,7 @@ class Reader:
 
     @staticmethod
     def _per_column(size: int, values: Array) -> Array:
-        """One value per column, or their geometric mean where one number stands for all columns."""
+        """One value per column, or their geometric mean if one number stands for all columns."""
         return values if size == len(values) else np.full(size, np.exp(np.mean(np.log(values))))
 
     def _lengths(self, size: int, pick: list[int], stretch: float) -> list[Guess]:

@@ -1,6 +1,6 @@
 """Choice among runs of the optimizer.
 
-EP's evidence is comparable between fixed points of one kind. Those found by continuation where plain EP does not
+EP's evidence is comparable between fixed points of one kind. Those found by continuation if plain EP does not
 converge overestimate it, by up to 6 nats in our measurements, and power EP and the variational fallback have
 evidences of their own. So a run that ends where plain EP converges is preferred to one that does not, unless the
 latter's evidence is higher by more than `STAGE_MARGIN`.

@@ -1,9 +1,9 @@
 """The default prior on the signal variance of classifiers.
 
 Once a latent function is large, making it larger hardly changes the probabilities of labels: the evidence is
-nearly flat in the signal variance beyond some point, and where classes separate it has no maximum at all (the
-Crabs, Sonar and USPS data, thesis section 6.4): an optimizer runs away. A signal of nothing, on the other hand,
-is a good answer where labels do not depend on the inputs.
+nearly flat in the signal variance beyond some point, and if classes separate it has no maximum at all (the
+Crabs, Sonar and USPS data, Kuss 2006, section 6.4): an optimizer runs away. A signal of nothing, on the other hand,
+is a good answer if labels do not depend on the inputs.
 
 So the prior of the signal variance v is half-Cauchy, p(v) proportional to 1 / (1 + (v/S)^2) with S = 20^2. It is
 flat for signal standard deviations well below 20, and lower by 0.7 nats at 20, 4.4 nats at 60 and 10 nats at 240.

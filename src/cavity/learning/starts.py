@@ -31,15 +31,15 @@ DISCRETE_SCALE = (0.0, 2.0)
 """Level and spread to expect of a latent function behind labels."""
 
 EXPLAINED = 1e-6
-"""Targets are explained where what is left over is below this share of them."""
+"""Targets are explained if what is left over is below this share of them."""
 
 IMPLAUSIBLE = 8.0
-"""Where the prior density of a data-driven value is this many nats below that of the value given, the latter
+"""If the prior density of a data-driven value is this many nats below that of the value given, the latter
 is the start."""
 
 
 def latent_scale(likelihood: Likelihood, y: Array) -> tuple[float, float] | None:
-    """Level and spread to expect of the latent function; None where they are those of y itself."""
+    """Level and spread to expect of the latent function; None if they are those of y itself."""
     from cavity.likelihoods import Binomial, CountLikelihood
 
     if not likelihood.discrete:
@@ -65,7 +65,7 @@ class Starts:
     scale : array (p,)
         Size of a unit step of each coordinate.
     blocks : tuple of arrays of int
-        Positions in `theta` of the parameters of each term, where the kernel is a sum.
+        Positions in `theta` of the parameters of each term, if the kernel is a sum.
     """
 
     model: GP
@@ -99,7 +99,7 @@ class Starts:
         return cls(model, np.clip(first, box[:, 0], box[:, 1]), spread, box, step, _blocks(model))
 
     def draw(self, rng: np.random.Generator, widen: float = 1.0) -> Array:
-        """A random start: from each parameter's own prior where it has one, else around the data-driven
+        """A random start: from each parameter's own prior if it has one, else around the data-driven
         value."""
         theta = self.first + widen * self.spread * rng.standard_normal(len(self.first))
         return np.clip(self.model.layout.draw_from_priors(theta, rng), self.box[:, 0], self.box[:, 1])
@@ -139,7 +139,7 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
 
 
 def _plausible(model: GP, theta: Array) -> Array:
-    """The data-driven values, except where a parameter's own prior finds the given one far more likely."""
+    """The data-driven values, unless a parameter's own prior finds the given one far more likely."""
     layout = model.layout
     x, given = layout.to_natural(theta), layout.to_natural(model.theta)
     out = theta.copy()

@@ -24,19 +24,19 @@ SMALLEST = 1e-60
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The rows of a fit. They are put in a canonical order where weights or repeats make that necessary.
+    """The rows of a fit. They are put in a canonical order if weights or repeats make that necessary.
 
     Attributes
     ----------
     X, y : arrays
     weight : array (n,) or None
-        None where all are one.
+        None if all are one.
     index : array of int (n_given,)
         Row of X that stands for each row given; -1 for rows left out.
     own : array (n_given,) or None
-        Weight of each row given, where rows are merged.
+        Weight of each row given, if rows are merged.
     source : array of int (n,) or None
-        A row given that each row of X stands for; None where they are the same.
+        A row given that each row of X stands for; None if they are the same.
     """
 
     X: Array
@@ -57,7 +57,7 @@ class TrainingRows:
         max_rows: int | None = None,
         rng: np.random.Generator | None = None,
     ) -> Self:
-        """Copies of rows of checked data; a random subset where there are more than `max_rows`."""
+        """Copies of rows of checked data; a random subset if there are more than `max_rows`."""
         n = len(X)
         kept = np.arange(n) if weight is None else np.flatnonzero(weight > 0)
         if len(kept) == 0:
