@@ -13,7 +13,8 @@ from cavity import load
 from cavity.gp import GP
 from cavity.kernels import SE, Matern, White, ard
 from cavity.likelihoods import Gaussian, KnownNoise, Noiseless, as_likelihood
-from cavity.means.functions import Basis, Constant
+from cavity.means.basis import Basis
+from cavity.means.functions import Constant
 from cavity.numerics.tiles import Workspace
 from cavity.parameters.param import Param, fixed
 from cavity.prediction import GaussianPrediction

@@ -24,7 +24,8 @@ from cavity.latent.process import BasisWeights, PosteriorProcess
 from cavity.latent.several import BlockPosterior, BlockPrior, PerLatent
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import Gaussian
-from cavity.means.functions import Basis, FunctionMean, Mean, Zero, as_mean
+from cavity.means.basis import Basis
+from cavity.means.functions import FunctionMean, Mean, Zero, as_mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
 from cavity.numerics.tiles import Workspace

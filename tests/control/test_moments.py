@@ -9,7 +9,8 @@ import pytest
 
 from cavity import GP, kernels, likelihoods
 from cavity.control import GaussianMoments, NotAnalyticError
-from cavity.means.functions import Basis, Linear
+from cavity.means.basis import Basis
+from cavity.means.functions import Linear
 
 NAMES = ("mean", "covariance", "cross", "gain")
 NOISE = 0.05

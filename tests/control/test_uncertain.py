@@ -9,7 +9,7 @@ from cavity import GP, control, kernels, likelihoods
 from cavity.control import NotAnalyticError, predict_gaussian
 from cavity.control.uncertain_inputs import cubature
 from cavity.control.uncertain_inputs.polynomial_moments import PolynomialMoments
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 
 NAMES = ("mean", "covariance", "cross", "gain")
 NOISE = 0.05

@@ -14,8 +14,8 @@ from cavity.control.value_iteration import (
     Backup,
     BumpReward,
     DivergenceWarning,
-    ExactModel,
-    LearnedModel,
+    ExactNextStates,
+    LearnedNextStates,
     Line,
     LossReward,
     Support,
@@ -184,7 +184,11 @@ def test_backup_and_its_gradient_in_the_action(car_model):
     value = ValueGP(grid, rng.uniform(0, 3, len(grid)), [0.3, 0.5], 2.0, 0.1)
     states, actions = car.draw_states(6, rng), car.draw_actions(6, rng)
     reward = BumpReward(car.goal, [0.4, 0.6], factors_of(car))
-    for model in (LearnedModel(dynamics), LearnedModel(dynamics, mean_only=True), ExactModel(car)):
+    for model in (
+        LearnedNextStates(dynamics),
+        LearnedNextStates(dynamics, mean_only=True),
+        ExactNextStates(car),
+    ):
         backup = Backup(model, reward, 0.9)
         q, slope = backup.gradient(value, states, actions)
         np.testing.assert_allclose(q, backup.of(value, states, actions), rtol=1e-12)
@@ -204,7 +208,7 @@ def test_backup_is_a_mean_over_next_states(car_model):
     draws = mean + np.sqrt(variance + 0.01) * rng.standard_normal((200_000, 2, 2))
     earned = reward(draws) + 0.9 * value(draws)
 
-    class Wider(LearnedModel):
+    class Wider(LearnedNextStates):
         def predict(self, s, a):
             m, v = super().predict(s, a)
             return m, v + 0.01

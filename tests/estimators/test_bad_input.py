@@ -10,7 +10,7 @@ import pytest
 from cavity import GPRegressor
 from cavity.kernels import SE
 from cavity.likelihoods import KnownNoise
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 
 X = np.linspace(0, 1, 12).reshape(6, 2)
 Y = np.arange(6.0)

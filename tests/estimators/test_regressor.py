@@ -22,7 +22,7 @@ from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Linear, Matern, Periodic, White, ard
 from cavity.learning import optimizer
 from cavity.likelihoods import Gaussian, KnownNoise
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import LogNormal
 from cavity.sampling.mcmc import MCMC

@@ -24,7 +24,8 @@ from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, Softmax, StudentT
-from cavity.means.functions import Basis, Constant
+from cavity.means.basis import Basis
+from cavity.means.functions import Constant
 from tests.inference.variational_cases import (
     inputs,
     likelihoods,

@@ -41,7 +41,8 @@ from cavity.likelihoods import (
     Softmax,
     StudentT,
 )
-from cavity.means.functions import Basis, Constant
+from cavity.means.basis import Basis
+from cavity.means.functions import Constant
 from cavity.numerics.tiles import Workspace
 from tests.inference.ep_cases import enumerate_mixture, mismatch_and_evidence, one_point, tensor_posterior
 from tests.inference.variational_cases import Cauchy, inputs, likelihoods, richardson, targets

@@ -23,7 +23,8 @@ from cavity.kernels import (
     Wiener,
 )
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace
-from cavity.means.functions import Basis, Constant, FunctionMean, Polynomial, Zero
+from cavity.means.basis import Basis
+from cavity.means.functions import Constant, FunctionMean, Polynomial, Zero
 from cavity.means.functions import Linear as LinearMean
 from cavity.numerics.cholesky import NotPositiveDefiniteError
 from cavity.parameters.param import Param, fixed

@@ -37,7 +37,7 @@ from cavity.likelihoods import (
     Softmax,
     StudentT,
 )
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 from cavity.numerics.tiles import Workspace
 
 RNG = np.random.default_rng(3)

@@ -15,7 +15,7 @@ from cavity.kernels import SE, Matern
 from cavity.latent.several import DenseCorrection
 from cavity.learning import learn
 from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Logit, Softmax
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 from cavity.numerics.tiles import Workspace
 
 RNG = np.random.default_rng(2)

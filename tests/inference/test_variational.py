@@ -28,7 +28,8 @@ from cavity.likelihoods import (
     Softmax,
     StudentT,
 )
-from cavity.means.functions import Basis, Constant
+from cavity.means.basis import Basis
+from cavity.means.functions import Constant
 from cavity.numerics.tiles import Workspace
 from tests.inference.variational_cases import (
     Cauchy,

@@ -22,7 +22,8 @@ from cavity.io import ModelFileError, dumps, load, loads, register, registry, sa
 from cavity.io.archive import pack, unpack
 from cavity.kernels import SE, Gibbs, Power, Warped
 from cavity.likelihoods import Gaussian, Likelihood, Softmax
-from cavity.means.functions import Basis, FunctionMean
+from cavity.means.basis import Basis
+from cavity.means.functions import FunctionMean
 from cavity.parameters.param import Param
 from tests.io.model_archives import archive, contents, mutated
 
@@ -549,10 +550,11 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path):
     path = tmp_path / "model.cavity"
     path.write_bytes(GOOD)
     program = (
-        "import os, cavity\n"
-        "from cavity.io import archive\n"
+        "import os\n"
+        "from cavity.runtime.atomic import replaced\n"
         "os.replace = lambda *a: os._exit(9)\n"
-        f"archive.write_atomically({str(path)!r}, b'half a fi')\n"
+        f"with replaced({str(path)!r}) as partial:\n"
+        "    partial.write_bytes(b'half a fi')\n"
     )
     result = subprocess.run([sys.executable, "-c", program], check=False)
     assert result.returncode == 9

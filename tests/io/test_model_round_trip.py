@@ -43,7 +43,9 @@ from cavity.likelihoods import (
     Softmax,
     StudentT,
 )
-from cavity.means.functions import Basis, Constant, Harmonics, Polynomial, Powers
+from cavity.means.basis import Basis
+from cavity.means.basis_features import Harmonics, Powers
+from cavity.means.functions import Constant, Polynomial
 from cavity.means.functions import Linear as LinearMean
 from cavity.parameters.param import Log, Param, fixed
 from cavity.parameters.priors import Gamma, HalfCauchy, LogNormal, Normal, Uniform

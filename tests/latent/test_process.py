@@ -12,7 +12,8 @@ from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian
-from cavity.means.functions import Basis, FunctionMean
+from cavity.means.basis import Basis
+from cavity.means.functions import FunctionMean
 from cavity.means.functions import Linear as LinearMean
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.kernels.basis_functions import FeatureKernel
 from cavity.likelihoods import Gaussian, StudentT
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 
 
 @pytest.fixture

@@ -8,20 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from cavity.means.features import as_features
-from cavity.means.functions import (
-    Basis,
-    Constant,
-    FunctionMean,
-    Harmonics,
-    Linear,
-    Mean,
-    Polynomial,
-    Powers,
-    Sum,
-    Zero,
-    as_mean,
-)
+from cavity.means.basis import Basis
+from cavity.means.basis_features import Harmonics, Powers, as_features
+from cavity.means.functions import Constant, FunctionMean, Linear, Mean, Polynomial, Sum, Zero, as_mean
 from cavity.parameters.param import Param, fixed
 
 X = np.array([[0.5, -1.0], [2.0, 0.25], [-3.0, 1.5], [0.0, 0.0], [1.0, 1.0]])

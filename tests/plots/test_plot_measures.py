@@ -273,7 +273,7 @@ def test_terms_minus_their_averages_in_closed_form():
 
 def test_terms_with_explicit_basis_functions_match_a_wide_prior():
     # vague weights as the limit of a linear kernel and a constant of large variance, in dense algebra
-    from cavity.means.functions import Basis
+    from cavity.means.basis import Basis
 
     rng = np.random.default_rng(2)
     X, Z = rng.uniform(0, 3, (12, 1)), np.array([[0.5], [2.0], [4.0]])

@@ -22,7 +22,7 @@ from cavity.assessment.result import Assessment
 from cavity.gp import GP
 from cavity.inference.registry import as_inference
 from cavity.likelihoods.binary import BinaryLikelihood
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 
 __all__ = ["Assessment", "Chains", "GoldStandard", "MethodResult", "Predictive", "assess"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -14,6 +12,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from cavity.cli.shared import Debug, check_output, load_table_model, one_sentence, say
+from cavity.runtime.atomic import replaced
 
 
 def add(app: typer.Typer) -> None:
@@ -85,17 +84,6 @@ def _opened(out: Path | None) -> Iterator[IO[Any]]:
     if out is None:
         yield sys.stdout
         return
-    handle, temporary = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)
-    os.close(handle)
-    try:
-        opened: Any = gzip.open if out.suffix.lower() == ".gz" else open
-        with opened(temporary, "wt", encoding="utf-8", newline="") as file:
-            yield file
-        current = os.umask(0)
-        os.umask(current)
-        os.chmod(temporary, 0o666 & ~current)
-        os.replace(temporary, out)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    opened: Any = gzip.open if out.suffix.lower() == ".gz" else open
+    with replaced(out) as partial, opened(partial, "wt", encoding="utf-8", newline="") as file:
+        yield file

@@ -21,7 +21,7 @@ from cavity.control.uncertain_inputs.gaussian_moments import GaussianMoments, Mo
 from cavity.numerics.arrays import Array
 
 
-class Model(Protocol):
+class StepModel(Protocol):
     """What planning with means needs of a model."""
 
     state_size: int
@@ -67,7 +67,12 @@ class ExactModel:
 
 
 def mean_values(
-    model: Model, loss: Loss, state: Array, plans: Array, discount: float = 1.0, shift: Array | float = 0.0
+    model: StepModel,
+    loss: Loss,
+    state: Array,
+    plans: Array,
+    discount: float = 1.0,
+    shift: Array | float = 0.0,
 ) -> Array:
     """Risk of plans (B, N, F) without variances, shape (B,); `shift` (D,) is added to every predicted state."""
     B, N, _ = plans.shape
@@ -80,7 +85,12 @@ def mean_values(
 
 
 def mean_risk(
-    model: Model, loss: Loss, state: Array, plans: Array, discount: float = 1.0, shift: Array | float = 0.0
+    model: StepModel,
+    loss: Loss,
+    state: Array,
+    plans: Array,
+    discount: float = 1.0,
+    shift: Array | float = 0.0,
 ) -> tuple[Array, Array]:
     """Risk of plans (B, N, F) without variances, shape (B,), and its gradient (B, N, F); `shift` as above."""
     B, N, _ = plans.shape

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.action_risk import Model, MomentRisk, mean_risk, mean_values
+from cavity.control.action_risk import MomentRisk, StepModel, mean_risk, mean_values
 from cavity.control.dynamics.model import Dynamics
 from cavity.control.losses import Loss, SaturatingLoss, tip_distance
 from cavity.control.problems import CartPole, Problem, System, Trajectory
@@ -143,7 +143,7 @@ class Planner:
 
     def __init__(
         self,
-        model: Model,
+        model: StepModel,
         loss: Loss,
         settings: PlannerSettings | None = None,
         *,

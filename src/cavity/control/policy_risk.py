@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.action_risk import Model
+from cavity.control.action_risk import StepModel
 from cavity.control.dynamics.model import Dynamics
 from cavity.control.losses import Loss
 from cavity.control.policies import Policy
@@ -55,7 +55,7 @@ class ParticleRisk:
     (23,)
     """
 
-    def __init__(self, model: Model, loss: Loss, starts: ArrayLike, horizon: int) -> None:
+    def __init__(self, model: StepModel, loss: Loss, starts: ArrayLike, horizon: int) -> None:
         if int(horizon) != horizon or horizon < 1:
             raise ValueError(f"horizon must be an integer of at least 1, got {horizon!r}")
         self.model, self.loss, self.horizon = model, loss, int(horizon)

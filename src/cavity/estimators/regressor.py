@@ -24,7 +24,7 @@ from cavity.learning.objective import OBJECTIVES
 from cavity.learning.robust_starts import is_robust
 from cavity.learning.training_rows import TrainingRows, contains_white, require_numbers, require_usual_units
 from cavity.likelihoods import GaussianNoise, Likelihood, Noiseless, as_likelihood
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
 from cavity.prediction import Prediction

@@ -25,7 +25,7 @@ from cavity.latent.dense import DensePrior, ObservedCorrection
 from cavity.latent.process import BasisWeights, PosteriorProcess
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, NotPositiveDefiniteError
 from cavity.numerics.special import LOG_2PI

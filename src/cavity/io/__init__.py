@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 import cavity
-from cavity.io.archive import pack, unpack, write_atomically
+from cavity.io.archive import pack, unpack
 from cavity.io.errors import ModelFileError
 from cavity.io.registry import HOMES, codec_of, register
 from cavity.io.trees import Reader, Writer, describe
+from cavity.runtime.atomic import replaced
 
 __all__ = ["FORMAT", "VERSION", "ModelFileError", "dumps", "header", "load", "loads", "register", "save"]
 
@@ -52,7 +53,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     >>> cavity.load(path).kernel
     1.0 * SE(lengthscale=2.0)
     """
-    write_atomically(path, dumps(model))
+    data = dumps(model)
+    with replaced(path) as partial:
+        partial.write_bytes(data)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -11,17 +11,13 @@ and nothing is ever unpacked to disk. Writing is atomic: a new file takes the ol
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import math
-import os
 import re
 import struct
-import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -73,41 +69,6 @@ def _array_bytes(array: NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
     return buffer.getvalue()
-
-
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put a file in place in one step: until then, and after a crash, the old one is there."""
-    target = Path(os.path.realpath(path))  # a symbolic link stays, and what it points to is replaced
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(target.parent)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, where the system lets folders be synchronized."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 # --- reading ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from cavity.kernels.basis_functions import FeatureKernel
 from cavity.kernels.input_functions import NamedFunction, as_function
 from cavity.latent.several import PerLatent
 from cavity.latent.sites import Sites
-from cavity.means import features as basis
+from cavity.means import basis_features as basis
 from cavity.parameters import priors, transforms
 from cavity.parameters.param import Param
 

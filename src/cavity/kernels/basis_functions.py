@@ -14,7 +14,7 @@ from cavity.kernels.base import Kernel, Rows
 from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
-    from cavity.means.functions import Basis
+    from cavity.means.basis import Basis
 
 
 class FeatureKernel(Kernel):

@@ -23,7 +23,8 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, covariance_root
 
 if TYPE_CHECKING:
-    from cavity.means.functions import Basis, Mean
+    from cavity.means.basis import Basis
+    from cavity.means.functions import Mean
 
 BLOCK_DOUBLES = 4_000_000
 """Entries of the cross-covariance held at a time when predicting (32 MB)."""

@@ -107,7 +107,7 @@ class Starts:
 
 def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list[Guess]:
     """One guess per flat value of kernel, mean and likelihood, in this order."""
-    from cavity.means.functions import Basis
+    from cavity.means.basis import Basis
 
     f_scale = latent_scale(model.likelihood, y)
     plain = f_scale is None and model.likelihood.n_latent == 1  # one function, in the units of y

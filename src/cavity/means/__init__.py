@@ -1,7 +1,8 @@
 """Mean functions of a Gaussian process, and explicit basis functions whose weights are integrated out."""
 
-from cavity.means.features import Harmonics, Powers
-from cavity.means.functions import Basis, Constant, FunctionMean, Linear, Mean, Polynomial, Sum, Zero, as_mean
+from cavity.means.basis import Basis
+from cavity.means.basis_features import Harmonics, Powers
+from cavity.means.functions import Constant, FunctionMean, Linear, Mean, Polynomial, Sum, Zero, as_mean
 
 __all__ = [
     "Basis",

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cavity.io.archive import write_atomically
+from cavity.runtime.atomic import replaced
 from cavity.runtime.checks import is_number
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -167,7 +167,8 @@ class Page:
         """Put the page in place at once, so that a crash or Ctrl-C leaves the old file and nothing beside it."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, self.html().encode("utf-8"))
+        with replaced(path) as partial:
+            partial.write_text(self.html(), encoding="utf-8", newline="")
         return path
 
 

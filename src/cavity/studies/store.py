@@ -11,7 +11,6 @@ cells that are not stored any more: a table that was kept is enough to draw a pa
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 import pandas as pd
 
+from cavity.runtime.atomic import replaced
 from cavity.studies.base import Cell
 
 TABLE = "results.csv"
@@ -81,17 +81,14 @@ class Store:
             "arrays": sorted(arrays),
         }
         if arrays:
-            partial = self.folder / f"{cell.slug}.npz.part"
-            with partial.open("wb") as file:
+            with replaced(self.folder / f"{cell.slug}.npz") as partial, partial.open("wb") as file:
                 np.savez_compressed(file, **arrays)
-            os.replace(partial, self.folder / f"{cell.slug}.npz")
         else:
             (self.folder / f"{cell.slug}.npz").unlink(
                 missing_ok=True
             )  # of an earlier run, with other settings
-        partial = self.folder / f"{cell.slug}.json.part"
-        partial.write_text(json.dumps(full, indent=1), encoding="utf-8")
-        os.replace(partial, self.folder / f"{cell.slug}.json")
+        with replaced(self.folder / f"{cell.slug}.json") as partial:
+            partial.write_text(json.dumps(full, indent=1), encoding="utf-8")
         return full
 
 
@@ -143,9 +140,8 @@ def write_table(frame: pd.DataFrame, records: Sequence[Mapping[str, Any]], folde
         "cell": [r["slug"] for r in records],
         "arguments": [r["arguments"] for r in records],
     }
-    partial = folder / f"{TABLE}.part"
-    frame.assign(**own).to_csv(partial, index=False)
-    os.replace(partial, folder / TABLE)
+    with replaced(folder / TABLE) as partial:
+        frame.assign(**own).to_csv(partial, index=False)
 
 
 def _text(arguments: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from cavity.control.uncertain_inputs.posterior_means import MeanCache, MeanOnly
 from cavity.gp import Posterior
 from cavity.latent.dense import ObservedCorrection, SiteCorrection
 from cavity.latent.process import PosteriorProcess
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 
 

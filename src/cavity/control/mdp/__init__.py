@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from cavity.control.mdp.dyna import DirichletModel, dyna
-from cavity.control.mdp.learning import Learned, Rate, q_learning, sarsa, td
+from cavity.control.mdp.learning import LearnedValues, Rate, q_learning, sarsa, td
 from cavity.control.mdp.solving import (
     Solution,
     bellman_residual,
@@ -25,7 +25,7 @@ from cavity.control.mdp.worlds import from_gymnasium, grid_world, random_walk
 __all__ = [
     "MDP",
     "DirichletModel",
-    "Learned",
+    "LearnedValues",
     "Rate",
     "Solution",
     "bellman_residual",

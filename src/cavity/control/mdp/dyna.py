@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from cavity.control.mdp.learning import Learned, _epsilon, _explore, _Run
+from cavity.control.mdp.learning import LearnedValues, _epsilon, _explore, _Run
 from cavity.control.mdp.tables import MDP, Indices
 from cavity.numerics.arrays import Array
 
@@ -97,7 +97,7 @@ def dyna(
     prior: float = 1e-3,
     rate: Callable[[Array], Array] | float | None = None,
     rng: np.random.Generator | int | None = None,
-) -> tuple[Learned, DirichletModel]:
+) -> tuple[LearnedValues, DirichletModel]:
     """Dyna: Q-learning, and after each real step `planning` full backups in the model.
 
     A full backup sets Q(s, a) of a pair seen before to its expectation under the model, r + gamma E[max Q]; the pairs

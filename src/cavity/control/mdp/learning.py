@@ -60,7 +60,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedValues:
     """What agents have learned.
 
     Attributes
@@ -120,7 +120,7 @@ def td(
     rate: Callable[[Array], Array] | float | None = None,
     agents: int = 1,
     rng: np.random.Generator | int | None = None,
-) -> Learned:
+) -> LearnedValues:
     """TD(lambda): values of a fixed policy from experience, without knowing the tables.
 
     Parameters
@@ -175,7 +175,7 @@ def sarsa(
     rate: Callable[[Array], Array] | float | None = None,
     agents: int = 1,
     rng: np.random.Generator | int | None = None,
-) -> Learned:
+) -> LearnedValues:
     """Sarsa(lambda): state-action values of the policy that is followed.
 
     That is epsilon-greedy in the present values, or a fixed `policy`; other parameters as for `td`. `epsilon` may be
@@ -222,7 +222,7 @@ def q_learning(
     rate: Callable[[Array], Array] | float | None = None,
     agents: int = 1,
     rng: np.random.Generator | int | None = None,
-) -> Learned:
+) -> LearnedValues:
     """Q-learning (Algorithm 4), or with `trace` > 0 Watkins' Q(lambda): optimal values from exploring behavior.
 
     Parameters as for `sarsa`. Traces end where an action was not the greedy one: what follows says nothing about
@@ -314,8 +314,8 @@ class _Run:
         e *= self.decay
         e[cut] = 0.0
 
-    def result(self, table: Array, visits: Array) -> Learned:
-        return Learned(table, visits, self.episodes, self.done, self.reward / max(1, self.done))
+    def result(self, table: Array, visits: Array) -> LearnedValues:
+        return LearnedValues(table, visits, self.episodes, self.done, self.reward / max(1, self.done))
 
 
 def _as_rate(rate: Callable[[Array], Array] | float) -> Callable[[Array], Array]:

@@ -32,10 +32,11 @@ from cavity.kernels.polynomial import Polynomial
 from cavity.kernels.squared_exponential import SE
 from cavity.kernels.white_noise import White
 from cavity.latent.process import PosteriorProcess
-from cavity.means.features import Powers
-from cavity.means.functions import Basis, Mean, Zero
+from cavity.means.basis import Basis
+from cavity.means.basis_features import Powers
 from cavity.means.functions import Constant as ConstantMean
 from cavity.means.functions import Linear as LinearMean
+from cavity.means.functions import Mean, Zero
 from cavity.means.functions import Sum as SumMean
 from cavity.numerics.arrays import Array
 from cavity.numerics.tiles import mirror_lower

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cavity.control.value_iteration.backup import Backup, DivergenceWarning, Round
 from cavity.control.value_iteration.factors import Angle, Factor, Line
 from cavity.control.value_iteration.large_grids import GridPolicy, LargeGrid, grid_policy_iteration
-from cavity.control.value_iteration.next_states import ExactModel, LearnedModel
+from cavity.control.value_iteration.next_states import ExactNextStates, LearnedNextStates
 from cavity.control.value_iteration.policy_iteration import (
     Evaluation,
     ValuePolicy,
@@ -28,11 +28,11 @@ __all__ = [
     "BumpReward",
     "DivergenceWarning",
     "Evaluation",
-    "ExactModel",
+    "ExactNextStates",
     "Factor",
     "GridPolicy",
     "LargeGrid",
-    "LearnedModel",
+    "LearnedNextStates",
     "Line",
     "LossReward",
     "QPolicy",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cavity.control.value_iteration.improvement import ascend
-from cavity.control.value_iteration.next_states import Model
+from cavity.control.value_iteration.next_states import NextStates
 from cavity.control.value_iteration.rewards import Reward
 from cavity.control.value_iteration.value_gp import ValueGP
 from cavity.numerics.arrays import Array
@@ -42,13 +42,13 @@ class Backup:
 
     Parameters
     ----------
-    model : Model
+    model : NextStates
     reward : Reward
     gamma : float
         Discount factor, 0 <= gamma < 1.
     """
 
-    def __init__(self, model: Model, reward: Reward, gamma: float) -> None:
+    def __init__(self, model: NextStates, reward: Reward, gamma: float) -> None:
         if not 0 <= gamma < 1:
             raise ValueError(f"gamma must be at least 0 and below 1, got {gamma!r}")
         self.model, self.reward, self.gamma = model, reward, float(gamma)

@@ -1,7 +1,8 @@
 """Where the system goes: p(s' | s, a) = N(m, diag(v)) at many states and actions at once, with derivatives in a.
 
-`LearnedModel` is a `Dynamics` (7.32), `ExactModel` a simulated system: its variances are zero, and everything else
-is the same. What a controller cannot do even with the latter is not the fault of what was learned.
+`LearnedNextStates` is a `Dynamics` (Kuss, 2006, eq. 7.32), `ExactNextStates` a simulated system: its variances are
+zero, and everything else is the same. What a controller cannot do even with the latter is not the fault of what was
+learned.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cavity.control.problems import System
 from cavity.numerics.arrays import Array
 
 
-class Model(Protocol):
+class NextStates(Protocol):
     """What the iterations need of dynamics."""
 
     state_size: int
@@ -29,7 +30,7 @@ class Model(Protocol):
         """Derivatives of mean and variance in the actions, each (B, D, F)."""
 
 
-class LearnedModel:
+class LearnedNextStates:
     """Predictions of a `Dynamics`.
 
     Parameters
@@ -64,7 +65,7 @@ class LearnedModel:
         return mean, variance
 
 
-class ExactModel:
+class ExactNextStates:
     """A simulated system: no variance."""
 
     def __init__(self, system: System) -> None:
@@ -82,12 +83,12 @@ class ExactModel:
         return slope, np.zeros(slope.shape)
 
 
-def as_model(given: Dynamics | System | Model) -> Model:
+def as_model(given: Dynamics | System | NextStates) -> NextStates:
     """A model from learned dynamics, a system, or a model."""
     if isinstance(given, Dynamics):
-        return LearnedModel(given)
+        return LearnedNextStates(given)
     if isinstance(given, System):
-        return ExactModel(given)
+        return ExactNextStates(given)
     if not all(hasattr(given, name) for name in ("predict", "slopes", "state_size", "action_size")):
         raise ValueError(f"model must be a Dynamics, a System, or have predict and slopes; got {given!r}")
     return given

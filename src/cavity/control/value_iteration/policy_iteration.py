@@ -139,7 +139,7 @@ def policy_iteration(
 
     Parameters
     ----------
-    model : Dynamics, System or Model
+    model : Dynamics, System or NextStates
         Learned dynamics; or a system, for the same iteration with exact dynamics.
     support : Support
         Where values are kept: a grid, or any points.

@@ -156,7 +156,7 @@ def q_iteration(
 
     Parameters
     ----------
-    model : Dynamics, System or Model
+    model : Dynamics, System or NextStates
     support : Support
         Points (m, D + F) of states and actions together.
     reward, action_bounds, gamma, noise, iterations, tolerance, candidates, refine, learn, start

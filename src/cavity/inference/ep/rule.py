@@ -439,7 +439,7 @@ def _lower_bound(state: State) -> float:
 
 
 def _refuse_vague(prior: DensePrior) -> None:
-    from cavity.means.functions import Basis
+    from cavity.means.basis import Basis
 
     if isinstance(prior.mean_function, Basis):
         raise UnsupportedPairError(

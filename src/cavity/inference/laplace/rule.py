@@ -35,7 +35,7 @@ from cavity.latent.process import PosteriorProcess
 from cavity.latent.several import BlockPosterior, BlockPrior, PerLatent
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 

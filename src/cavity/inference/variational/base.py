@@ -22,7 +22,7 @@ from cavity.inference.variational.natural_gradient import Ascent, LocalBound, ma
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
-from cavity.means.functions import Basis
+from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 

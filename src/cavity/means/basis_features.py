@@ -1,7 +1,7 @@
 """Ready-made sets of explicit basis functions h(x), and wrappers that make user functions safe to call.
 
 A set of features maps inputs (n, D) to a matrix H (n, p) and knows its jacobian dH/dx (n, p, D). Used by
-`cavity.means.functions` for means that are linear in their weights and for basis functions with integrated weights.
+`functions` for means that are linear in their weights and `basis` for weights that are integrated out.
 """
 
 from __future__ import annotations

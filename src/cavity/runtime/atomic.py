@@ -1,0 +1,61 @@
+"""Files that appear in one step: until then, and after a crash, the old one is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary file in the same folder, to be written in the block; it takes the place of `path` at its end.
+
+    A symbolic link stays, and what it points to is replaced. The file keeps its permissions. If the block fails, the
+    temporary file is removed and nothing is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = Path(folder) / "table.csv"
+    ...     with replaced(target) as partial:
+    ...         _ = partial.write_text("1,2")
+    ...     target.read_text()
+    '1,2'
+    """
+    target = Path(os.path.realpath(path))
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(target.parent)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable, where the system lets folders be synchronized."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
