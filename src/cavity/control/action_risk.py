@@ -1,4 +1,4 @@
-"""Cumulated risk of action sequences, and its gradient in reverse mode (thesis, section 7.4).
+"""Cumulated risk of action sequences, and its gradient in reverse mode (Kuss, 2006, section 7.4).
 
 For actions a_0 .. a_{N-1} from a state s_0, the risk is R = sum_t gamma^t E L(s_t), t = 1 .. N, over the Gaussian
 states of a roll-out. Algorithm 8 carries derivatives of every state in every action forwards; here adjoints of mean

@@ -7,7 +7,7 @@ Every loss is made of features y(s): the state itself, or the state with angles 
 
 The moments of y are exact (`trigonometric`), so the first is exact; so is the second without angles, and with them it
 takes y for Gaussian (Deisenroth and Rasmussen, 2011). The squared distance of a pole's tip from its goal is the first
-with y = (x, sin, cos), which makes the expansion (7.57) of the thesis unnecessary; `TaylorLoss` is that expansion.
+with y = (x, sin, cos), which makes the expansion (7.57) of Kuss (2006) unnecessary; `TaylorLoss` is that expansion.
 
 All methods take one state or distribution, or batches on leading axes.
 """
@@ -189,7 +189,7 @@ class SaturatingLoss(Loss):
 
 
 class TaylorLoss(Loss):
-    """A quadratic loss expanded to second order around the mean, (7.56) and (7.57) of the thesis.
+    """A quadratic loss expanded to second order around the mean, (7.56) and (7.57) of Kuss (2006).
 
     E d^2 ~ d^2(m) + tr(H(m) S) / 2, where the Hessian H is shifted by its least eigenvalue where that is negative. The
     shift keeps the expected loss positive, and makes it non-smooth.

@@ -1,4 +1,4 @@
-"""Receding-horizon planning (thesis, section 7.4, Algorithm 7): plan N actions, take the first, plan again.
+"""Receding-horizon planning (Kuss, 2006, section 7.4, Algorithm 7): plan N actions, take the first, plan again.
 
 The risk of a plan has many local minima, and where a pole hangs at rest doing nothing is nearly stationary. So each
 decision first screens many sequences by roll-outs of means, all in one batch: random ones, bang-bang ones with few

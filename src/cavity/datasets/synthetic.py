@@ -55,7 +55,7 @@ def make_sinc(
     """sin(x)/x on U[-10, 10] with normal noise, a few points of which have much more of it.
 
     The defaults are those of the technical report (25 points, 5 of them with unit noise). The regression
-    example of the thesis (figure 3.2) is `make_sinc(15, n_outliers=0, noise_sd=0.1)`. The noisy points
+    example of Kuss (2006, figure 3.2) is `make_sinc(15, n_outliers=0, noise_sd=0.1)`. The noisy points
     are marked in `extra["outlier"]`.
 
     Examples
@@ -99,7 +99,7 @@ def make_friedman(
     noise_sd: float = 1.0,
     seed: int | np.random.Generator | None = None,
 ) -> Dataset:
-    """Friedman's function of five inputs among ten, with some outputs replaced by N(15, 9) (thesis 5.6.1).
+    """Friedman's function of five inputs among ten, with some outputs replaced by N(15, 9) (Kuss, 2006, 5.6.1).
 
     `extra["outlier"]` marks the replaced outputs. The test targets are free of noise.
 
@@ -135,7 +135,7 @@ def make_two_arcs(
     noise_sd: float = 0.05,
     seed: int | np.random.Generator | None = None,
 ) -> Dataset:
-    """Points that two functions explain equally well: either arc may be the outliers (thesis figure 5.3).
+    """Points that two functions explain equally well: either arc may be the outliers (Kuss, 2006, figure 5.3).
 
     The ends, |x| in [2, 5], lie on the zero line; between them there are `n_arc` points on the arc
     +cos(pi x / 4) and as many on -cos(pi x / 4). `extra["arc"]` is +1, -1 or 0 (ends).
@@ -168,7 +168,9 @@ def make_two_arcs(
 def make_step(
     n: int = 64, *, noise_sd: float = 0.1, n_test: int = 200, seed: int | np.random.Generator | None = None
 ) -> Dataset:
-    """A step from -1 to 1 at x = 0 with normal noise, x in U[-1, 1] (book figures 5.9 and 5.10).
+    """A step from -1 to 1 at x = 0 with normal noise, x in U[-1, 1].
+
+    Rasmussen and Williams (2006), figures 5.9 and 5.10.
 
     Examples
     --------
@@ -200,7 +202,9 @@ def make_book_1d(
     extent: float = 7.5,
     seed: int | np.random.Generator | None = None,
 ) -> Dataset:
-    """A draw from a process with squared exponential covariance, x in U[-extent, extent] (book figure 2.5).
+    """A draw from a process with squared exponential covariance, x in U[-extent, extent].
+
+    Rasmussen and Williams (2006), figure 2.5.
 
     `extra["f"]` has the function values without noise.
 
@@ -277,7 +281,9 @@ CLUSTERS_1D = ((-6.0, 1, 20), (0.0, -1, 30), (2.0, 1, 10))
 
 
 def make_clusters_1d(*, sd: float = 0.8, seed: int | np.random.Generator | None = None) -> Dataset:
-    """Sixty points in three clusters on a line, labels +1, -1, +1 (book figure 3.6, thesis 6.3.1).
+    """Sixty points in three clusters on a line, labels +1, -1, +1.
+
+    Rasmussen and Williams (2006), figure 3.6; Kuss (2006), section 6.3.1.
 
     `extra["probability"]` is p(y = +1 | x) of the generating process at each point.
 

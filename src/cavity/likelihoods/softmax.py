@@ -10,7 +10,7 @@ exp(f) + Euler's constant. With F_c the distribution function of f_c + G_c and F
 smooth integrands for which the trapezoid rule converges geometrically. Correlated f (as Laplace's method
 gives them) are averaged over a fixed quasi-random point set instead.
 
-Curvature (book, section 3.5): W = D - pi pi', D = diag(pi).
+Curvature (Rasmussen and Williams, 2006, section 3.5): W = D - pi pi', D = diag(pi).
 """
 
 from __future__ import annotations

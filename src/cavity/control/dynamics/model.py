@@ -7,7 +7,7 @@ columns of z that are no angles in order, then sine and cosine of each angle; f(
 
 with K = 1 for columns whose difference is predicted and 0 for those predicted themselves. For z ~ N(m, S), with mean
 m_f, covariance V and gain q of f, Cov(z, x) = C, and P = (K; 0) of shape (D + F, D) (Deisenroth and Rasmussen, 2011;
-the thesis' (7.23)-(7.31) are the case K = 0 with fixed actions):
+Kuss' (2006) (7.23)-(7.31) are the case K = 0 with fixed actions):
 
     E s' = P'm + m_f,   Cov s' = P'S P + V + P'C q + (P'C q)',   Cov(z, s') = S P + C q.
 
@@ -155,7 +155,7 @@ class Dynamics:
             Its angles are used, and its names in the report.
         angles : sequence of int, optional
             Columns of the state to enter as sine and cosine; by default those of the problem. `()` feeds angles
-            themselves, as the thesis does.
+            themselves, as Kuss (2006) does.
         target : {"difference", "next"}
             What is predicted: s' - s, or s' itself. Differences of angles are always predicted as such.
         kernel : Kernel or str, or one for each state, optional

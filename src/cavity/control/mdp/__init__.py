@@ -1,4 +1,4 @@
-"""Finite Markov decision processes (thesis, section 7.1): exact solutions, temporal differences, learned models.
+"""Finite Markov decision processes (Kuss, 2006, section 7.1): exact solutions, temporal differences, learned models.
 
 `MDP` holds tables, `grid_world` and `from_gymnasium` make some. Known tables: `evaluate`, `policy_iteration`,
 `value_iteration`, `linear_program`. From experience: `td`, `sarsa`, `q_learning`, and `dyna` with `DirichletModel`.

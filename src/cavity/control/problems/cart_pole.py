@@ -1,4 +1,4 @@
-"""Swing-up of a pole on a cart (thesis, appendix C.2).
+"""Swing-up of a pole on a cart (Kuss, 2006, appendix C.2).
 
 The angle theta is measured from hanging down, counter-clockwise; the mass of the pole is at distance l from the
 joint and its tip at 2 l, at (x + 2 l sin theta, -2 l cos theta). The equations of motion (C.4), with J = I + m l^2:
@@ -30,7 +30,7 @@ class CartPole(System):
     dt : float
         Seconds for which a force is held.
     force : float
-        Bound of the force; 4 in the thesis' planning experiment, 8 for its value functions.
+        Bound of the force; 4 in the planning experiment of Kuss (2006), 8 for his value functions.
     cart_mass, pole_mass, length, inertia, friction, gravity : float
         M, m, l, I, b, g.
     reward_width : float

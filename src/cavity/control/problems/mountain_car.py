@@ -1,4 +1,4 @@
-"""The mountain car of Moore and Atkeson (1995), with the centripetal term (thesis, appendix C.1).
+"""The mountain car of Moore and Atkeson (1995), with the centripetal term (Kuss, 2006, appendix C.1).
 
 A point mass on a frictionless track H(x), driven by a force F along the track:
 
@@ -30,7 +30,7 @@ class MountainCar(System):
     Parameters
     ----------
     dt : float
-        Seconds for which a force is held: 0.2 for value functions and 0.3 for planning in the thesis.
+        Seconds for which a force is held: 0.2 for value functions and 0.3 for planning by Kuss (2006).
     mass, gravity : float
     reward_sd : float
         Width of the reward around the goal, a Gaussian bump of height 1.

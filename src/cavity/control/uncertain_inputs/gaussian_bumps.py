@@ -5,7 +5,7 @@ A posterior mean with squared exponential kernels is a sum of groups of bumps
     b_i(x) = s exp(-(x - c_i)' Lam (x - c_i) / 2),      i = 1..n,
 
 one group for each term of the kernel. This module has the two integrals everything else is made of (Girard 2004;
-Deisenroth 2010; thesis section 7.3). With nu_i = c_i - mu, D inputs:
+Deisenroth 2010; Kuss 2006, section 7.3). With nu_i = c_i - mu, D inputs:
 
 single      P = Lam (I + S Lam)^-1,  u_i = P nu_i,  l_i = s |I + S Lam|^-1/2 exp(-nu_i'u_i / 2) = E b_i,
             m = sum_i w_i l_i,   q = sum_i w_i l_i u_i = E[gradient],   Cov(x, w'b) = S q.

@@ -1,4 +1,6 @@
-"""Value functions as Gaussian processes: policy iteration, Q-iteration, uncertainty of values (thesis, section 7.3).
+"""Value functions as Gaussian processes: policy iteration, Q-iteration, uncertainty of values.
+
+Kuss (2006), section 7.3.
 
 `policy_iteration` and `q_iteration` take learned `Dynamics` or a `System`, `Support` points and a reward, and give a
 policy that can be called. See docs/architecture.md for where this stands.

@@ -1,4 +1,4 @@
-"""Approximate policy iteration with a Gaussian process for the value function (thesis 7.3.1, Algorithm 5).
+"""Approximate policy iteration with a Gaussian process for the value function (Kuss, 2006, 7.3.1, Algorithm 5).
 
 Repeat: greedy actions at all support points (7.39); values of that policy from linear equations,
 

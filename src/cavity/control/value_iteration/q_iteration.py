@@ -1,4 +1,4 @@
-"""Approximate Q-iteration with a Gaussian process over states and actions (thesis 7.3.2, Algorithm 6).
+"""Approximate Q-iteration with a Gaussian process over states and actions (Kuss, 2006, 7.3.2, Algorithm 6).
 
 Support points are pairs (s, a)_i. Their next states N(m_i, diag(v_i)) and expected rewards r_i are computed once;
 then repeat

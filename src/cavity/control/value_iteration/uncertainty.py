@@ -1,4 +1,4 @@
-"""Uncertainty of values: Bellman equations for second moments, which the thesis suggests in 7.5.
+"""Uncertainty of values: Bellman equations for second moments, which Kuss (2006) suggests in 7.5.
 
 The return is G(s) = r(s') + gamma G(s'). If each next state is drawn anew from p(s' | s, a), the law of total variance
 gives for its variance u (Sobel, 1982)
