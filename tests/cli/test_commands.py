@@ -21,7 +21,7 @@ from cavity.kernels import SE
 from cavity.likelihoods import Gaussian
 from cavity.prediction.calibration import expected_calibration_error
 from cavity.tables import TableModel, prepare, read_table
-from cavity.tables.limits import Limits
+from cavity.tables.fit import fit_table
 from cavity.tables.scores import classification_scores, regression_scores
 
 QUICK = ["--likelihood", "gaussian", "--restarts", "0"]
@@ -119,7 +119,8 @@ def test_fit_says_what_it_read_decided_and_found(fitted):
     ):
         assert text in out, text
     assert re.search(r"│\s*8 │\s*\d+.* │ 1\.000", out)  # the row with the gross error
-    assert "Learning from 32 rows" in result.stderr
+    assert "Learning from 40 rows" in result.stderr
+    assert "Learning without the 8 rows held out, for the scores" in result.stderr
 
 
 def test_the_file_holds_the_model_of_all_rows_with_its_report(fitted):
@@ -127,13 +128,13 @@ def test_the_file_holds_the_model_of_all_rows_with_its_report(fitted):
     assert isinstance(model, TableModel)
     assert model.estimator.n_features_in_ == 4
     assert len(model.estimator.rows_.y) == 40
-    assert model.report["rows"] == 40
-    assert model.report["held_out_rows"] == 8
-    assert [one["column"] for one in model.report["relevance"]] == ["size", "color"]
-    assert model.report["outliers"][0]["row"] == 8
-    assert model.report["outliers"][0]["probability"] > 0.99
+    assert model.report.rows == 40
+    assert model.report.held_out_rows == 8
+    assert [one.column for one in model.report.relevance] == ["size", "color"]
+    assert model.report.outliers[0].row == 8
+    assert model.report.outliers[0].probability > 0.99
     assert not model.estimator.warm_start
-    assert set(model.report["scores"]["coverage"]) == {"0.5", "0.9", "0.95"}
+    assert [level for level, _ in model.report.scores.coverage] == [0.5, 0.9, 0.95]
 
 
 def test_classification_is_recognized_and_scored(classified):
@@ -563,20 +564,20 @@ def test_scores_against_values_worked_out_by_hand():
     p = np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.3, 0.7]])
     labels, train = np.array(["a", "b", "b", "b"]), np.array(["a", "b"])
     scores = classification_scores(Fixed(np.log(p)), None, labels, train)
-    assert scores["error"] == 0.25
-    assert scores["guess_error"] == 0.75  # the first of two equally frequent classes
+    assert scores.error == 0.25
+    assert scores.guess_error == 0.75  # the first of two equally frequent classes
     chosen = np.array([0.9, 0.6, 0.2, 0.7])
-    assert scores["nlp"] == pytest.approx(-np.mean(np.log(chosen)))
-    assert scores["information"] == pytest.approx(np.mean(np.log2(chosen)) + 1.0)
+    assert scores.nlp == pytest.approx(-np.mean(np.log(chosen)))
+    assert scores.information == pytest.approx(np.mean(np.log2(chosen)) + 1.0)
     y = np.array([0.0, 2.0])
     scores = regression_scores(
         Fixed(mean=np.array([1.0, 2.0]), variance=np.array([1.0, 4.0])), None, y, np.array([0.0, 2.0])
     )
-    assert scores["rmse"] == pytest.approx(np.sqrt(0.5))
+    assert scores.rmse == pytest.approx(np.sqrt(0.5))
     density = [np.exp(-0.5) / np.sqrt(2 * np.pi), 1 / np.sqrt(2 * np.pi * 4)]
-    assert scores["nlp"] == pytest.approx(-np.mean(np.log(density)))
-    assert scores["coverage"] == {"0.5": 0.5, "0.9": 1.0, "0.95": 1.0}
-    assert scores["guess_rmse"] == 1.0
+    assert scores.nlp == pytest.approx(-np.mean(np.log(density)))
+    assert scores.coverage == ((0.5, 0.5), (0.9, 1.0), (0.95, 1.0))
+    assert scores.guess_rmse == 1.0
 
 
 def test_calibration_error_of_certainty_that_is_right_and_wrong():
@@ -668,14 +669,14 @@ def test_the_report_of_a_model_of_draws(sampled, folder):
     assert "unknown: draws do not tell it" in page
     assert "95 % of draws" in page
     assert "at the mean of the hyperparameters drawn" in page
-    assert "informative priors. What helps: more draws (--draws), or a rule that does not sample" in page
+    assert "sample longer, as in --draws 1000, or give the hyperparameters more informative priors." in page
     assert "plot_trace" not in page
 
 
 @pytest.mark.filterwarnings("ignore:the chains have not converged")
 def test_sampling_chooses_its_noise_without_sampling(monkeypatch, folder):
     """Which noise suits the data is found by a fit without draws."""
-    from cavity.tables import fit as fitting
+    from cavity.tables import training
 
     asked = []
 
@@ -684,14 +685,15 @@ def test_sampling_chooses_its_noise_without_sampling(monkeypatch, folder):
             asked.append((self.likelihood, str(self.inference)))
             return super().fit(X, y, sample_weight)
 
-    monkeypatch.setattr(fitting, "GPRegressor", Regressor)
-    preparation = prepare(read_table(folder / "few.csv"), "price", drop=["id", "color"])
-    options = fitting.Options(inference="mcmc", n_restarts=0, draws=4)
-    learned = fitting._learn(*preparation, options, Limits(), fits=1)
+    monkeypatch.setattr(training, "GPRegressor", Regressor)
+    table = read_table(folder / "few.csv")
+    prepared = prepare(table, "price", drop=["id", "color"])
+    options = training.Options(inference="mcmc", n_restarts=0, draws=4, test_size=0.0)
+    learned = fit_table(*prepared, table, options)
     assert asked[0] == ("gaussian", "auto")
-    assert asked[-1][0] == learned.model.likelihood
+    assert asked[-1][0] == learned.estimator.likelihood
     assert asked[-1][1].startswith("MCMC(draws=4")
-    assert "noise" in learned.choice
+    assert "noise" in str(learned.report.choice)
 
 
 def test_models_saved_from_python_are_described(folder):

@@ -185,7 +185,7 @@ def test_compare_that_is_interrupted_shows_what_it_has(monkeypatch):
         (["wells.csv", "--target", "level", "--report", "wells.csv/r.html"], "wells.csv is not a folder"),
         (
             ["wet.csv", "--target", "wet", "--likelihood", "gaussian", *ONE],
-            "no candidate could be fitted; gaussian, auto, 1.0*SE(ard): likelihood must be one of labels",
+            "no candidate could be fitted; gaussian, auto, 1.0*SE(ard): --likelihood must be one of labels",
         ),
     ],
 )
@@ -337,7 +337,7 @@ def test_report_with_the_check_and_fit_with_a_report():
         (["wells.cavity", "other.csv"], "the table lacks 1 column: 'depth'"),
         (["wells.cavity", "blind.csv"], "there is no column 'level', the target"),
         (["wells.cavity", "wells.csv", "-o", "."], "is a folder; give --out the name of a file"),
-        (["wells.cavity", "wells.csv", "--assess", "never"], "budget must be seconds or text"),
+        (["wells.cavity", "wells.csv", "--assess", "never"], "--assess must be seconds or text"),
     ],
 )
 def test_reports_that_are_refused(arguments, message):

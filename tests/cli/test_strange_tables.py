@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from cavity.cli import app
+from cavity.cli.words import OPTIONS, in_options, words_of
+from cavity.runtime.errors import InputError, InPython, Message, Setting
 from cavity.tables import TableError, read_table
 from cavity.tables.reading import read_blocks
-from cavity.tables.words import in_options
 
 RNG = np.random.default_rng(0)
 N = 12
@@ -203,7 +205,7 @@ def test_decimal_commas_are_numbers_and_the_same_in_every_block(tmp_path):
     [
         (
             ["--likelihood", "probit"],
-            "probit noise is for classes, and 'y' is a number: use another --likelihood",
+            "probit noise is for classes, and 'y' is a number; use another --likelihood, or --task classification",
         ),
         (["--likelihood", "poisson"], f"must hold non-negative integers (counts), got {Y[0]:g} in row 1"),
         (["--likelihood", "student-t", "--inference", "exact"], "use --inference laplace"),
@@ -229,9 +231,27 @@ def test_a_class_of_one_row_cannot_be_held_out(tmp_path):
     assert "the class 'b' has one row only, which cannot be held out and learned from" in result.stderr
 
 
-def test_sentences_name_options_of_the_command_line():
-    assert in_options("set max_rows=50 for less") == "use --max-rows 50 for less"
-    assert in_options("max_rows must be at least 1, got 0") == "--max-rows must be at least 1, got 0"
-    assert in_options("use more n_restarts") == "use more --restarts"
-    assert in_options("the mean must be known") == "the mean must be known"
-    assert in_options("fit with --impute median (impute='median')") == "fit with --impute median"
+def test_messages_name_options_of_the_command_line():
+    message = Message(
+        ("learning was stopped early (", Setting("max_time"), " was reached)"),
+        remedy=(InPython("see runs_, and "), "fit again with more ", Setting("n_restarts")),
+    )
+    assert message.told(in_options) == (
+        "learning was stopped early (--max-time was reached); fit again with more --restarts"
+    )
+    assert str(message).endswith("(max_time was reached); see runs_, and fit again with more n_restarts")
+    error = InputError("must be at least 1, got 0", parameter="max_rows", value=0)
+    assert error.message.told(in_options) == "--max-rows must be at least 1, got 0"
+    assert in_options(Setting("drop", "day of sale")) == "--drop 'day of sale'"
+    assert in_options(Setting("objective", "loo")) == "objective='loo'"
+
+
+def test_a_command_may_have_its_own_name_for_an_argument():
+    error = InputError("must be a rule, got 'x'", parameter="inference", value="x")
+    assert error.message.told(words_of(inference="--method")) == "--method must be a rule, got 'x'"
+
+
+def test_every_argument_has_an_option_that_exists():
+    commands = typer.main.get_command(app).commands.values()
+    known = {option for command in commands for parameter in command.params for option in parameter.opts}
+    assert set(OPTIONS.values()) <= known

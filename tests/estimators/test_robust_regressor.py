@@ -475,14 +475,15 @@ def test_warnings_about_learning():
     posterior = _posterior(Status())
     bad = replace(_run("data", 1.0, 0.0), converged=False, message="evaluations next to the best point fail")
     good = _run("random", 0.5, 1.0)
-    (text,) = reports.warnings_of(SearchResult(posterior.model, 1.0, (bad, good)), posterior, X)
+    (found,) = reports.warnings_of(SearchResult(posterior.model, 1.0, (bad, good)), posterior, X)
+    text = str(found)
     assert "evaluations next to the best point fail" in text
     assert "warm_start=True" in text
     assert reports.warnings_of(SearchResult(posterior.model, 0.5, (bad, good)), posterior, X) == []
-    (text,) = reports.warnings_of(
+    (found,) = reports.warnings_of(
         SearchResult(posterior.model, 0.5, (good,), StopReason.INTERRUPTED), posterior, X
     )
-    assert "interrupted" in text
+    assert "interrupted" in str(found)
 
 
 def test_no_warning_where_all_is_well():

@@ -255,7 +255,7 @@ def test_status():
 
 
 def test_other_likelihoods_are_refused_with_alternatives():
-    with pytest.raises(UnsupportedPairError, match='got Probit; use inference="variational"'):
+    with pytest.raises(UnsupportedPairError, match="got Probit; use inference='variational'"):
         ScaleMixtureEM().infer(prior_of(inputs(4)), Probit(), np.ones(4))
 
 

@@ -375,9 +375,9 @@ def test_no_finite_start_is_a_failed_evaluation():
 
 def test_unsupported_pairs_name_alternatives():
     X = inputs(4)
-    with pytest.raises(UnsupportedPairError, match='Heaviside; use inference="ep"'):
+    with pytest.raises(UnsupportedPairError, match="Heaviside; use inference='ep'"):
         Variational().infer(prior_of(X), Heaviside(), np.ones(4))
-    with pytest.raises(UnsupportedPairError, match='Softmax has 3; use inference="laplace"'):
+    with pytest.raises(UnsupportedPairError, match="Softmax has 3; use inference='laplace'"):
         Variational().infer(prior_of(X), Softmax(3), np.zeros(4))
     with pytest.raises(UnsupportedPairError, match="one target at a time"):
         Variational().infer(prior_of(X), Gaussian(), np.zeros((4, 2)))

@@ -49,7 +49,7 @@ def peak(work) -> float:
 
 def test_a_fit_that_cannot_fit_is_refused_with_the_subset_option(little):
     with pytest.raises(
-        TooLargeError, match=r"fit of 700 rows needs about .* GiB, .*; set max_rows=102 \(a random subset"
+        TooLargeError, match=r"fit of 700 rows needs about .* GiB, .*; use max_rows=102 \(a random subset"
     ):
         GPRegressor().fit(X, Y)
     assert issubclass(TooLargeError, ValueError)

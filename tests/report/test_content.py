@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from cavity.report import drawings, model_page
 from cavity.tables import Table, TableModel, prepare
-from cavity.tables.fit import Options, fit_table
+from cavity.tables.fit import fit_table
+from cavity.tables.training import Options
 
 WRONG = 7
 """Number of the row with a gross error, from 1."""
@@ -47,7 +50,7 @@ def shown(model: TableModel, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatc
 
 
 def test_outliers_have_their_inputs_where_the_table_is_the_one_learned_from(robust, monkeypatch):
-    assert robust.report["outliers"][0]["row"] == WRONG
+    assert robust.report.outliers[0].row == WRONG
     html, axes = shown(robust, houses(), monkeypatch)
     assert "Probable outliers</caption>" in html
     assert f"{houses()['size'][WRONG - 1]:.4g}" in html.split("Probable outliers")[1].split("</table>")[0]
@@ -73,11 +76,11 @@ def test_outliers_of_another_table_are_not_dressed_with_its_inputs(robust, monke
 
 def test_gaussian_noise_knows_no_outliers_only_rows_outside_its_intervals(monkeypatch):
     model = fitted(houses(), likelihood="gaussian")
-    assert model.report["outliers"][0]["row"] == WRONG
+    assert model.report.outliers[0].row == WRONG
     html, _ = shown(model, houses(), monkeypatch)
     section = html.split('<section id="outliers">')[1].split("</section>")[0]
     assert "Rows outside the central 99.9 % of predictions</caption>" in section
     assert "robable outlier" not in section
     assert "probability" not in section
-    none = TableModel(model.preparation, model.estimator, {**model.report, "outliers": []})
+    none = TableModel(model.preparation, model.estimator, replace(model.report, outliers=()))
     assert "No row is outside the central 99.9 % of predictions." in shown(none, houses(), monkeypatch)[0]

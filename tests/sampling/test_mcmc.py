@@ -134,7 +134,7 @@ def test_fixed_hyperparameters_are_exact_for_gaussian_noise():
     rule = SHORT.with_options(hyperparameters=False)
     drawn = GP(model.kernel, model.likelihood, inference=rule).condition(X, y)
     np.testing.assert_allclose(drawn.mean(X), model.condition(X, y).mean(X), rtol=1e-10)
-    assert drawn.problem == ""
+    assert drawn.problem is None
 
 
 @pytest.mark.parametrize("case", ["probit", "poisson", "softmax"])

@@ -13,8 +13,10 @@ from cavity.io.errors import ModelFileError
 from cavity.report.content import glance
 from cavity.tables import Table, TableError, prepare
 from cavity.tables.columns import Column
+from cavity.tables.description import hyperparameters
 from cavity.tables.files import _column
-from cavity.tables.fit import Options, fit_table, hyperparameters
+from cavity.tables.fit import fit_table
+from cavity.tables.training import Options
 
 N = 12
 Y = np.sin(np.arange(N))
@@ -81,7 +83,7 @@ def test_missing_dates_are_refused_or_filled_in():
         prepared(dates)
     preparation, X, _ = prepared(dates, impute="median")
     assert X["day"].tolist() == [0, 2, 4, 2]
-    assert any("1 missing value filled in by the median, 2." in note for note in preparation.notes)
+    assert any("1 missing value filled in by the median, 2." in str(note) for note in preparation.notes)
 
 
 def test_dates_that_are_all_the_same_are_left_out():
@@ -127,7 +129,7 @@ def test_a_model_of_dates_knows_their_unit_after_it_was_stored():
     options = Options(likelihood="gaussian", n_restarts=0, test_size=0.0)
     model = loads(dumps(fit_table(*prepare(table, "y"), table, options)))
     assert model.preparation.columns == (Column("month", unit="years"),)
-    meanings = {one["name"]: one["meaning"] for one in hyperparameters(model)}
+    meanings = {one.name: one.meaning for one in hyperparameters(model)}
     assert meanings["se.lengthscale[0]"] == "in years, of month"
     line = glance(frame, model.preparation).rows[1]
     assert line[:4] == ["month", "input", "dates from 1999-01 to 2004-07", 0]
@@ -152,8 +154,7 @@ def test_length_scales_of_one_column_are_in_its_unit_except_on_a_circle():
     kernel = "1.0*SE(5.0) + 1.0*Periodic(SE(1.0), period=fixed(1.0))"
     options = Options(kernel, likelihood="gaussian", n_restarts=0, test_size=0.0)
     found = {
-        one["name"]: one["meaning"]
-        for one in hyperparameters(fit_table(*prepare(table, "y"), table, options))
+        one.name: one.meaning for one in hyperparameters(fit_table(*prepare(table, "y"), table, options))
     }
     assert found["se.lengthscale"] == "in years, of month"
     assert found["periodic.period"] == "in years, of month"

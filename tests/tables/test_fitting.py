@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import warnings
-from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,15 +13,19 @@ from typer.testing import CliRunner
 
 from cavity import GP, GPRegressor, load
 from cavity.cli import app
-from cavity.inference.base import ConvergenceWarning
+from cavity.cli.words import in_options
+from cavity.inference.base import ConvergenceWarning, InferenceFailedError
 from cavity.io import dumps, loads
 from cavity.learning.objective import Objective
+from cavity.runtime.errors import Setting
 from cavity.runtime.progress import Progress
 from cavity.runtime.stop_reason import StopReason
-from cavity.tables import Table, TableModel, prepare
+from cavity.tables import Table, TableModel, prepare, training
 from cavity.tables import fit as fitting
 from cavity.tables.comparing import Candidate, compare_models
-from cavity.tables.fit import Options, fit_table
+from cavity.tables.description import draws_of
+from cavity.tables.fit import fit_table
+from cavity.tables.training import Options
 
 
 def far_off(n: int = 25) -> pd.DataFrame:
@@ -50,21 +53,66 @@ def regressor(monkeypatch: pytest.MonkeyPatch, before, after=lambda _: None) -> 
             after(self)
             return self
 
-    monkeypatch.setattr(fitting, "GPRegressor", Regressor)
+    monkeypatch.setattr(training, "GPRegressor", Regressor)
+
+
+def told(model: TableModel) -> list[str]:
+    """Warnings in the words of the command line."""
+    return [warning.told(in_options) for warning in model.report.warnings]
+
+
+def choice(model: TableModel) -> str:
+    """Why the noise was chosen, in the words of the command line."""
+    assert model.report.choice is not None
+    return model.report.choice.told(in_options)
+
+
+def no_fixed_point() -> InferenceFailedError:
+    return InferenceFailedError(
+        "no fixed point at any start", remedy=("try ", Setting("inference", "laplace"))
+    )
 
 
 def test_gaussian_noise_is_kept_where_the_trial_of_robust_noise_fails(monkeypatch):
     def fail(model):
         if model.likelihood == "student-t":
-            raise np.linalg.LinAlgError("no fixed point at any start; try inference='laplace'")
+            raise no_fixed_point()
 
     regressor(monkeypatch, fail)
     model = fit(far_off())
     assert model.estimator.likelihood == "gaussian"
-    assert model.report["choice"] == (
+    assert choice(model) == (
         "Gaussian noise: 1 row is more than 4 sd from what the others predict, but Student-t noise could not be fitted "
         "(no fixed point at any start; try --inference laplace)."
     )
+
+
+def test_noise_is_decided_once_and_from_all_rows(monkeypatch):
+    fits = []
+    regressor(monkeypatch, lambda model: fits.append((model.likelihood, model.warm_start)), lambda _: None)
+    model = fit(far_off(), test_size=0.2)
+    assert fits == [
+        ("gaussian", False),
+        ("student-t", False),
+        ("student-t", True),
+    ]  # the last is for the scores
+    assert len(model.estimator.rows_.index) == model.report.rows == 25
+    assert model.report.held_out_rows == 5
+    fits.clear()
+    smooth = far_off()
+    smooth.loc[5, "y"] -= 30.0
+    assert choice(fit(smooth, test_size=0.2)).startswith("Gaussian noise: no row is more than 4 sd")
+    assert fits == [("gaussian", False), ("gaussian", True)]
+
+
+def test_a_rule_that_was_asked_for_decides_the_noise():
+    assert choice(fit(far_off(), inference="exact")) == (
+        "Gaussian noise, because --inference exact has no other."
+    )
+    assert choice(fit(far_off(), inference="laplace")) == (
+        "Student-t noise, because Gaussian noise needs no --inference laplace."
+    )
+    assert fit(far_off(), likelihood="gaussian").report.choice is None
 
 
 @pytest.mark.parametrize("kept", ["gaussian", "student-t"])
@@ -78,30 +126,26 @@ def test_warnings_are_those_of_the_noise_that_is_kept(monkeypatch, kept):
     regressor(monkeypatch, warn, judge)
     model = fit(far_off(), test_size=0.2)
     assert model.estimator.likelihood == kept
-    assert [text for text in model.report["warnings"] if text.startswith("about")] == [f"about {kept} noise"]
-
-
-def test_warnings_have_remedies_of_the_command_line():
-    for text, wanted in (
-        (
-            "the optimizer of the hyperparameters stopped early: no progress; see runs_, and fit again with "
-            "warm_start=True or more n_restarts",
-            "the optimizer of the hyperparameters stopped early: no progress; fit again with more --restarts",
-        ),
-        ("whose log evidence does not compare: try inference='variational'", "try --inference variational"),
-        ("learning was stopped early (max_time was reached)", "early (--max-time was reached)"),
-        (
-            "see inference=MCMC(draws=1000, extend_to=4000), which goes on until all checks pass",
-            "see --draws 1000",
-        ),
-    ):
-        assert fitting._for_users(text).endswith(wanted)
-        assert "_" not in fitting._for_users(text)
+    assert [text for text in told(model) if text.startswith("about")] == [f"about {kept} noise"]
 
 
 def test_a_warning_of_the_estimator_is_stored_with_the_remedy_of_the_command_line():
-    model = fit(far_off(), likelihood="gaussian", max_time=0.0)
-    assert any("--max-time was reached" in text for text in model.report["warnings"])
+    model = loads(dumps(fit(far_off(), likelihood="gaussian", max_time=0.0)))
+    assert any("(--max-time was reached)" in text for text in told(model))
+    assert any("(max_time was reached)" in str(warning) for warning in model.report.warnings)
+
+
+def test_scores_are_of_values_learned_without_the_rows_held_out(monkeypatch):
+    """The model of the scores is at an optimum of its own rows, wherever it started."""
+    seen = []
+    regressor(monkeypatch, lambda _: None, lambda model: seen.append((model.kernel_, len(model.rows_.index))))
+    fit(far_off(), likelihood="gaussian", test_size=0.2)
+    (_, rows), (kernel, others) = seen
+    assert (rows, others) == (25, 20)
+    train, _ = fitting._split(far_off()["y"].to_numpy(), 0.2, "regression", np.random.default_rng(0))
+    alone = GPRegressor("1.0*SE(1.0)", n_restarts=0, random_state=0)
+    alone.fit(far_off()[["x"]].iloc[train], far_off()["y"].iloc[train])
+    np.testing.assert_allclose(kernel.theta, alone.kernel_.theta, rtol=1e-3)
 
 
 # --- time and interrupts ------------------------------------------------------------------------------------
@@ -121,19 +165,18 @@ def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, likelihood: str, evaluation: i
     monkeypatch.setattr(Objective, "__call__", counted)
 
 
-def test_what_was_learned_is_kept_where_the_fit_to_all_rows_fails(monkeypatch):
+def test_a_model_that_cannot_be_scored_is_kept(monkeypatch):
     def fail(model):
         if model.warm_start:
-            raise np.linalg.LinAlgError("no fixed point at any start; try inference='laplace'")
+            raise no_fixed_point()
 
     regressor(monkeypatch, fail)
     model = fit(far_off(), test_size=0.2, likelihood="gaussian")
-    assert (model.report["rows"], model.report["held_out_rows"]) == (20, 0)
-    assert np.isfinite(model.report["scores"]["rmse"])
-    assert (
-        "rows held out for the scores were not learned from, because the model could not be fitted with them (no fixed "
-        "point at any start; try --inference laplace)" in model.report["warnings"]
-    )
+    assert (model.report.rows, model.report.held_out_rows, model.report.scores) == (25, 0, None)
+    assert told(model) == [
+        "rows held out were not scored, because the model could not be fitted without them (no fixed point at any "
+        "start; try --inference laplace)"
+    ]
     assert not model.estimator.warm_start
 
 
@@ -144,15 +187,21 @@ def test_after_an_interrupt_nothing_more_is_tried_and_it_is_said(monkeypatch):
     press_ctrl_c(monkeypatch, "Gaussian")
     model = fit(far_off(), heard, test_size=0.2)
     assert signal.getsignal(signal.SIGINT) is before
-    assert heard == ["Learning from 20 rows of 1 column ..."]
-    assert model.report["interrupted"] == (
-        "Interrupted: the best values so far were kept; Student-t noise was not tried; rows held out for the scores "
-        "were not learned from."
+    assert heard == ["Learning from 25 rows of 1 column ..."]
+    assert model.report.interruption == (
+        "Interrupted: the best values so far were kept; Student-t noise was not tried; rows held out were not scored."
     )
-    assert (model.report["rows"], model.report["rows_in_file"], model.report["held_out_rows"]) == (20, 25, 0)
-    assert len(model.estimator.rows_.index) == 20
-    assert [one["row"] for one in model.report["outliers"]] == [6]
+    assert (model.report.rows, model.report.rows_in_file, model.report.held_out_rows) == (25, 25, 0)
+    assert [one.row for one in model.report.outliers] == [6]
     assert loads(dumps(model)).report == model.report
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_of_the_trial_of_robust_noise_keeps_gaussian_noise(monkeypatch):
+    press_ctrl_c(monkeypatch, "StudentT")
+    model = fit(far_off(), test_size=0.2)
+    assert model.estimator.likelihood == "gaussian"
+    assert model.report.undone == ("Student-t noise was not tried", "rows held out were not scored")
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -163,19 +212,16 @@ def test_an_interrupt_before_there_is_anything_to_keep_goes_on_to_the_caller(mon
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_an_interrupt_of_the_last_fit_keeps_the_one_before(monkeypatch):
-    fits = []
-
+def test_an_interrupt_of_the_fit_for_the_scores_keeps_the_model_without_them(monkeypatch):
     def second(model):
-        fits.append(model.likelihood)
-        if len(fits) == 2:
-            press_ctrl_c(monkeypatch, "Gaussian", evaluation=1)
+        if model.warm_start:
+            press_ctrl_c(monkeypatch, "Gaussian", evaluation=2)
 
     regressor(monkeypatch, second)
     model = fit(far_off(), likelihood="gaussian", test_size=0.2)
-    assert fits == ["gaussian", "gaussian"]
-    assert "were not learned from" in model.report["interrupted"]
-    assert len(model.estimator.rows_.index) == model.report["rows"] == 20
+    assert model.report.scores is None
+    assert model.report.undone[0] == "rows held out were not scored"
+    assert len(model.estimator.rows_.index) == model.report.rows == 25
     assert not model.estimator.warm_start
 
 
@@ -214,76 +260,14 @@ def gross_error_held_out(n: int = 40) -> tuple[pd.DataFrame, int]:
 def test_a_gross_error_among_rows_held_out_is_found_too():
     frame, row = gross_error_held_out()
     model = fit(frame, test_size=0.2)
-    assert model.report["choice"].startswith("Student-t noise: 1 row is more than 4 sd")
-    assert [one["row"] for one in model.report["outliers"]] == [row + 1]
+    assert choice(model).startswith("Student-t noise: 1 row is more than 4 sd")
+    assert [one.row for one in model.report.outliers] == [row + 1]
     x = frame["x"].to_numpy()
     assert np.max(np.abs(model.estimator.predict(frame[["x"]]) - np.sin(x))) < 0.2
-    assert model.report["rows"] == len(frame)
+    assert model.report.rows == len(frame)
     # scores are those of Student-t noise, under which the row costs less, though rows without errors taught it
-    gaussian = fit(frame, test_size=0.2, likelihood="gaussian").report["scores"]["nlp"]
-    assert model.report["scores"]["nlp"] < gaussian / 10
-
-
-@pytest.mark.usefixtures("interrupts")
-def test_after_an_interrupt_of_the_second_look_nothing_is_scored_under_noise_that_was_not_chosen(monkeypatch):
-    def press(model):
-        if model.likelihood == "student-t":
-            with suppress(KeyboardInterrupt):  # as estimators do: what they have is kept
-                signal.raise_signal(signal.SIGINT)
-
-    regressor(monkeypatch, lambda _: None, press)
-    model = fit(gross_error_held_out()[0], test_size=0.2)
-    assert model.estimator.likelihood == "student-t"
-    assert "scores" not in model.report
-    assert model.report["held_out_rows"] == 0
-    assert model.report["interrupted"].endswith("rows held out were not scored.")
-
-
-@pytest.mark.usefixtures("interrupts")
-def test_scores_of_the_second_look_are_of_models_that_learned_to_the_end(monkeypatch):
-    fits = []
-
-    def press(model):
-        fits.append(model.likelihood)
-        if fits.count("student-t") == 2:  # the first is the second look, the second is for the scores
-            with suppress(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-
-    regressor(monkeypatch, lambda _: None, press)
-    model = fit(gross_error_held_out()[0], test_size=0.2)
-    assert fits == ["gaussian", "gaussian", "student-t", "student-t"]
-    assert "scores" not in model.report
-    assert model.report["interrupted"].endswith("rows held out were not scored.")
-
-
-def test_without_time_the_second_look_is_not_scored(monkeypatch):
-    given = clock(monkeypatch, 30.0)
-    model = fit(gross_error_held_out()[0], test_size=0.2, max_time=100.0)
-    assert [noise for noise, _ in given] == ["gaussian", "gaussian", "student-t", "student-t"]
-    assert "scores" not in model.report
-    assert model.report["held_out_rows"] == 0
-    assert (
-        "rows held out were not scored, because there was no time to learn without them; give more --max-time"
-        in model.report["warnings"]
-    )
-
-
-def test_a_model_that_cannot_be_scored_is_kept(monkeypatch):
-    fits = []
-
-    def fail(model):
-        fits.append(model.likelihood)
-        if fits.count("student-t") == 2:
-            raise np.linalg.LinAlgError("no fixed point at any start; try inference='laplace'")
-
-    regressor(monkeypatch, fail)
-    model = fit(gross_error_held_out()[0], test_size=0.2)
-    assert model.estimator.likelihood == "student-t"
-    assert "scores" not in model.report
-    assert (
-        "rows held out were not scored, because the model could not be fitted without them (no fixed point at any "
-        "start; try --inference laplace)" in model.report["warnings"]
-    )
+    gaussian = fit(frame, test_size=0.2, likelihood="gaussian").report.scores.nlp
+    assert model.report.scores.nlp < gaussian / 10
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[tuple[str, float]]:
@@ -298,21 +282,30 @@ def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[tuple[str, fl
     return given
 
 
-def test_every_fit_has_the_time_that_is_left_of_the_whole(monkeypatch):
+def test_two_thirds_of_the_time_are_for_all_rows_and_the_rest_for_the_scores(monkeypatch):
     given = clock(monkeypatch, 30.0)
-    model = fit(far_off(), test_size=0.2, max_time=100.0)
-    assert given == [("gaussian", 100.0), ("student-t", 70.0), (model.estimator.likelihood, 40.0)]
-    assert model.estimator.max_time == 100.0
+    model = fit(far_off(), test_size=0.2, max_time=150.0)
+    assert given == [("gaussian", 100.0), ("student-t", 70.0), (model.estimator.likelihood, 90.0)]
+    assert model.report.scores is not None
+    assert model.estimator.max_time == 150.0
 
 
-def test_robust_noise_is_not_tried_without_time(monkeypatch):
+def test_without_scores_all_of_the_time_is_for_all_rows(monkeypatch):
     given = clock(monkeypatch, 30.0)
-    model = fit(far_off(), test_size=0.2, max_time=20.0)
-    assert given == [("gaussian", 20.0), ("gaussian", 0.0)]
-    assert model.report["choice"].endswith(
-        "but no time was left to try Student-t noise; give more --max-time."
-    )
-    assert model.report["rows"] == 25
+    fit(far_off(), max_time=100.0)
+    assert given == [("gaussian", 100.0), ("student-t", 70.0)]
+
+
+def test_robust_noise_is_not_tried_and_nothing_is_scored_without_time(monkeypatch):
+    given = clock(monkeypatch, 30.0)
+    model = fit(far_off(), test_size=0.2, max_time=24.0)
+    assert given == [("gaussian", 16.0), ("gaussian", 0.0)]
+    assert choice(model).endswith("but no time was left to try Student-t noise; give more --max-time.")
+    assert model.report.rows == 25
+    assert (model.report.scores, model.report.held_out_rows) == (None, 0)
+    assert (
+        "rows held out were not scored, because there was no time to learn without them; give more --max-time"
+    ) in told(model)
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -352,23 +345,20 @@ def test_an_interrupted_comparison_does_not_even_keep_the_best_of_its_candidate(
 
 @pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize(
-    ("part", "missing", "told"),
+    ("place", "part", "missing", "undone"),
     [
-        (
-            "regression_scores",
-            "scores",
-            "the scores were not computed; rows held out for the scores were not",
-        ),
-        ("relevance", "relevance", "the relevance of inputs was not computed."),
-        ("outliers", "outliers", "outliers were not looked for."),
-        ("far_rows", "choice", "Student-t noise was not tried; rows held out"),
+        (fitting, "regression_scores", "scores", ("rows held out were not scored",)),
+        (fitting, "relevance", "relevance", ("the relevance of inputs was not computed",)),
+        (fitting, "outliers", "outliers", ("outliers were not looked for",)),
     ],
 )
-def test_what_was_learned_is_kept_where_the_rest_is_interrupted(monkeypatch, tmp_path, part, missing, told):
+def test_what_was_learned_is_kept_where_the_rest_is_interrupted(
+    monkeypatch, tmp_path, place, part, missing, undone
+):
     def press(*_, **__):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(fitting, part, press)
+    monkeypatch.setattr(place, part, press)
     far_off().to_csv(tmp_path / "a.csv", index=False)
     arguments = [
         "fit",
@@ -380,12 +370,12 @@ def test_what_was_learned_is_kept_where_the_rest_is_interrupted(monkeypatch, tmp
         "--restarts",
         "0",
     ]
-    noise = [] if part == "far_rows" else ["--likelihood", "gaussian"]
-    result = CliRunner().invoke(app, [*arguments, *noise, "--report", str(tmp_path / "a.html")])
+    noise_model = ["--likelihood", "gaussian"]
+    result = CliRunner().invoke(app, [*arguments, *noise_model, "--report", str(tmp_path / "a.html")])
     assert result.exit_code == 130, result.output
     model = load(tmp_path / "a.cavity")
-    assert missing not in model.report
-    assert told in model.report["interrupted"]
+    assert getattr(model.report, missing) is None
+    assert model.report.undone[: len(undone)] == undone
     assert (tmp_path / "a.html").exists()
     assert np.isfinite(model.estimator.predict(far_off()[["x"]])).all()
 
@@ -434,7 +424,7 @@ def chains(monkeypatch: pytest.MonkeyPatch, at_step) -> list[float]:
 
 
 def sampled(**options: object) -> TableModel:
-    """Chains of 10 draws after 6 steps, twice: from 20 rows, then from all 25."""
+    """Chains of 10 draws after 6 steps, twice: from all 25 rows, then from 20 for the scores."""
     return fit(far_off(), inference="mcmc", draws=10, test_size=0.2, **options)
 
 
@@ -447,11 +437,11 @@ def press_at(step: int):
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_an_interrupt_of_chains_of_all_rows_keeps_the_finished_ones(monkeypatch):
+def test_an_interrupt_of_the_chains_for_the_scores_keeps_those_of_all_rows(monkeypatch):
     chains(monkeypatch, press_at(16 + 12))
     model = sampled(likelihood="gaussian")
-    assert "rows held out for the scores were not learned from" in model.report["interrupted"]
-    assert model.report["rows"] == 20
+    assert model.report.undone[0] == "rows held out were not scored"
+    assert (model.report.rows, model.report.scores) == (25, None)
     assert model.estimator.posterior_.trace.draws == 10
     assert model.estimator.posterior_.trace.stopped is None
 
@@ -460,18 +450,18 @@ def test_an_interrupt_of_chains_of_all_rows_keeps_the_finished_ones(monkeypatch)
 def test_an_interrupt_of_the_first_chains_keeps_the_draws_there_are(monkeypatch):
     chains(monkeypatch, press_at(12))
     model = sampled(likelihood="gaussian")
-    assert model.report["rows"] == 20
+    assert model.report.rows == 25
+    assert model.report.undone == ("rows held out were not scored",)
     assert model.estimator.posterior_.trace.draws in (5, 6)
-    assert any("stopped early (interrupted), after" in text for text in model.report["warnings"])
+    assert any("stopped early (interrupted), after" in text for text in told(model))
 
 
 @pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_of_warm_up_keeps_the_noise_that_was_found_without_chains(monkeypatch):
     chains(monkeypatch, press_at(3))
     model = sampled()
-    assert "nothing was drawn by Markov chains" in model.report["interrupted"]
-    assert "log evidence of Student-t noise" in model.report["choice"]
-    assert not fitting.draws_of(model.estimator)
+    assert model.report.undone == ("nothing was drawn by Markov chains", "rows held out were not scored")
+    assert not draws_of(model.estimator)
     chains(monkeypatch, press_at(3))
     with pytest.raises(KeyboardInterrupt):
         sampled(likelihood="gaussian")
@@ -485,8 +475,8 @@ def test_both_chains_have_an_equal_part_of_the_time(monkeypatch):
     model = sampled(likelihood="gaussian", max_time=24.0)  # 12 seconds each: 6 of warm-up, 6 draws
     trace = model.estimator.posterior_.trace
     assert (trace.draws, trace.stopped) == (6, StopReason.OUT_OF_TIME)
-    assert model.report["rows"] == 25
-    assert any("(--max-time was reached), after 6 draws" in text for text in model.report["warnings"])
+    assert (model.report.rows, model.report.held_out_rows) == (25, 5)
+    assert any("(--max-time was reached), after 6 draws" in text for text in told(model))
 
 
 def test_without_time_for_more_draws_the_finished_ones_are_kept(monkeypatch):
@@ -495,9 +485,11 @@ def test_without_time_for_more_draws_the_finished_ones_are_kept(monkeypatch):
 
     chains(monkeypatch, tick)
     model = sampled(likelihood="gaussian", max_time=40.0)
-    assert model.report["rows"] == 20
+    assert (model.report.rows, model.report.scores) == (25, None)
     assert model.estimator.posterior_.trace.stopped is None
-    assert any(text.startswith("rows held out for the scores were not") for text in model.report["warnings"])
+    assert any(
+        text.startswith("rows held out were not scored, because there was no time") for text in told(model)
+    )
 
 
 def test_without_time_for_chains_the_noise_found_is_kept_or_there_is_an_error(monkeypatch):
@@ -506,8 +498,8 @@ def test_without_time_for_chains_the_noise_found_is_kept_or_there_is_an_error(mo
 
     chains(monkeypatch, tick)
     model = sampled(max_time=20.0)
-    assert not fitting.draws_of(model.estimator)
-    (text,) = [text for text in model.report["warnings"] if text.startswith("nothing was drawn")]
+    assert not draws_of(model.estimator)
+    (text,) = [text for text in told(model) if text.startswith("nothing was drawn")]
     assert "give more --max-time" in text
     with pytest.raises(TimeoutError, match="before the warm-up"):
         sampled(likelihood="gaussian", max_time=20.0)

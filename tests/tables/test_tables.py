@@ -12,11 +12,14 @@ import pytest
 
 import cavity
 from cavity import GPClassifier, GPRegressor
+from cavity.cli.words import in_options
 from cavity.io import ModelFileError, dumps, loads
 from cavity.io.archive import pack, unpack
 from cavity.kernels import SE, parse
 from cavity.likelihoods import Gaussian
+from cavity.runtime.errors import InPython, Message, Setting
 from cavity.tables import TableError, TableModel, prepare, read_blocks, read_table
+from cavity.tables.fit_report import FitReport, Outlier, RegressionScores, Relevance
 from cavity.tables.reading import Table
 
 
@@ -63,13 +66,17 @@ def test_text_that_is_missing_only_at_prediction_is_refused_as_missing():
 
 def test_remedies_can_be_typed(monkeypatch):
     data = frame().assign(**{"it's": np.arange(12)})
-    notes = prepare(table(data), "price")[0].notes
+    notes = [note.told(in_options) for note in prepare(table(data), "price")[0].notes]
     assert any("""leave it out with --drop 'it'"'"'s'.""" in note for note in notes)
+    assert any(
+        """leave it out with drop=["it's"].""" in str(note) for note in prepare(table(data), "price")[0].notes
+    )
     days = frame().assign(**{"day of sale": pd.date_range("2020", periods=12).strftime("%d/%m/%Y")})
-    with pytest.raises(TableError, match="--drop 'day of sale'"):
+    with pytest.raises(TableError, match=r"leave the column out with drop=\['day of sale'\]") as found:
         prepare(table(days), "price")
+    assert found.value.message.told(in_options).endswith("--drop 'day of sale'")
     monkeypatch.setattr("cavity.tables.preparation.MAX_LEVELS", 8)
-    with pytest.raises(TableError, match="--drop 'my id', or group"):
+    with pytest.raises(TableError, match=r"drop=\['my id'\], or group"):
         prepare(table(frame().assign(**{"my id": [f"no {i}" for i in range(12)]})), "price")
 
 
@@ -157,7 +164,9 @@ def test_blank_lines_of_one_column_are_refused_or_filled_in_at_prediction(tmp_pa
     (tmp_path / "a.csv").write_text("x\n1.0\n\n2.0\n3.0\n\n")
     for impute in (None, "median"):
         preparation, X, y = prepare(table(data), "y", impute=impute)
-        model = TableModel(preparation, GPRegressor(SE(1.0), objective=None).fit(X, y))
+        model = TableModel(
+            preparation, GPRegressor(SE(1.0), objective=None).fit(X, y), FitReport(len(X), len(X))
+        )
         if impute is None:
             with pytest.raises(TableError, match=r"values are missing in 1 column: x \(1\)"):
                 list(model.predict_file(tmp_path / "a.csv"))
@@ -304,7 +313,7 @@ def test_regression_or_classification(values, asked, task, note, texts):
     data = pd.DataFrame({"x": np.linspace(0, 1, 12), "y": values})
     preparation, _, y = prepare(table(data, texts), "y", task=asked)
     assert preparation.task == task
-    assert note in preparation.notes[0]
+    assert note in preparation.notes[0].told(in_options)
     assert y.dtype.kind == ("f" if task == "regression" else "i" if preparation.numeric_labels else "O")
 
 
@@ -346,33 +355,34 @@ def inputs(values, **options):
 def test_constant_empty_and_dropped_columns():
     preparation, X, _ = inputs([7.0] * 12)
     assert list(X) == ["x"]
-    assert "Column 'c' is constant (7) and was left out." in preparation.notes
-    assert "Column 'c' is constant ('a') and was left out." in inputs(["a"] * 12)[0].notes
-    assert "Column 'c' is empty and was left out." in inputs([None] * 12)[0].notes
+    assert "Column 'c' is constant (7) and was left out." in map(str, preparation.notes)
+    assert "Column 'c' is constant ('a') and was left out." in map(str, inputs(["a"] * 12)[0].notes)
+    assert "Column 'c' is empty and was left out." in map(str, inputs([None] * 12)[0].notes)
     dropped = inputs(np.arange(12) * 1.5, drop=["c"])[0]
     assert dropped.ignored == ("c",)
-    assert "Left out as asked: 'c'." in dropped.notes
+    assert "Left out as asked: 'c'." in map(str, dropped.notes)
     with pytest.raises(TableError, match="no input columns are left"):
         inputs(np.arange(12), drop=["c", "x"])
 
 
 def test_identifiers_are_warned_of():
-    assert any(
-        "Warning: column 'c' looks like an identifier" in n for n in inputs(np.arange(100, 112))[0].notes
-    )
-    assert not any("Warning" in n for n in inputs(np.arange(12) ** 2)[0].notes)
+    (warning,) = [note for note in inputs(np.arange(100, 112))[0].notes if note.warns]
+    assert str(warning).startswith("Warning: column 'c' looks like an identifier")
+    assert not any(note.warns for note in inputs(np.arange(12) ** 2)[0].notes)
     data = pd.DataFrame({"case_id": np.arange(12) ** 2, "x": np.arange(12) / 7, "y": np.arange(12) / 3})
-    assert any("--drop case_id" in n for n in prepare(table(data), "y")[0].notes)
+    assert any("--drop case_id" in n.told(in_options) for n in prepare(table(data), "y")[0].notes)
 
 
 def test_categories_are_stated():
     preparation, X, _ = inputs(["b", "a"] * 6)
-    assert "Column 'c' is text with 2 levels, 'a', 'b': 1 0/1 column (one-hot)." in preparation.notes
+    assert "Column 'c' is text with 2 levels, 'a', 'b': 1 0/1 column (one-hot)." in map(
+        str, preparation.notes
+    )
     assert X["c=b"].tolist() == [1.0, 0.0] * 6
     assert preparation.kernel is None
     coded, X, _ = inputs(["b", "a", "d"] * 4, categories="kernel")
     assert X["c"].tolist() == [1.0, 0.0, 2.0] * 4
-    assert "codes for the categorical kernel" in coded.notes[-1]
+    assert "codes for the categorical kernel" in str(coded.notes[-1])
     assert coded.kernel == "1.0 * SE(ard).on([0]) * Categorical(3).on([1])"
     parse(coded.kernel).bind(2)
 
@@ -382,13 +392,13 @@ def test_categories_are_stated():
     [
         (
             [f"{i + 1}.3.2021 10:00" for i in range(12)],
-            "holds dates.* such as '1.3.2021 10:00'; write.*--drop c",
+            "holds dates.* such as '1.3.2021 10:00'; write.*drop=\\['c'\\]",
         ),
         ([*range(11), "n/k"], "column 'c' holds numbers, except 'n/k' in row 12"),
         ([*range(11), "1e999"], "'1e999' in row 12, which is not a finite number"),
         (
             [f"free text {i}" for i in range(30)],
-            "text with 30 different values, such as 'free text 0'.*--drop c",
+            "text with 30 different values, such as 'free text 0'.*drop=\\['c'\\]",
         ),
     ],
 )
@@ -411,15 +421,15 @@ def test_missing_values_are_counted_or_filled_in():
     data.loc[[1, 4], "size"] = np.nan
     data.loc[[2], "color"] = None
     with pytest.raises(
-        TableError, match=r"missing in 2 columns: size \(2\), color \(1\); use --impute median"
+        TableError, match=r"missing in 2 columns: size \(2\), color \(1\); use impute='median'"
     ):
         prepare(table(data), "price")
     preparation, X, _ = prepare(table(data), "price", impute="median")
     median = np.nanmedian(data["size"])
     assert X["size"][[1, 4]].tolist() == [median, median]
     assert X["color=(missing)"].tolist() == [0.0, 0.0, 1.0] + [0.0] * 9
-    assert any("2 missing values filled in by the median" in n for n in preparation.notes)
-    assert any("1 missing value became a level of their own, (missing)" in n for n in preparation.notes)
+    assert any("2 missing values filled in by the median" in str(n) for n in preparation.notes)
+    assert any("1 missing value became a level of their own, (missing)" in str(n) for n in preparation.notes)
     new = frame(3).drop(columns="price")
     new.loc[0, "size"] = np.nan
     new.loc[1, "color"] = np.nan
@@ -490,8 +500,28 @@ def test_new_tables_that_do_not_fit():
 def regression_model() -> TableModel:
     preparation, X, y = prepare(table(frame()), "price", impute="median")
     model = GPRegressor(1e4 * SE(50.0), likelihood=Gaussian(500.0), objective=None, mean=None).fit(X, y)
-    scores = {"rmse": 1.5, "nlp": 2.0, "guess_rmse": 3.0, "guess_nlp": 4.0, "coverage": {"0.9": 0.8}}
-    return TableModel(preparation, model, {"rows": 12, "scores": scores, "outliers": []})
+    return TableModel(preparation, model, whole_report())
+
+
+def whole_report() -> FitReport:
+    """Something of everything."""
+    slow = Message(
+        ("learning was slow",), remedy=("give more ", Setting("max_time"), InPython(", or seconds"))
+    )
+    return FitReport(
+        rows=12,
+        rows_in_file=40,
+        held_out_rows=2,
+        choice=Message(("Gaussian noise, because ", Setting("inference", ("exact", "ep")), " has no other.")),
+        warnings=(slow, Message(("must be a count",), parameter="y", row=3, number=4)),
+        seconds=0.5,
+        robust=True,
+        scores=RegressionScores(1.5, 3.0, 2.0, 4.0, ((0.9, 0.8),)),
+        relevance=(Relevance("size", 0.9, 0.01),),
+        outliers=(Outlier(8, 31.5, 0.99),),
+        interrupted=True,
+        undone=("nothing was drawn",),
+    )
 
 
 def test_a_model_file_alone_predicts(tmp_path):
@@ -528,7 +558,7 @@ def test_class_probabilities(tmp_path):
     for texts, labels in ((False, ["0", "1"]), (True, ["cheap", "dear"])):
         data["price"] = np.where(np.arange(12) % 3, labels[1], labels[0])
         preparation, X, y = prepare(table(data), "price")
-        model = TableModel(preparation, GPClassifier(SE(30.0), objective=None).fit(X, y))
+        model = TableModel(preparation, GPClassifier(SE(30.0), objective=None).fit(X, y), FitReport(12, 12))
         result = loads(dumps(model)).predict(frame(4))
         assert list(result) == ["price", f"p({labels[0]})", f"p({labels[1]})"]
         np.testing.assert_allclose(result.iloc[:, 1:].sum(axis=1), 1.0)
@@ -536,24 +566,37 @@ def test_class_probabilities(tmp_path):
         assert preparation.numeric_labels == (not texts)
 
 
+def _first(model, name):
+    """Fields of the first entry of a part of the report in a file."""
+    return model["report"]["with"][name]["tuple"][0]["with"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda f: f.update(estimator=None), "needs a GPRegressor"),
-        (lambda f: f.update(report=3), "has a preparation"),
-        (lambda f: f["report"]["dict"].append(["colour", "red"]), "'colour' is not what a fit reports"),
-        (lambda f: f["report"]["dict"].append(["rows", "many"]), "'rows' is not what a fit reports"),
-        (lambda f: f["report"]["dict"].append(["outliers", [1]]), "'outliers' is not what a fit reports"),
-        (lambda f: f["report"]["dict"].append(["relevance", {"dict": []}]), "'relevance' is not what a fit"),
-        (lambda f: f["report"]["dict"].append(["scores", {"dict": [["rmse", 1.0]]}]), "'scores' is not what"),
-        (lambda f: f["report"].update(dict=[["held_out_rows", 3]]), "a report counts its rows"),
-        (
-            lambda f: f["report"]["dict"][1][1]["dict"][4][1].update(dict=[["all", 0.9]]),
-            "'scores' is not what a fit reports",
-        ),
+        (lambda f: f.update(report=3), "not that of a fit; fit the model again"),
+        (lambda f: f.update(preparation=3), "has a preparation"),
+        (lambda f: f["report"]["with"].update(colour="red"), "colour"),
+        (lambda f: f["report"]["with"].update(rows="many"), "a report counts its rows"),
+        (lambda f: f["report"]["with"].update(held_out_rows=-1), "a report counts its rows"),
+        (lambda f: f["report"]["with"].update(seconds="long"), "a report counts its rows"),
+        (lambda f: f["report"]["with"].update(outliers=[1]), "outliers must be rows"),
+        (lambda f: f["report"]["with"].update(relevance={"dict": []}), "relevance is that of columns"),
+        (lambda f: f["report"]["with"].update(scores=1.0), "scores must be those of a fit"),
+        (lambda f: f["report"]["with"].update(choice="gaussian"), "a choice is a message"),
+        (lambda f: f["report"]["with"].update(warnings={"tuple": ["slow"]}), "warnings must be messages"),
+        (lambda f: f["report"]["with"].update(robust="yes"), "flags are true or false"),
+        (lambda f: f["report"]["with"]["scores"]["with"].update(rmse="small"), "scores must be numbers"),
+        (lambda f: f["report"]["with"]["scores"]["with"].update(coverage={"tuple": [0.9]}), "coverage is of"),
+        (lambda f: _first(f, "outliers").update(row=-1), "an outlier is a row"),
+        (lambda f: _first(f, "relevance").update(column=3), "relevance is that of a column"),
+        (lambda f: _first(f, "warnings").update(problem="slow"), "made of words"),
+        (lambda f: _first(f, "warnings").update(row=-1), "names an argument and a row"),
+        (lambda f: f["preparation"]["with"]["notes"]["tuple"][0]["with"].update(level="loud"), "'loud'"),
         (lambda f: f["preparation"]["with"].update(task="ranking"), "target and a task"),
         (lambda f: f["preparation"]["with"].update(columns=[]), "has columns"),
-        (lambda f: f["preparation"]["with"].update(notes=3), "notes must be texts"),
+        (lambda f: f["preparation"]["with"].update(notes=3), "notes must be notes"),
         (
             lambda f: f["preparation"]["with"]["columns"]["tuple"].pop(),
             "columns of the table and of the model",

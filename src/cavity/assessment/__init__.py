@@ -24,6 +24,7 @@ from cavity.inference.registry import as_inference
 from cavity.likelihoods.binary import BinaryLikelihood
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
+from cavity.runtime.errors import InputError, Setting
 
 __all__ = ["Assessment", "Chains", "GoldStandard", "MethodResult", "Predictive", "assess"]
 
@@ -110,10 +111,11 @@ def seconds_of(budget: str | float) -> float:
     if isinstance(budget, str):
         found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", budget.lower())
         if found is None or (found[2] or "s") not in UNITS:
-            raise ValueError(f'budget must be seconds or text such as "30s", "5min", "1h", got {budget!r}')
+            problem = f'must be seconds or text such as "30s", "5min", "1h", got {budget!r}'
+            raise InputError(problem, parameter="budget", value=budget)
         budget = float(found[1]) * UNITS[found[2] or "s"]
     if not (np.isfinite(budget) and budget > 0):
-        raise ValueError(f"budget must be positive, got {budget!r}")
+        raise InputError(f"must be positive, got {budget!r}", parameter="budget", value=budget)
     return float(budget)
 
 
@@ -138,9 +140,9 @@ def _prepared(
             "(multi-class): assess one class against the rest"
         )
     if isinstance(model.mean, Basis):
-        raise ValueError(
-            "assess needs a mean function without integrated basis weights: use mean='constant' or 'zero' "
-            "with a single target"
+        raise InputError(
+            "assess needs a mean function without integrated basis weights",
+            remedy=("use ", Setting("mean", ("constant", "zero")), " with a single target"),
         )
     bound, X_checked, _, _ = model._given(X, _targets(model, classes, y), None)
     tested = None if y_test is None else bound.likelihood.check(_targets(model, classes, y_test))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from cavity.cli.shared import (
     one_sentence,
     say,
 )
+from cavity.cli.words import in_options
 
 if TYPE_CHECKING:
     from cavity.assessment import Assessment
@@ -52,7 +52,7 @@ def assess(
 
     Example: cavity assess houses.cavity houses.csv --budget 5min
     """
-    with one_sentence(debug):
+    with one_sentence(debug, inference="--method"):
         check_output(report, "--report", (model, data))
         check_output(plot, "--plot", (model, data, report), (".png", ".svg", ".pdf"))
         loaded = load_table_model(model)
@@ -65,7 +65,9 @@ def assess(
         if report is not None:
             from cavity.report import model_page
 
-            page = model_page(loaded, table, assessment=found, command=command_line(context))
+            page = model_page(
+                loaded, table, assessment=found, command=command_line(context), words=in_options
+            )
             say(f"Report: {page.write(report)}")
         if found.gold.chains.interrupted:  # which was shown
             raise typer.Exit(INTERRUPTED)
@@ -88,19 +90,17 @@ def assess_table(
     from cavity.inference.registry import as_inference
     from cavity.likelihoods import GaussianNoise
     from cavity.tables import read_table
-    from cavity.tables.fit import draws_of
+    from cavity.tables.description import draws_of
 
     if draws_of(model.estimator):
         raise ValueError(
             "this model was fitted by sampling, which is what approximations are checked against: there is nothing to "
-            "assess; cavity info shows how well its chains mixed, and a model of --inference ep can be assessed"
+            "assess; cavity info shows how well its chains mixed, and a model of cavity fit --inference ep can be "
+            "assessed"
         )
     seconds_of(budget)
     for method in methods or ():
-        try:
-            as_inference(method)
-        except ValueError as error:
-            raise ValueError(re.sub(r"^inference\b", "--method", str(error))) from None
+        as_inference(method)
     if not 0.0 <= test_size < 1.0:
         raise ValueError(f"--test-size must be at least 0 and below 1, got {test_size!r}")
     table = read_table(data, max_rows, seed)

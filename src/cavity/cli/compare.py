@@ -18,7 +18,9 @@ from cavity.cli.shared import (
     console,
     one_sentence,
     say,
+    say_notes,
 )
+from cavity.cli.words import in_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -75,8 +77,7 @@ def compare(
             say(note)
         check_memory(len(table.frame))
         preparation, X, y = prepare(table, target, drop=drop or (), task=task, impute=impute)
-        for note in preparation.notes:
-            say(note, style="yellow" if note.startswith("Warning") else "")
+        say_notes(preparation.notes)
         tried = candidates(preparation, likelihood or (), inference or (), kernel or ())
         found = compare_models(
             preparation,
@@ -98,7 +99,7 @@ def compare(
         if report is not None:
             from cavity.report import comparison_page
 
-            page = comparison_page(preparation, found, command_line(context))
+            page = comparison_page(preparation, found, command_line(context), in_options)
             say(f"Report: {page.write(report)}")
         if found.left_out:
             say(found.left_out, stderr=True)
@@ -161,7 +162,7 @@ def remarks(found: Comparison) -> list[str]:
     for e in found.entries:
         name = found.short_name(e.candidate)
         if e.failure:
-            lines.append(f"{name} failed: {e.failure}")
+            lines.append(f"{name} failed: {e.failure.told(in_options)}")
         elif not e.converged:
             lines.append(f"{name}: inference did not converge")
     return lines

@@ -17,6 +17,7 @@ from cavity.cli.shared import (
     one_sentence,
     say,
 )
+from cavity.cli.words import in_options
 
 
 def add(app: typer.Typer) -> None:
@@ -75,8 +76,9 @@ def fit(
     with one_sentence(debug):
         from cavity.cli.summary import show
         from cavity.tables import prepare, read_table
-        from cavity.tables.fit import Options, fit_table
-        from cavity.tables.words import counted
+        from cavity.tables.fit import fit_table
+        from cavity.tables.formatting import counted
+        from cavity.tables.training import Options
 
         file = _out_file(data, out)
         check_output(report, "--report", (data, file))
@@ -95,15 +97,15 @@ def fit(
         model = fit_table(preparation, X, y, table, options, lambda text: say(text, stderr=True))
         model.save(file)
         show(model)
-        if "choice" in model.report:
-            say(model.report["choice"])
+        if model.report.choice is not None:
+            say(model.report.choice.told(in_options))
         say(f"Model: {file}")
         if report is not None:
             from cavity.report import model_page
 
-            page = model_page(model, table, command=command_line(context))
+            page = model_page(model, table, command=command_line(context), words=in_options)
             say(f"Report: {page.write(report)}")
-        if "interrupted" in model.report:  # which was shown
+        if model.report.interrupted:  # which was shown
             raise typer.Exit(INTERRUPTED)
 
 

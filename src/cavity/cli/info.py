@@ -52,7 +52,7 @@ def _describe(model: Any) -> list[str]:
         lines += [f"kernel: {one.kernel!r}", f"noise model: {one.likelihood!r}", f"mean: {one.mean!r}"]
     for posterior in posteriors:
         if hasattr(posterior, "draws"):
-            verdict = posterior.problem or "the chains have converged"
+            verdict = "the chains have converged" if posterior.problem is None else posterior.problem
             lines.append(f"{posterior!r}: {verdict}")
     evidence = getattr(model, "log_evidence_", getattr(model, "log_evidence", None))
     if evidence is not None and evidence == evidence:

@@ -45,7 +45,7 @@ def predict(
     """
     with one_sentence(debug):
         from cavity.runtime.progress import Progress
-        from cavity.tables.words import counted
+        from cavity.tables.formatting import counted
 
         separator = _separator(out)
         check_output(out, "--out", (model, data))

@@ -17,6 +17,7 @@ from cavity.cli.shared import (
     one_sentence,
     say,
 )
+from cavity.cli.words import in_options
 
 
 def add(app: typer.Typer) -> None:
@@ -40,7 +41,7 @@ def report(
 
     Example: cavity report houses.cavity houses.csv -o houses.html
     """
-    with one_sentence(debug):
+    with one_sentence(debug, budget="--assess"):
         from cavity.cli.assess import assess_table
         from cavity.report import model_page
         from cavity.tables import read_table
@@ -52,7 +53,7 @@ def report(
             table = read_table(data, max_rows, seed)
         else:
             table, found = assess_table(loaded, data, assess, None, 0.2, max_rows, seed)
-        page = model_page(loaded, table, assessment=found, command=command_line(context))
+        page = model_page(loaded, table, assessment=found, command=command_line(context), words=in_options)
         say(f"Report: {page.write(out)}")
         if found is not None and found.gold.chains.interrupted:
             raise typer.Exit(INTERRUPTED)

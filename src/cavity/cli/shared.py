@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from cavity.cli.words import in_options, words_of
+from cavity.runtime.errors import Described
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cavity.tables import TableModel
+    from cavity.tables.notes import Note
 
 AT_FAULT, UNEXPECTED, INTERRUPTED = 1, 3, 130
 
@@ -46,9 +50,18 @@ def say(text: str, *, stderr: bool = False, style: str = "") -> None:
     console(stderr=stderr).print(text, soft_wrap=True, style=style or None)
 
 
+def say_notes(notes: Sequence[Note]) -> None:
+    """What was decided about a table, a line each."""
+    for note in notes:
+        say(note.told(in_options), style="yellow" if note.warns else "")
+
+
 @contextmanager
-def one_sentence(debug: bool) -> Iterator[None]:
-    """Errors as one sentence and an exit code, unless `debug` asks for the traceback."""
+def one_sentence(debug: bool, **options: str) -> Iterator[None]:
+    """Errors as one sentence and an exit code, unless `debug` asks for the traceback.
+
+    `options` are what this command calls arguments of Python, if that is not what the others call them.
+    """
     try:
         yield
     except (typer.Exit, typer.Abort):
@@ -62,13 +75,13 @@ def one_sentence(debug: bool) -> Iterator[None]:
     except (ValueError, OSError, MemoryError, np.linalg.LinAlgError) as error:
         if debug:
             raise
-        say(f"Error: {_sentence(error)}", stderr=True, style="red")
+        say(f"Error: {_sentence(error, options)}", stderr=True, style="red")
         raise typer.Exit(AT_FAULT) from None
     except Exception as error:
         if debug:
             raise
         say(
-            f"Error: something unexpected happened ({type(error).__name__}: {_sentence(error)}); "
+            f"Error: something unexpected happened ({type(error).__name__}: {_sentence(error, options)}); "
             "run it again with --debug to see where",
             stderr=True,
             style="red",
@@ -76,12 +89,12 @@ def one_sentence(debug: bool) -> Iterator[None]:
         raise typer.Exit(UNEXPECTED) from None
 
 
-def _sentence(error: BaseException) -> str:
-    from cavity.tables.words import in_options
-
+def _sentence(error: BaseException, options: Mapping[str, str]) -> str:
+    if isinstance(error, Described):
+        return error.message.told(words_of(**options))
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return in_options(str(error) or type(error).__name__)
+    return str(error) or type(error).__name__
 
 
 def check_memory(rows: int) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cavity.tables.fit import CENTRAL, draws_of
-from cavity.tables.words import short_text
+from cavity.cli.words import in_options
+from cavity.tables.description import CENTRAL, draws_of, hyperparameters
+from cavity.tables.fit_report import RegressionScores
+from cavity.tables.formatting import short_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from cavity.sampling.posterior import SamplePosterior
     from cavity.tables import TableModel
+    from cavity.tables.fit_report import FitReport, Scores
 
 SHOWN = 12
 """Rows of a table after which the rest is counted."""
@@ -20,20 +23,19 @@ SHOWN = 12
 
 def show(model: TableModel) -> None:
     """Print everything that is known about a model."""
-    from cavity.cli.shared import console, say
+    from cavity.cli.shared import console, say, say_notes
 
     out = console()
-    for note in model.preparation.notes:
-        say(note, style="yellow" if note.startswith("Warning") else "")
+    say_notes(model.preparation.notes)
     for title, table in _tables(model):
         out.print()
         say(title, style="bold")
         if table is not None:
             out.print(table)
-    for warning in model.report.get("warnings", []):
-        say(f"Warning: {warning}", style="yellow")
-    if "interrupted" in model.report:
-        say(model.report["interrupted"], style="yellow")
+    for warning in model.report.warnings:
+        say(f"Warning: {warning.told(in_options)}", style="yellow")
+    if model.report.interrupted:
+        say(model.report.interruption, style="yellow")
 
 
 def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
@@ -42,12 +44,12 @@ def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
         ("The model", overview(model)),
         ("Hyperparameters, in the units of the table", hyperparameter_table(model)),
     ]
-    if model.report.get("relevance"):
+    if model.report.relevance:
         title = "Relevance of inputs: share of the variance of predictions (total Sobol index)"
         found.append((title, relevance_table(model)))
-    outliers = model.report.get("outliers")
+    outliers = model.report.outliers
     if outliers is not None:
-        what = "Outliers found" if model.report.get("robust", True) else f"Rows outside {CENTRAL}"
+        what = "Outliers found" if model.report.robust else f"Rows outside {CENTRAL}"
         title = f"{what} (row 1 is the first after the header)" if outliers else f"{what}: none"
         found.append((title, outlier_table(model) if outliers else None))
     return found
@@ -92,9 +94,8 @@ def overview(model: TableModel) -> Table:
         ("jitter", number(max(float(s.jitter) for s in statuses))),
     ]
     rows += [("chains", _chains(posterior)) for posterior in draws_of(estimator)]
-    rows += _score_rows(report.get("scores"))
-    if "seconds" in report:
-        rows.append(("seconds", f"{report['seconds']:.1f}"))
+    rows += _score_rows(report.scores)
+    rows.append(("seconds", f"{report.seconds:.1f}"))
     return _table(("", ""), rows, len(rows))
 
 
@@ -118,14 +119,14 @@ def _least_size(table: Any) -> float:
     return float(kept[["ess_bulk", "ess_tail"]].min().min())
 
 
-def _rows_text(report: Any) -> str:
-    if "rows" not in report:
-        return "unknown"
-    text = str(report["rows"])
-    if report.get("rows_in_file", report["rows"]) > report["rows"]:
-        text += f" of {report['rows_in_file']} in the file, a random subset"
-    if report.get("held_out_rows"):
-        text += f"; {report['held_out_rows']} held out for the scores, then learned from too"
+def _rows_text(report: FitReport) -> str:
+    text = str(report.rows)
+    if report.rows_in_file > report.rows:
+        text += f" of {report.rows_in_file} in the file, a random subset"
+    if report.held_out_rows:
+        text += f"; for the scores {report.held_out_rows} were held out from a second model"
+    if report.held_out_rows and report.choice is not None:
+        text += ", whose kind of noise was chosen with all rows"
     return text
 
 
@@ -156,46 +157,39 @@ def _convergence(estimator: Any, statuses: Sequence[Any]) -> str:
     return "; ".join([optimizer, inference, *messages])
 
 
-def _score_rows(scores: Any) -> list[tuple[str, str]]:
-    if not scores:
+def _score_rows(scores: Scores | None) -> list[tuple[str, str]]:
+    if scores is None:
         return []
-    if "rmse" in scores:
-        coverage = ", ".join(
-            f"{float(level):.0%}: {share:.0%}" for level, share in scores["coverage"].items()
-        )
+    nlp = ("held-out NLP", f"{number(scores.nlp)} nats (guessing: {number(scores.guess_nlp)})")
+    if isinstance(scores, RegressionScores):
+        coverage = ", ".join(f"{level:.0%}: {share:.0%}" for level, share in scores.coverage)
+        guess = f"guessing the mean: {number(scores.guess_rmse)}"
         return [
-            (
-                "held-out RMSE",
-                f"{number(scores['rmse'])} (guessing the mean: {number(scores['guess_rmse'])})",
-            ),
-            ("held-out NLP", f"{number(scores['nlp'])} nats (guessing: {number(scores['guess_nlp'])})"),
+            ("held-out RMSE", f"{number(scores.rmse)} ({guess})"),
+            nlp,
             ("calibration", f"targets inside intervals of {coverage}"),
         ]
+    guess = f"naming the most frequent class: {scores.guess_error:.1%}"
     return [
-        (
-            "held-out error",
-            f"{scores['error']:.1%} (naming the most frequent class: {scores['guess_error']:.1%})",
-        ),
-        ("held-out NLP", f"{number(scores['nlp'])} nats (guessing: {number(scores['guess_nlp'])})"),
-        ("held-out information", f"{scores['information']:.3f} bits per row"),
-        ("calibration", f"stated and observed certainty differ by {scores['calibration']:.3f} on average"),
+        ("held-out error", f"{scores.error:.1%} ({guess})"),
+        nlp,
+        ("held-out information", f"{scores.information:.3f} bits per row"),
+        ("calibration", f"stated and observed certainty differ by {scores.calibration:.3f} on average"),
     ]
 
 
 def hyperparameter_table(model: TableModel) -> Table | None:
     """Values in the user's units."""
-    from cavity.tables.fit import hyperparameters
-
     found = hyperparameters(model)
-    several = any(row["problem"] for row in found)
-    drawn = any(row["interval"] for row in found)
+    several = any(row.problem for row in found)
+    drawn = any(row.interval for row in found)
     rows = [
         (
-            *([row["problem"]] if several else []),
-            row["name"] + (" (fixed)" if row["fixed"] else ""),
-            row["value"],
-            *([_interval(row["interval"])] if drawn else []),
-            row["meaning"],
+            *([row.problem] if several else []),
+            row.name + (" (fixed)" if row.fixed else ""),
+            row.value,
+            *([_interval(row.interval)] if drawn else []),
+            row.meaning,
         )
         for row in found
     ]
@@ -215,19 +209,18 @@ def _interval(ends: tuple[float, float] | None) -> str:
 
 def relevance_table(model: TableModel) -> Table:
     """How much predictions depend on each column."""
-    found = model.report["relevance"]
     rows = [
-        (one["column"], f"{one['share']:.3f} ± {one['error']:.3f}", "#" * round(20 * min(one["share"], 1.0)))
-        for one in found
+        (one.column, f"{one.share:.3f} ± {one.error:.3f}", "#" * round(20 * min(one.share, 1.0)))
+        for one in model.report.relevance or ()
     ]
     return _table(("column", "share", ""), rows)
 
 
 def outlier_table(model: TableModel) -> Table:
     """Rows that are probably outliers, or beyond what is expected where the noise knows no outliers."""
-    robust = model.report.get("robust", True)
+    robust = model.report.robust
     rows = [
-        (one["row"], one["value"], *([f"{one['probability']:.3f}"] if robust else []))
-        for one in model.report["outliers"]
+        (one.row, one.value, *([f"{one.probability:.3f}"] if robust else []))
+        for one in model.report.outliers or ()
     ]
     return _table(("row", model.preparation.target, *(["probability"] if robust else [])), rows)

@@ -25,6 +25,7 @@ from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Parametrized
 from cavity.runtime.checks import generator, is_number
+from cavity.runtime.errors import InputError
 
 
 class NestedParameters(BaseEstimator):  # type: ignore[misc]
@@ -103,21 +104,23 @@ class GPEstimator(NestedParameters):
         """Refuse options that would otherwise show up as an error in the middle of something else."""
         if self.objective not in self._objectives:
             *most, last = map(repr, self._objectives)
-            raise ValueError(f"objective must be {', '.join(most)} or {last}, got {self.objective!r}")
+            problem = f"must be {', '.join(most)} or {last}, got {self.objective!r}"
+            raise InputError(problem, parameter="objective", value=self.objective)
         for name, least in (("n_restarts", 0), ("max_rows", self._fewest_rows)):
             value = getattr(self, name)
             if value is None and name == "max_rows":
                 continue
             if not is_number(value, numbers.Integral) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+                problem = f"must be an integer >= {least}, got {value!r}"
+                raise InputError(problem, parameter=name, value=value)
         limit = self.max_time
         if limit is not None and not (is_number(limit, numbers.Real) and limit >= 0):
-            raise ValueError(f"max_time must be a number of seconds >= 0 or None, got {limit!r}")
+            problem = f"must be a number of seconds >= 0 or None, got {limit!r}"
+            raise InputError(problem, parameter="max_time", value=limit)
         jobs = self.n_jobs
         if jobs is not None and not (is_number(jobs, numbers.Integral) and jobs != 0):
-            raise ValueError(
-                f"n_jobs must be a number of workers, -1 for one on each core, or None, got {jobs!r}"
-            )
+            problem = f"must be a number of workers, -1 for one on each core, or None, got {jobs!r}"
+            raise InputError(problem, parameter="n_jobs", value=jobs)
 
     def _checked(self, X: ArrayLike) -> Array:
         """Inputs of a prediction, with the columns of the fit."""

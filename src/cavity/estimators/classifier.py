@@ -44,6 +44,7 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
 from cavity.prediction import CategoricalPrediction, GaussianPrediction
 from cavity.runtime.deadlines import Deadline
+from cavity.runtime.errors import InputError, InPython
 from cavity.runtime.interrupts import Interrupts
 from cavity.runtime.stop_reason import StopReason
 
@@ -274,9 +275,11 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     def _observation_model(self) -> Likelihood:
         likelihood = as_likelihood(self.likelihood)
         if not likelihood.discrete or likelihood.n_latent > 1:
-            raise ValueError(
-                "likelihood must be one of labels -1 and +1 ('probit', 'logit', 'lapse-probit'), "
-                f"got {self.likelihood!r}; multi_class='softmax' chooses the softmax for more than two classes"
+            raise InputError(
+                f"must be one of labels -1 and +1 ('probit', 'logit', 'lapse-probit'), got {self.likelihood!r}",
+                parameter="likelihood",
+                value=self.likelihood,
+                remedy=[InPython("multi_class='softmax' chooses the softmax for more than two classes")],
             )
         likelihood.check(np.array([-1.0, 1.0]))
         return likelihood
@@ -460,7 +463,8 @@ def _same_shares(codes: Indices, size: int, rng: np.random.Generator) -> Indices
     """A random subset with (nearly) the same share of each class, at least one row of each."""
     counts = np.bincount(codes)
     if size < len(counts):
-        raise ValueError(f"max_rows must be at least the number of classes, {len(counts)}, got {size}")
+        problem = f"must be at least the number of classes, {len(counts)}, got {size}"
+        raise InputError(problem, parameter="max_rows", value=size)
     quota = np.maximum(1, (counts * size) // len(codes))
     while quota.sum() > size:  # rare classes were rounded up
         quota[np.argmax(quota)] -= 1

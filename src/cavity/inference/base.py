@@ -21,25 +21,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.errors import Described, InputError, Text
 
 if TYPE_CHECKING:
     from cavity.latent.process import PosteriorProcess
     from cavity.latent.sites import Sites
 
 
-class ConvergenceWarning(UserWarning):
+class ConvergenceWarning(Described, UserWarning):
     """An approximation or an optimization stopped before it met its own criterion."""
 
 
-class InferenceFailedError(np.linalg.LinAlgError):
+class InferenceFailedError(Described, np.linalg.LinAlgError):
     """An evaluation of the evidence that cannot be used by an optimizer; the message says why.
 
     Where it is known, `reached` is the part of the way from the run's best evaluation up to which its solution could be
     followed, and `normal` the direction in `theta` in which it ends there, whatever the way.
     """
 
-    def __init__(self, message: str, reached: float | None = None, normal: Array | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, problem: Text, reached: float | None = None, normal: Array | None = None, *, remedy: Text = ()
+    ) -> None:
+        super().__init__(problem, remedy=remedy)
         self.reached, self.normal = reached, normal
 
 
@@ -48,7 +51,7 @@ def samples(rule: Any) -> bool:
     return hasattr(rule, "sample_posterior")
 
 
-class UnsupportedPairError(ValueError):
+class UnsupportedPairError(InputError):
     """An inference rule was asked to handle a likelihood or a representation it cannot."""
 
 

@@ -31,6 +31,7 @@ from cavity.numerics.cholesky import Cholesky, NotPositiveDefiniteError
 from cavity.numerics.special import LOG_2PI
 from cavity.numerics.tiles import mirror_lower
 from cavity.prediction import GaussianPrediction
+from cavity.runtime.errors import Setting
 
 CLEAR_OF_ROUNDING = 100.0
 """What tells basis functions apart must exceed their rounding errors by this factor."""
@@ -232,8 +233,8 @@ class Exact:
     ) -> _Conditioned:
         if not isinstance(likelihood, GaussianNoise):
             raise UnsupportedPairError(
-                f"exact inference needs Gaussian noise, got {type(likelihood).__name__}; "
-                'use inference="laplace", "ep", "variational" or "mcmc"'
+                f"exact inference needs Gaussian noise, got {type(likelihood).__name__}",
+                remedy=("use ", Setting("inference", ("laplace", "ep", "variational", "mcmc"))),
             )
         return _Conditioned(prior, likelihood, y, sample_weight)
 

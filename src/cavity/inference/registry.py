@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from cavity.likelihoods.base import Likelihood
+from cavity.runtime.errors import InputError
 
 RULES = {
     "exact": ("cavity.inference.exact", "Exact"),
@@ -42,9 +43,7 @@ def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> Any:
         spec = "auto"
     if not isinstance(spec, str):
         if not (callable(getattr(spec, "infer", None)) and callable(getattr(spec, "evidence", None))):
-            raise ValueError(
-                f"inference must be a rule or one of {', '.join(map(repr, RULES))}, got {spec!r}"
-            )
+            raise _unknown("a rule", spec)
         return spec
     if spec == "auto":
         for name in PREFERENCE:
@@ -56,5 +55,10 @@ def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> Any:
                 return rule
         raise ValueError(f"no inference rule supports {type(likelihood).__name__}")
     if spec not in RULES:
-        raise ValueError(f"inference must be 'auto' or one of {', '.join(map(repr, RULES))}, got {spec!r}")
+        raise _unknown("'auto'", spec)
     return _rule(spec)
+
+
+def _unknown(other: str, spec: Any) -> InputError:
+    names = ", ".join(map(repr, RULES))
+    return InputError(f"must be {other} or one of {names}, got {spec!r}", parameter="inference", value=spec)

@@ -30,6 +30,7 @@ from cavity.numerics.special import LOG_2PI, Moments
 from cavity.parameters.param import Parametrized
 from cavity.parameters.units import Unit
 from cavity.prediction import Prediction
+from cavity.runtime.errors import InputError
 
 
 class Derivatives(NamedTuple):
@@ -148,9 +149,11 @@ def as_targets(y: ArrayLike, owner: str) -> Array:
     bad = ~np.isfinite(array)
     if bad.any():
         where = np.argwhere(bad)[0]
-        raise ValueError(
-            f"{owner}: y has a value that is not finite ({array[tuple(where)]}) at row {where[0]}; "
-            "remove or impute it"
+        raise InputError(
+            f"{owner}: y has a value that is not finite ({array[tuple(where)]})",
+            value=float(array[tuple(where)]),
+            row=int(where[0]),
+            remedy="remove or impute it",
         )
     return array
 

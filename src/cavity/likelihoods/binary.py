@@ -12,6 +12,7 @@ from cavity.likelihoods.base import (
 )
 from cavity.numerics.arrays import Array
 from cavity.prediction import CategoricalPrediction
+from cavity.runtime.errors import InputError
 
 LABELS = np.array([-1.0, 1.0])
 
@@ -37,9 +38,11 @@ class BinaryLikelihood(Likelihood):
         bad = np.abs(labels) != 1
         if bad.any():
             value, row = first_bad(labels, bad)
-            raise ValueError(
-                f"{type(self).__name__}: labels must be -1 or +1, got {value:g} at row {row}; "
-                "code the classes first (2 * y - 1 for labels 0 and 1)"
+            raise InputError(
+                f"{type(self).__name__}: labels must be -1 or +1, got {value:g}",
+                value=value,
+                row=row,
+                remedy="code the classes first (2 * y - 1 for labels 0 and 1)",
             )
         return labels
 

@@ -15,6 +15,7 @@ from cavity.likelihoods.base import (
 from cavity.likelihoods.counts import CountLikelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import log_sigmoid
+from cavity.runtime.errors import InputError
 
 
 class Binomial(CountLikelihood):
@@ -66,7 +67,8 @@ class Binomial(CountLikelihood):
         if bad.any():
             value, row = first_bad(counts, bad)
             most = np.broadcast_to(self.trials, counts.shape)[row]
-            raise ValueError(f"Binomial: y must not exceed the trials ({most:g}), got {value:g} at row {row}")
+            problem = f"Binomial: y must not exceed the trials ({most:g}), got {value:g}"
+            raise InputError(problem, value=value, row=row)
         return counts
 
     def break_points(self, y: Array) -> Array:

@@ -13,6 +13,7 @@ from cavity.likelihoods.base import (
 from cavity.likelihoods.count_prediction import CountPrediction
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
+from cavity.runtime.errors import InputError
 
 
 class CountLikelihood(Likelihood):
@@ -38,9 +39,11 @@ class CountLikelihood(Likelihood):
         bad = (counts < 0) | (counts != np.floor(counts))
         if bad.any():
             value, row = first_bad(counts, bad)
-            raise ValueError(
-                f"{type(self).__name__}: y must hold non-negative integers (counts), got {value:g} "
-                f"at row {row}; for measurements use Gaussian or StudentT"
+            raise InputError(
+                f"{type(self).__name__}: y must hold non-negative integers (counts), got {value:g}",
+                value=value,
+                row=row,
+                remedy="for measurements use Gaussian or StudentT",
             )
         return counts
 

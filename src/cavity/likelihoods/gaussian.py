@@ -24,6 +24,7 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
 from cavity.parameters.param import LOG
 from cavity.prediction import GaussianPrediction
+from cavity.runtime.errors import InputError, Setting
 
 
 class GaussianNoise(Likelihood):
@@ -296,6 +297,7 @@ class Noiseless(GaussianNoise):
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         """Not for a point mass."""
-        raise ValueError("Noiseless has no density in f: use inference='exact', or Gaussian(small variance)")
+        remedy = ("use ", Setting("inference", "exact"), ", or Gaussian(small variance)")
+        raise InputError("Noiseless has no density in f", remedy=remedy)
 
     derivatives = parameter_derivatives = tilted = expected_log_prob = _refuse

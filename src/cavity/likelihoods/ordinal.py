@@ -37,6 +37,7 @@ from cavity.numerics.special import (
 )
 from cavity.parameters.param import IDENTITY, LOG, Param
 from cavity.prediction import CategoricalPrediction
+from cavity.runtime.errors import InputError
 
 
 def cut_normal(low: Array, high: Array) -> tuple[Array, Array, Moments]:
@@ -121,9 +122,11 @@ class OrdinalProbit(Likelihood):
         bad = (labels < 0) | (labels > self.n_categories - 1) | (labels != np.floor(labels))
         if bad.any():
             value, row = first_bad(labels, bad)
-            raise ValueError(
-                f"OrdinalProbit: categories must be 0..{self.n_categories - 1}, got {value:g} at row {row}; "
-                "recode them or give more thresholds"
+            raise InputError(
+                f"OrdinalProbit: categories must be 0..{self.n_categories - 1}, got {value:g}",
+                value=value,
+                row=row,
+                remedy="recode them or give more thresholds",
             )
         return labels
 

@@ -15,6 +15,7 @@ from cavity.likelihoods.negative_binomial import NegativeBinomial
 from cavity.likelihoods.poisson import Poisson
 from cavity.likelihoods.probit import LapseProbit, Probit
 from cavity.likelihoods.student_t import StudentT
+from cavity.runtime.errors import InputError
 
 BY_NAME: dict[str, Callable[[], Likelihood]] = {
     "gaussian": Gaussian,
@@ -45,6 +46,7 @@ def as_likelihood(spec: Any) -> Likelihood:
         return spec
     if isinstance(spec, str) and spec in BY_NAME:
         return BY_NAME[spec]()
-    raise ValueError(
-        f"likelihood must be a Likelihood or one of {', '.join(map(repr, BY_NAME))}, got {spec!r}"
+    names = ", ".join(map(repr, BY_NAME))
+    raise InputError(
+        f"must be a Likelihood or one of {names}, got {spec!r}", parameter="likelihood", value=spec
     )

@@ -31,6 +31,7 @@ from cavity.likelihoods.base import (
 )
 from cavity.numerics.arrays import Array
 from cavity.prediction import CategoricalPrediction
+from cavity.runtime.errors import InputError
 
 STEP = 0.28
 """Trapezoid step in x: a Gumbel density is analytic in a strip of half-width pi/2, error exp(-pi^2/step)."""
@@ -139,9 +140,11 @@ class Softmax(MultiLatentLikelihood):
         bad = (labels < 0) | (labels > self.n_latent - 1) | (labels != np.floor(labels))
         if bad.any():
             value, row = first_bad(labels, bad)
-            raise ValueError(
-                f"Softmax: labels must be 0..{self.n_latent - 1}, got {value:g} at row {row}; "
-                "encode the classes first"
+            raise InputError(
+                f"Softmax: labels must be 0..{self.n_latent - 1}, got {value:g}",
+                value=value,
+                row=row,
+                remedy="encode the classes first",
             )
         return labels
 

@@ -20,6 +20,7 @@ from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, Param, Parametrized, Transform
 from cavity.parameters.units import Unit
 from cavity.runtime.checks import is_number
+from cavity.runtime.errors import InputError
 
 
 class Mean(Parametrized):
@@ -432,10 +433,15 @@ def as_mean(spec: Any) -> Mean:
     if isinstance(spec, str):
         named: dict[str, type[Mean]] = {"zero": Zero, "constant": Constant, "linear": Linear}
         if spec not in named:
-            raise ValueError(f"mean must be {', '.join(map(repr, named))} or a mean function, got {spec!r}")
+            known = ", ".join(map(repr, named))
+            raise InputError(
+                f"must be {known} or a mean function, got {spec!r}", parameter="mean", value=spec
+            )
         return named[spec]()
     if isinstance(spec, Param) or is_number(spec):
         return Constant(spec)
     if callable(spec) and not isinstance(spec, type):
         return FunctionMean(spec)
-    raise ValueError(f"mean must be a mean function, a name, a number or a callable, got {spec!r}")
+    raise InputError(
+        f"must be a mean function, a name, a number or a callable, got {spec!r}", parameter="mean", value=spec
+    )

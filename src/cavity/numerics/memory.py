@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cavity.runtime.errors import Described, Setting
+
 MATRICES = {"evidence": 3.0, "loo": 7.0, "predict": 4.0}
 """n x n matrices alive at the peak: covariance, factor and room for tiles; more for leave-one-out, whose
 gradient is dense, and for joint predictions."""
@@ -15,7 +17,7 @@ CGROUP = Path("/sys/fs/cgroup")
 """Where Linux tells a container its limits."""
 
 
-class TooLargeError(MemoryError, ValueError):
+class TooLargeError(Described, MemoryError, ValueError):
     """A problem would not fit into memory."""
 
 
@@ -64,12 +66,14 @@ def require_memory(n: int, use: str = "evidence", copies: int = 1) -> None:
     sizes = f"about {needed / 2**30:.1f} GiB, but {max(free, 0.0) / 2**30:.1f} GiB are free"
     if use == "predict":
         raise TooLargeError(
-            f"a joint prediction at {n} rows needs {sizes}; predict fewer rows at a time, or marginal "
-            "standard deviations (return_std=True), which take memory in blocks"
+            f"a joint prediction at {n} rows needs {sizes}",
+            remedy="predict fewer rows at a time, or marginal standard deviations (return_std=True), which take memory "
+            "in blocks",
         )
     fits = max(int(np.sqrt(max(free, 0.0) / per_entry)) // 2, 1)
-    fewer = ", n_jobs=1" if copies > 1 else ""
+    fewer = (", ", Setting("n_jobs", 1)) if copies > 1 else ()
+    rest = ", or fit on a machine with more memory"
     raise TooLargeError(
-        f"an exact fit of {n} rows needs {sizes}; set max_rows={fits} (a random subset of the rows){fewer}, "
-        "or fit on a machine with more memory"
+        f"an exact fit of {n} rows needs {sizes}",
+        remedy=("use ", Setting("max_rows", fits), " (a random subset of the rows)", *fewer, rest),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +14,11 @@ from cavity.measures.calibration import pit
 from cavity.report import drawings
 from cavity.report.figures import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
+from cavity.runtime.errors import Words
 from cavity.tables.columns import Column, is_missing
-from cavity.tables.fit import CENTRAL, LIKELY, UNEXPECTED, draws_of, hyperparameters
-from cavity.tables.words import counted, short_text
+from cavity.tables.description import CENTRAL, LIKELY, UNEXPECTED, draws_of, hyperparameters
+from cavity.tables.fit_report import RegressionScores, Scores
+from cavity.tables.formatting import counted, short_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,15 +31,6 @@ if TYPE_CHECKING:
 GRID, GRID_OF_DRAWS = 300, 80
 """Places along one input; fewer where each prediction is an average over draws."""
 
-REMEDIES = (
-    ("the chains", "more draws (--draws), or a rule that does not sample (--inference ep)"),
-    ("jitter", "duplicate rows or a length scale far too long: drop duplicates or let the model have noise"),
-    ("converge", "more restarts (--restarts), another inference rule, or more time (--max-time)"),
-    ("bound", "a value sits at the edge of what is allowed: look at that column's scale and units"),
-    ("flat", "the data do not determine this value: give it a prior, or a simpler kernel"),
-)
-"""A word of a warning, and what helps."""
-
 
 def model_page(
     model: TableModel,
@@ -47,6 +39,7 @@ def model_page(
     comparison: Comparison | None = None,
     assessment: Assessment | None = None,
     command: str = "",
+    words: Words = str,
 ) -> Page:
     """The report of a model of a table.
 
@@ -59,16 +52,18 @@ def model_page(
         What `cavity compare` and `cavity assess` found.
     command : str
         How to repeat it.
+    words : callable
+        What arguments are called in messages; as in Python by default.
     """
-    preparation, report = model.preparation, model.report
+    preparation = model.preparation
     inputs = counted(len(preparation.columns), "input column")
-    rows = counted(report["rows"], "row") if "rows" in report else "an unknown number of rows"
+    rows = counted(model.report.rows, "row")
     page = Page(
         f"Gaussian process model of {preparation.target}", f"{preparation.task} with {inputs} and {rows}"
     )
-    page.add("What was asked", *_asked(model, command))
+    page.add("What was asked", *_asked(model, command, words))
     if table is not None:
-        page.add("The data at a glance", glance(table.frame, preparation), *_notes(preparation))
+        page.add("The data at a glance", glance(table.frame, preparation), *_notes(preparation, words))
     page.add("The model", *_model(model))
     learned_from = False
     if table is not None:
@@ -82,9 +77,9 @@ def model_page(
         learned_from = _is_training(model, X, y)
     page.add("Relevance of inputs", *_relevance(model))
     page.add("Outliers", *_outliers(model, table if learned_from else None))
-    page.add("Comparison of models", *(() if comparison is None else _comparison(comparison)))
+    page.add("Comparison of models", *(() if comparison is None else _comparison(comparison, words)))
     page.add("Check of the approximation", *(() if assessment is None else assessment_blocks(assessment)))
-    page.add("Warnings and remedies", *_warnings(model))
+    page.add("Warnings and remedies", *_warnings(model, words))
     page.add("How to repeat it", *versions(command))
     return page
 
@@ -102,13 +97,15 @@ def _check_classes(model: TableModel, y: NDArray[Any]) -> None:
         )
 
 
-def comparison_page(preparation: Preparation, comparison: Comparison, command: str) -> Page:
+def comparison_page(
+    preparation: Preparation, comparison: Comparison, command: str, words: Words = str
+) -> Page:
     """The report of a comparison alone."""
     page = Page(
         f"Models of {preparation.target}", f"{len(comparison.entries)} models, {comparison.rows} rows"
     )
-    page.add("Comparison of models", *_comparison(comparison))
-    page.add("What was decided about the columns", *_notes(preparation))
+    page.add("Comparison of models", *_comparison(comparison, words))
+    page.add("What was decided about the columns", *_notes(preparation, words))
     page.add("How to repeat it", *versions(command))
     return page
 
@@ -116,14 +113,14 @@ def comparison_page(preparation: Preparation, comparison: Comparison, command: s
 # --- sections -----------------------------------------------------------------------------------------------
 
 
-def _asked(model: TableModel, command: str) -> list[Block]:
-    p, report = model.preparation, model.report
+def _asked(model: TableModel, command: str, words: Words) -> list[Block]:
+    p, choice = model.preparation, model.report.choice
     pairs: list[tuple[str, Any]] = [("target", p.target), ("task", p.task)]
     pairs.append(("inputs", ", ".join(c.name for c in p.columns)))
     if p.ignored:
         pairs.append(("not used", ", ".join(p.ignored)))
-    if "choice" in report:
-        pairs.append(("noise model chosen", report["choice"]))
+    if choice is not None:
+        pairs.append(("noise model chosen", choice.told(words)))
     if command:
         pairs.append(("command", command))
     return [Facts(pairs)]
@@ -165,26 +162,26 @@ def _span(column: Column, values: pd.Series) -> str:
     return f"dates from {first} to {last}"
 
 
-def _notes(preparation: Preparation) -> list[Block]:
-    return [Text(note, "warning" if note.startswith("Warning") else "") for note in preparation.notes]
+def _notes(preparation: Preparation, words: Words) -> list[Block]:
+    return [Text(note.told(words), "warning" if note.warns else "") for note in preparation.notes]
 
 
 def _model(model: TableModel) -> list[Block]:
     first = model.estimator.members_[0]
     kernel, noise = first.kernel, first.likelihood
     found = hyperparameters(model)
-    several = any(row["problem"] for row in found)
-    drawn = any(row["interval"] for row in found)
+    several = any(row.problem for row in found)
+    drawn = any(row.interval for row in found)
     ends = ["5 % of draws", "95 % of draws"] if drawn else []
     columns = [*(["model"] if several else []), "name", "value", *ends, "fixed", "meaning"]
     rows = [
         [
-            *([r["problem"]] if several else []),
-            r["name"],
-            r["value"],
-            *((r["interval"] or (float("nan"), float("nan"))) if drawn else ()),
-            r["fixed"],
-            r["meaning"],
+            *([r.problem] if several else []),
+            r.name,
+            r.value,
+            *((r.interval or (float("nan"), float("nan"))) if drawn else ()),
+            r.fixed,
+            r.meaning,
         ]
         for r in found
     ]
@@ -200,15 +197,13 @@ def _how_it_ended(model: TableModel) -> list[tuple[str, Any]]:
     estimator = model.estimator
     statuses = [member.posterior.status for member in estimator.members_]
     drawn = bool(draws_of(estimator))
-    pairs: list[tuple[str, Any]] = [
+    return [
         ("log evidence", "unknown: draws do not tell it" if drawn else float(estimator.log_evidence_)),
         ("inference", ", ".join(dict.fromkeys(s.stage for s in statuses))),
         ("inference converged", all(s.converged for s in statuses)),
         ("jitter", max(float(s.jitter) for s in statuses)),
+        ("seconds to learn", model.report.seconds),
     ]
-    if "seconds" in model.report:
-        pairs.append(("seconds to learn", float(model.report["seconds"])))
-    return pairs
 
 
 def _in_words(model: TableModel) -> str:
@@ -225,10 +220,11 @@ def _in_words(model: TableModel) -> str:
 
 
 def _predictions(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Block]:
-    scores = model.report.get("scores")
     blocks: list[Block] = []
-    if scores:
-        blocks.append(Facts(_score_words(scores)))
+    if model.report.scores is not None:
+        blocks.append(Facts(_score_words(model.report.scores)))
+        if model.report.choice is not None:
+            blocks.append(Text("The kind of noise was chosen with all rows, those of the scores included."))
     if model.preparation.task == "classification":
         return [*blocks, _confusion(model, X, y)]
     estimator: GPRegressor = model.estimator
@@ -268,11 +264,10 @@ SCORES = {
 }
 
 
-def _score_words(scores: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    pairs = [(SCORES[name], scores[name]) for name in SCORES if name in scores]
-    for level, share in (scores.get("coverage") or {}).items():
-        pairs.append((f"targets in {float(level):.0%} intervals", f"{share:.0%}"))
-    return pairs
+def _score_words(scores: Scores) -> list[tuple[str, Any]]:
+    pairs = [(text, getattr(scores, name)) for name, text in SCORES.items() if hasattr(scores, name)]
+    coverage = scores.coverage if isinstance(scores, RegressionScores) else ()
+    return pairs + [(f"targets in {level:.0%} intervals", f"{share:.0%}") for level, share in coverage]
 
 
 def _value(value: Any) -> Any:
@@ -357,10 +352,10 @@ def _calibration(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Bl
 
 
 def _relevance(model: TableModel) -> list[Block]:
-    found = model.report.get("relevance") or []
+    found = model.report.relevance or ()
     if not found:
         return []
-    names, values = [r["column"] for r in found], [float(r["share"]) for r in found]
+    names, values = [one.column for one in found], [one.share for one in found]
     height = 1.0 + 0.28 * min(len(names), 20)
     svg = as_svg(
         lambda ax: drawings.bars(ax, names[:20], values[:20], "share of the variance of predictions"),
@@ -377,16 +372,15 @@ def _relevance(model: TableModel) -> list[Block]:
 
 def _outliers(model: TableModel, learned_from: Table | None) -> list[Block]:
     """The rows listed at the fit; with their inputs where the table they are from is at hand."""
-    found = model.report.get("outliers")
+    found, robust = model.report.outliers, model.report.robust
     if found is None:
         return []
-    robust = model.report.get("robust", True)
     if not found:
         none = "probably an outlier under this noise model" if robust else f"outside {CENTRAL}"
         return [Text(f"No row is {none}.", "good")]
     # other noise than robust one knows no outliers, only tails, and some rows are always in them
     columns = ["row", model.preparation.target, *(["probability"] if robust else [])]
-    rows = [[one[key] for key in ("row", "value", "probability")[: len(columns)]] for one in found]
+    rows: list[list[Any]] = [[one.row, one.value, *([one.probability] if robust else [])] for one in found]
     if learned_from is not None:
         inputs = [c.name for c in model.preparation.columns][:6]
         place = {int(number): k for k, number in enumerate(learned_from.rows)}
@@ -402,7 +396,7 @@ def _outliers(model: TableModel, learned_from: Table | None) -> list[Block]:
     ]
 
 
-def _comparison(found: Comparison) -> list[Block]:
+def _comparison(found: Comparison, words: Words) -> list[Block]:
     columns = (
         "noise",
         "inference",
@@ -426,7 +420,7 @@ def _comparison(found: Comparison) -> list[Block]:
             e.difference,
             e.standard_error,
             e.seconds,
-            e.failure or ("" if e.converged else "did not converge"),
+            e.failure.told(words) if e.failure else "" if e.converged else "did not converge",
         ]
         for e in found.entries
     ]
@@ -462,18 +456,11 @@ def assessment_blocks(found: Assessment) -> list[Block]:
     return blocks
 
 
-def _warnings(model: TableModel) -> list[Block]:
-    texts = [f"{text.rstrip('.')}.{_remedy(text)}" for text in model.report.get("warnings") or []]
-    if "interrupted" in model.report:
-        texts.append(model.report["interrupted"])
+def _warnings(model: TableModel, words: Words) -> list[Block]:
+    texts = [f"{warning.told(words).rstrip('.')}." for warning in model.report.warnings]
+    if model.report.interrupted:
+        texts.append(model.report.interruption)
     return [Text(text, "warning") for text in texts] or [Text("None.", "good")]
-
-
-def _remedy(text: str) -> str:
-    for word, help_ in REMEDIES:
-        if word in text.lower():
-            return f" What helps: {help_}."
-    return ""
 
 
 def versions(command: str = "") -> list[Block]:

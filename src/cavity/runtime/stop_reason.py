@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from cavity.runtime.errors import Part, Setting, told
+
 
 class StopReason(Enum):
     """Why learning, sampling or a comparison ended early; work that came to its end has None instead.
@@ -14,8 +16,13 @@ class StopReason(Enum):
     INTERRUPTED = "interrupted"
     OUT_OF_TIME = "out of time"
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """As a clause of a message."""
+        return ("interrupted",) if self is StopReason.INTERRUPTED else (Setting("max_time"), " was reached")
+
     def __str__(self) -> str:
-        return "interrupted" if self is StopReason.INTERRUPTED else "max_time was reached"
+        return told(self.parts)
 
     @classmethod
     def of(cls, name: str | None) -> StopReason | None:

@@ -290,7 +290,7 @@ class MCMC:
         """What all samplers are told; `as_draws` says what a trace of theirs means."""
 
         def enough(trace: Trace) -> bool:
-            return not SamplePosterior(as_draws(trace), warn=False).problem
+            return SamplePosterior(as_draws(trace), warn=False).problem is None
 
         until = None if self.extend_to is None else Until(self.extend_to, enough)
         return {"draws": self.draws, "warmup": self.warmup, "progress": self.progress, "until": until}

@@ -34,6 +34,7 @@ from cavity.prediction import (
     Slices,
     average,
 )
+from cavity.runtime.errors import InPython, Message, Part, Setting
 from cavity.sampling import diagnostics as chains_of
 from cavity.sampling.process_given_draw import ProcessGivenDraw, given_latent, given_noise, kept
 from cavity.sampling.trace import Trace
@@ -41,14 +42,8 @@ from cavity.sampling.trace import Trace
 WORST_RHAT = 1.01
 LEAST_ESS_PER_CHAIN = 100
 
-REMEDY = (
-    "sample longer, as in inference=MCMC(draws={draws}, extend_to={limit}), which goes on until all checks pass, or "
-    "give the hyperparameters more informative priors"
-)
-LONGER = "let them run longer, or give the hyperparameters more informative priors"
-"""What to do where the chains have not converged, and where they had no time to."""
-
-SHOWN = "diagnostics() and plot_trace show which of them mix badly"
+PRIORS = "give the hyperparameters more informative priors"
+SHOWN = InPython("; diagnostics() and plot_trace show which of them mix badly")
 
 
 @dataclass(frozen=True)
@@ -131,8 +126,8 @@ class SamplePosterior:
         if self.trace.dim:
             self.model = draws.model.replace(self.trace.pooled.mean(axis=0))
         self._y, self._sample_weight = draws.y, draws.weight
-        if warn and self.problem:
-            warnings.warn(self.problem, ConvergenceWarning, stacklevel=3)
+        if warn and self.problem is not None:
+            warnings.warn(ConvergenceWarning.of(self.problem), stacklevel=3)
 
     def __repr__(self) -> str:
         t = self.trace
@@ -171,10 +166,15 @@ class SamplePosterior:
         table = self._table
         total = self.trace.draws + self.trace.warmup
         worst = float(np.nanmax(table["rhat"], initial=1.0))
-        message = self.problem or (
-            f"{self._stopped}; the draws made so far are kept" if self._stopped else ""
-        )
-        return Status(not self.problem, f"mcmc ({self.draws.method})", total, worst, message=message)
+        message = "" if self.notice is None else str(self.notice)
+        return Status(self.problem is None, f"mcmc ({self.draws.method})", total, worst, message=message)
+
+    @property
+    def notice(self) -> Message | None:
+        """What a user should know about the draws: the `problem`, or that there are fewer than were asked for."""
+        if self.problem is not None or self.trace.stopped is None:
+            return self.problem
+        return Message((*self._stopped, "; the draws made so far are kept"))
 
     # --- draws for predictions ------------------------------------------------------------------------------
 
@@ -456,8 +456,8 @@ class SamplePosterior:
         return table if latent else table[~table.index.str.startswith("f[")]
 
     @cached_property
-    def problem(self) -> str:
-        """Why the draws should not be believed yet, with the remedy; empty if they may."""
+    def problem(self) -> Message | None:
+        """Why the draws should not be believed yet, with the remedy; None if they may."""
         table, t = self._table, self.trace
         constant = np.asarray(table["sd"]) == 0
         least = LEAST_ESS_PER_CHAIN * t.chains
@@ -477,21 +477,26 @@ class SamplePosterior:
         if diverged > 0.01 * t.chains * t.draws:
             found.append(f"{diverged} of {t.chains * t.draws} trajectories diverged")
         if not found:
-            return ""
-        draws = 2 * max(t.draws, 500)
-        advice = LONGER if t.stopped else REMEDY.format(draws=draws, limit=4 * draws)
-        because = f"{self._stopped}, and " if t.stopped else ""
-        return f"{because}the chains have not converged: {'; '.join(found)}; {advice}; {SHOWN}"
+            return None
+        because = () if t.stopped is None else (*self._stopped, ", and ")
+        worst = (*because, f"the chains have not converged: {'; '.join(found)}")
+        return Message(worst, remedy=(*self._how_to_sample_longer, PRIORS, SHOWN))
 
     @property
-    def _stopped(self) -> str:
-        """That there are fewer draws than were asked for, and why; empty if that is not so."""
+    def _how_to_sample_longer(self) -> tuple[Part, ...]:
+        if self.trace.stopped is not None:
+            return ("let them run longer, or ",)
+        draws = 2 * max(self.trace.draws, 500)
+        longer = Setting("draws", draws, f"inference=MCMC(draws={draws}, extend_to={4 * draws})")
+        return ("sample longer, as in ", longer, InPython(", which goes on until all checks pass"), ", or ")
+
+    @property
+    def _stopped(self) -> tuple[Part, ...]:
+        """That there are fewer draws than were asked for, and why; nothing if that is not so."""
         t = self.trace
-        return (
-            f"sampling was stopped early ({t.stopped}), after {t.draws} draws of each chain"
-            if t.stopped
-            else ""
-        )
+        if t.stopped is None:
+            return ()
+        return "sampling was stopped early (", *t.stopped.parts, f"), after {t.draws} draws of each chain"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the draws, with their model and data, to a file that `cavity.load` reads."""

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import time_is_up
+from cavity.runtime.errors import NoDrawsInTimeError, Setting
 from cavity.runtime.progress import ProgressLike, ProgressReport
 from cavity.runtime.stop_reason import StopReason
 
@@ -160,11 +161,11 @@ class Until:
         return Until(self.limit, lambda trace: self.enough(change(trace)))
 
 
-def nothing_drawn_in_time() -> TimeoutError:
+def nothing_drawn_in_time() -> NoDrawsInTimeError:
     """The error of sampling whose time is up before there is a draw to keep."""
-    return TimeoutError(
-        f"{StopReason.OUT_OF_TIME} before the warm-up of the chains was over: there are no draws; give more max_time, "
-        "or ask for fewer draws and a shorter warm-up"
+    return NoDrawsInTimeError(
+        (*StopReason.OUT_OF_TIME.parts, " before the warm-up of the chains was over: there are no draws"),
+        remedy=("give more ", Setting("max_time"), ", or ask for fewer draws and a shorter warm-up"),
     )
 
 

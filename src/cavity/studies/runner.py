@@ -17,6 +17,7 @@ import pandas as pd
 
 import cavity
 from cavity.datasets import DatasetNotFoundError
+from cavity.runtime.errors import InputError
 from cavity.runtime.interrupts import not_swallowed
 from cavity.runtime.progress import Progress, quiet
 from cavity.studies.base import Cell, Results, Study
@@ -95,7 +96,8 @@ def run(
     True
     """
     if not isinstance(jobs, int) or jobs == 0:
-        raise ValueError(f"jobs must be a number of workers, or -1 for one on each core, got {jobs!r}")
+        problem = f"must be a number of workers, or -1 for one on each core, got {jobs!r}"
+        raise InputError(problem, parameter="jobs", value=jobs)
     folder = Path(out) / (study.name + ("-quick" if quick else ""))
     protocol = f"{study.name} {'quick' if quick else 'full'}"
     store, tabled = Store(folder, protocol), None if study.needs_arrays else Tabled(folder, protocol)

@@ -27,10 +27,11 @@ from cavity.kernels import parse
 from cavity.likelihoods import as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import Deadline
+from cavity.runtime.errors import InputError, Message, Setting, message_of
 from cavity.runtime.interrupts import not_swallowed
 from cavity.runtime.progress import Progress
 from cavity.runtime.stop_reason import StopReason
-from cavity.tables.fit import draws_of, with_row_numbers
+from cavity.tables.description import draws_of
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import TableError
 
@@ -70,7 +71,7 @@ class Entry:
     """What was found for one candidate; densities are per row, in nats.
 
     `difference` and `standard_error` are those to the best candidate, paired by row; where the yardstick is the
-    evidence, the difference is of that and has no standard error. `failure` says why there is nothing, or is empty.
+    evidence, the difference is of that and has no standard error. `failure` says why there is nothing.
     """
 
     candidate: Candidate
@@ -81,7 +82,7 @@ class Entry:
     standard_error: float = float("nan")
     seconds: float = float("nan")
     converged: bool = False
-    failure: str = ""
+    failure: Message | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Comparison:
         """That there are candidates that were not tried, in a sentence; empty if all were."""
         if not self.stopped:
             return ""
-        why = "Interrupted" if self.interrupted else "Time was up (--max-time)"
+        why = "Interrupted" if self.interrupted else "Time was up"
         return f"{why}: {len(self.entries)} of {self.asked} candidates were tried."
 
     @property
@@ -222,22 +223,26 @@ def compare_models(
         If no candidate could be fitted; the message is that of the first. If there was no time for any.
     """
     if folds == 1 or folds < 0 or folds > len(X):
-        raise TableError(f"--folds must be 0 or between 2 and the {len(X)} rows, got {folds}")
+        problem = f"must be 0 or between 2 and the {len(X)} rows, got {folds}"
+        raise InputError(problem, parameter="folds", value=folds)
     if max_time is not None and not max_time >= 0:
-        raise TableError(f"--max-time must be a number of seconds >= 0, got {max_time!r}")
+        problem = f"must be a number of seconds >= 0, got {max_time!r}"
+        raise InputError(problem, parameter="max_time", value=max_time)
     if restarts < 0:
-        raise TableError(f"--restarts must be at least 0, got {restarts}")
+        raise InputError(f"must be at least 0, got {restarts}", parameter="restarts", value=restarts)
     if not folds and any(candidate.inference == "mcmc" for candidate in tried):
-        raise TableError(
-            "draws (--inference mcmc) have neither an evidence nor a leave-one-out density to be compared by; give "
-            "--folds 2 or more"
+        neither = ") have neither an evidence nor a leave-one-out density to be compared by"
+        raise InputError(
+            ("draws (", Setting("inference", "mcmc"), neither),
+            remedy=("give ", Setting("folds", 2), " or more"),
         )
     if folds and preparation.task == "classification":
         labels, counts = np.unique(y, return_counts=True)
         if counts.min() < 2:
+            alone = str(labels[np.argmin(counts)])
             raise TableError(
-                f"the class {str(labels[np.argmin(counts)])!r} has one row only, which cannot be held out and learned "
-                "from: use --folds 0, or leave the row out"
+                f"the class {alone!r} has one row only, which cannot be held out and learned from",
+                remedy=("use ", Setting("folds", 0), ", or leave the row out"),
             )
     fold = assign_folds(y, folds, preparation.task, seed)
     rows = np.arange(1, len(X) + 1) if rows is None else rows
@@ -249,9 +254,9 @@ def compare_models(
         try:
             with not_swallowed():
                 entry, density = _try(candidate, preparation, X, y, fold, folds, restarts, seed, time_left)
-            # what an estimator says about a row is about all rows: it is fitted to them first
-            failure = with_row_numbers(entry.failure, rows)
-            found.append((replace(entry, failure=failure), density))
+            if entry.failure is not None:  # about a row of the whole table, which is fitted first
+                entry = replace(entry, failure=entry.failure.numbered(rows))
+            found.append((entry, density))
         except KeyboardInterrupt:
             if not any(not entry.failure for entry, _ in found):
                 raise
@@ -262,11 +267,13 @@ def compare_models(
             break
     if stopped is StopReason.OUT_OF_TIME and not any(not entry.failure for entry, _ in found):
         raise TableError(
-            f"no candidate was done within --max-time {max_time:g}; give more time, or --folds 0"
+            ("no candidate was done within ", Setting("max_time", max_time)),
+            remedy=("give more time, or ", Setting("folds", 0)),
         )
     if all(entry.failure for entry, _ in found):
-        first = found[0][0]
-        raise TableError(f"no candidate could be fitted; {first.candidate.name}: {first.failure}")
+        first, why = found[0][0].candidate, found[0][0].failure
+        assert why is not None
+        raise TableError((f"no candidate could be fitted; {first.name}: ", *why.clause), remedy=why.remedy)
     ranked = _ranked(found, FOLDS if folds else LOO, folds, len(X))
     return replace(ranked, asked=len(tried), stopped=stopped)
 
@@ -330,8 +337,7 @@ def _try(
                 _fitted(part, X.iloc[~test], y[~test], time_left)
                 held[test] = _log_density(part, X.iloc[test], y[test])
     except (ValueError, np.linalg.LinAlgError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return Entry(candidate, failure=reason, seconds=time.monotonic() - started), nothing
+        return Entry(candidate, failure=message_of(error), seconds=time.monotonic() - started), nothing
     several = len(model.members_) > 1  # one model per class: their evidences are of different data
     entry = Entry(
         candidate,

@@ -7,14 +7,15 @@ class, one column per class      for classification, probabilities that add up t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.tables.fit_report import FitReport
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import BLOCK_ROWS, TableError, read_blocks
 
@@ -30,13 +31,13 @@ class TableModel:
     ----------
     preparation : Preparation
     estimator : GPRegressor or GPClassifier
-    report : mapping
+    report : FitReport
         What was found when it was fitted: sizes, held-out scores, calibration, outliers.
     """
 
     preparation: Preparation
     estimator: Any
-    report: Mapping[str, Any] = field(default_factory=dict)
+    report: FitReport
 
     def predict(
         self, frame: pd.DataFrame, interval: float = 0.9, rows: NDArray[np.intp] | None = None
@@ -54,7 +55,9 @@ class TableModel:
         import pandas as pd
 
         if not 0.0 < interval < 1.0:
-            raise TableError(f"interval must be between 0 and 1, got {interval!r}")
+            raise TableError(
+                f"must be between 0 and 1, got {interval!r}", parameter="interval", value=interval
+            )
         X = self.preparation.inputs(frame, rows)
         if self.preparation.task == "classification":
             probabilities = self.estimator.predict_proba(X)

@@ -7,7 +7,6 @@ by name in any order, categories keep their codes, missing values get the same s
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.errors import Part, Setting, Text
 from cavity.tables.columns import (
     MAX_LEVELS,
     MISSING_LEVEL,
@@ -30,8 +30,9 @@ from cavity.tables.columns import (
     try_numbers,
 )
 from cavity.tables.dates import YEARS, are_dates, as_times, in_unit, unit_of
+from cavity.tables.formatting import counted
+from cavity.tables.notes import Level, Note
 from cavity.tables.reading import Table, TableError
-from cavity.tables.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,8 +64,8 @@ class Preparation:
         Columns of the table that are not used: dropped or constant.
     numeric_labels : bool
         Whether class labels are numbers.
-    notes : tuple of str
-        What was decided, in sentences; warnings begin with "Warning: ".
+    notes : tuple of Note
+        What was decided, in sentences.
     """
 
     target: str
@@ -72,7 +73,7 @@ class Preparation:
     columns: tuple[Column, ...]
     ignored: tuple[str, ...] = ()
     numeric_labels: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def features(self) -> list[str]:
@@ -153,13 +154,19 @@ class Preparation:
 
         _refuse_missing(
             missing([c for c in self.columns if c.fill is None]),
-            "the model was fitted without a stand-in for them: complete the rows, or fit again with --impute median "
-            "(impute='median')",
+            (
+                "the model was fitted without a stand-in for them: complete the rows, or fit again with ",
+                Setting("impute", "median"),
+            ),
         )
         _refuse_missing(
             missing([c for c in self.columns if c.fill is not None and not c.takes_missing]),
-            "no text was missing there when the model was fitted, so that it cannot know what that means: complete the "
-            "rows, or fit again without the column (--drop)",
+            (
+                "no text was missing there when the model was fitted, so that it cannot know what that means: complete "
+                "the rows, or fit again without the column (",
+                Setting("drop"),
+                ")",
+            ),
         )
 
 
@@ -220,12 +227,11 @@ def prepare(
     if not columns:
         raise TableError("no input columns are left: all others are the target, dropped or constant")
     if impute is None:
-        _refuse_missing(
-            missing, "use --impute median (impute='median') to fill them in, or complete the rows"
-        )
+        remedy = ("use ", Setting("impute", "median"), " to fill them in, or complete the rows")
+        _refuse_missing(missing, remedy)
     _refuse_equal_names(columns)
     if drop:
-        notes.append(f"Left out as asked: {_listed(drop)}.")
+        notes.append(_note(f"Left out as asked: {_listed(drop)}."))
     made = Preparation(target, task, tuple(columns), tuple(ignored), numeric_labels, tuple(notes))
     return made, made.inputs(frame, table.rows), made.targets(frame, table.rows)
 
@@ -266,16 +272,18 @@ def _check_options(
     if target in drop:
         raise TableError(f"{target!r} is the target and cannot be dropped")
     if task not in (None, *TASKS):
-        raise TableError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
+        raise TableError(f"must be one of {', '.join(TASKS)}, got {task!r}", parameter="task", value=task)
     if impute not in (None, "median"):
-        raise TableError(f"impute must be 'median' or left out, got {impute!r}")
+        problem = f"must be 'median' or left out, got {impute!r}"
+        raise TableError(problem, parameter="impute", value=impute)
     if categories not in ENCODINGS:
-        raise TableError(f"categories must be one of {', '.join(ENCODINGS)}, got {categories!r}")
+        problem = f"must be one of {', '.join(ENCODINGS)}, got {categories!r}"
+        raise TableError(problem, parameter="categories", value=categories)
 
 
 def _task(
     values: pd.Series, rows: NDArray[np.intp], target: str, wanted: str | None
-) -> tuple[str, bool, list[str]]:
+) -> tuple[str, bool, list[Note]]:
     """Regression or classification, whether labels are numbers, and why."""
     _require_complete_target(values, rows)
     numbers = try_numbers(values)
@@ -299,29 +307,33 @@ def _task(
         return (
             "classification",
             True,
-            [f"Classification ({why}): {target!r} has {len(distinct)} classes, {shown}."],
+            [_note(f"Classification ({why}): {target!r} has {len(distinct)} classes, {shown}.")],
         )
     if len(distinct) < 2:
         raise TableError(
             f"the target {target!r} is the same in all rows, {distinct[0]:g}: there is nothing to learn"
         )
     why = "as asked" if wanted else "the target is numeric"
-    note = f"Regression ({why}): {target!r} has {len(distinct)} different values."
+    told: list[Part] = [f"Regression ({why}): {target!r} has {len(distinct)} different values."]
     if wanted is None and whole and len(distinct) <= FEW_VALUES:
-        note += " If these are classes, ask for --task classification."
-    return "regression", False, [note]
+        told += [" If these are classes, ask for ", Setting("task", "classification"), "."]
+    return "regression", False, [_note(*told)]
+
+
+def _note(*parts: Part) -> Note:
+    return Note(parts)
 
 
 def _text_task(
     values: pd.Series, numbers: Array, rows: NDArray[np.intp], target: str, wanted: str | None
-) -> tuple[str, bool, list[str]]:
+) -> tuple[str, bool, list[Note]]:
     if wanted == "regression" or (np.mean(~np.isnan(numbers)) > 0.5 and any(_is_number(v) for v in values)):
         as_numbers(values, rows)  # says where the first text is
         if wanted == "regression":
             return (
                 "regression",
                 False,
-                [f"Regression (as asked): {target!r} is true or false, taken as 1 and 0."],
+                [_note(f"Regression (as asked): {target!r} is true or false, taken as 1 and 0.")],
             )
     if looks_like_dates(values):
         raise TableError(
@@ -341,7 +353,7 @@ def _text_task(
     return (
         "classification",
         False,
-        [f"Classification ({why}): {target!r} has {len(labels)} classes, {_listed(labels)}."],
+        [_note(f"Classification ({why}): {target!r} has {len(labels)} classes, {_listed(labels)}.")],
     )
 
 
@@ -365,11 +377,11 @@ def _require_complete_target(values: pd.Series, rows: NDArray[np.intp]) -> None:
 
 def _column(
     name: str, values: pd.Series, rows: NDArray[np.intp], impute: str | None, categories: str
-) -> tuple[Column | None, list[str]]:
+) -> tuple[Column | None, list[Note]]:
     """What an input column is, and what is said about it; None where it is not used."""
     present = ~is_missing(values)
     if not present.any():
-        return None, [f"Column {name!r} is empty and was left out."]
+        return None, [_note(f"Column {name!r} is empty and was left out.")]
     numbers = try_numbers(values)
     known = ~np.isnan(numbers) & present
     if known.sum() == present.sum():
@@ -378,8 +390,11 @@ def _column(
         return _dates(name, values, rows, impute)
     if looks_like_dates(values):
         raise TableError(
-            f"column {name!r} holds dates or times, such as {str(values[present].iloc[0])!r}; write dates year first, "
-            f"as 2024-03-05, spans of time as numbers, or leave the column out with {_drop(name)}"
+            f"column {name!r} holds dates or times, such as {str(values[present].iloc[0])!r}",
+            remedy=(
+                "write dates year first, as 2024-03-05, spans of time as numbers, or leave the column out with ",
+                _drop(name),
+            ),
         )
     if known.sum() > present.sum() / 2:
         first = int(np.argmax(present & ~known))
@@ -392,50 +407,56 @@ def _column(
 
 def _numeric(
     name: str, values: pd.Series, rows: NDArray[np.intp], numbers: Array, impute: str | None
-) -> tuple[Column | None, list[str]]:
+) -> tuple[Column | None, list[Note]]:
     checked = as_numbers(values, rows)
     refuse_extreme(f"column {name!r}", checked)
     distinct = np.unique(checked[~np.isnan(checked)])
     count = int(np.isnan(checked).sum())
     if len(distinct) == 1 and not count:
-        return None, [f"Column {name!r} is constant ({distinct[0]:g}) and was left out."]
+        return None, [_note(f"Column {name!r} is constant ({distinct[0]:g}) and was left out.")]
     notes = []
     if looks_like_identifier(name, checked):
-        notes.append(
-            f"Warning: column {name!r} looks like an identifier that counts rows; leave it out with {_drop(name)}."
-        )
+        counts = f"column {name!r} looks like an identifier that counts rows; leave it out with "
+        notes.append(Note((counts, _drop(name), "."), Level.WARNING))
     fill = float(np.nanmedian(checked)) if impute == "median" else None
     if count and fill is not None:
-        notes.append(f"Column {name!r}: {counted(count, 'missing value')} filled in by the median, {fill:g}.")
+        filled = f"Column {name!r}: {counted(count, 'missing value')} filled in by the median, {fill:g}."
+        notes.append(_note(filled))
     return Column(name, fill=fill), notes
 
 
 def _dates(
     name: str, values: pd.Series, rows: NDArray[np.intp], impute: str | None
-) -> tuple[Column | None, list[str]]:
+) -> tuple[Column | None, list[Note]]:
     missing = is_missing(values)
     times = as_times(values, missing, rows)
     if not missing.any() and len(np.unique(times)) == 1:
-        return None, [f"Column {name!r} is constant ({str(values.iloc[0])!r}) and was left out."]
+        return None, [_note(f"Column {name!r} is constant ({str(values.iloc[0])!r}) and was left out.")]
     unit = unit_of(times)
-    notes = [f"Column {name!r} holds dates: {'years with their fraction' if unit == YEARS else unit}."]
+    measured = "years with their fraction" if unit == YEARS else unit
+    notes = [_note(f"Column {name!r} holds dates: {measured}.")]
     fill = float(np.nanmedian(in_unit(times, unit))) if impute == "median" else None
     if missing.any() and fill is not None:
         count = counted(int(missing.sum()), "missing value")
-        notes.append(f"Column {name!r}: {count} filled in by the median, {fill:g}.")
+        notes.append(_note(f"Column {name!r}: {count} filled in by the median, {fill:g}."))
     return Column(name, fill=fill, unit=unit), notes
 
 
 def _categorical(
     name: str, values: pd.Series, present: NDArray[np.bool_], impute: str | None, categories: str
-) -> tuple[Column | None, list[str]]:
+) -> tuple[Column | None, list[Note]]:
     refuse_dressed(f"column {name!r}", values)
     levels = np.unique(as_text(values)[present])
     if len(levels) > MAX_LEVELS:
         example = str(values[present].iloc[0])
         raise TableError(
             f"column {name!r} is text with {len(levels)} different values, such as {example!r}: an identifier or "
-            f"free text cannot be used; leave it out with {_drop(name)}, or group its values into at most {MAX_LEVELS}"
+            "free text cannot be used",
+            remedy=(
+                "leave it out with ",
+                _drop(name),
+                f", or group its values into at most {MAX_LEVELS}",
+            ),
         )
     count, fill = int((~present).sum()), None
     if impute == "median":
@@ -443,7 +464,7 @@ def _categorical(
         if count:
             levels = np.unique(np.append(levels, MISSING_LEVEL))
     if len(levels) == 1 and not count:
-        return None, [f"Column {name!r} is constant ({levels[0]!r}) and was left out."]
+        return None, [_note(f"Column {name!r} is constant ({levels[0]!r}) and was left out.")]
     coded = categories == "kernel"
     column = Column(name, tuple(str(level) for level in levels), coded, fill)
     how = (
@@ -451,29 +472,29 @@ def _categorical(
         if coded
         else f"{counted(len(column.features), '0/1 column')} (one-hot)"
     )
-    notes = [f"Column {name!r} is text with {len(levels)} levels, {_listed(levels)}: {how}."]
+    notes = [_note(f"Column {name!r} is text with {len(levels)} levels, {_listed(levels)}: {how}.")]
     if count and fill is not None:
-        notes.append(
-            f"Column {name!r}: {counted(count, 'missing value')} became a level of their own, {fill}."
-        )
+        missing = counted(count, "missing value")
+        notes.append(_note(f"Column {name!r}: {missing} became a level of their own, {fill}."))
     return column, notes
 
 
 # --- sentences ----------------------------------------------------------------------------------------------
 
 
-def _refuse_missing(counts: dict[str, int], remedy: str) -> None:
+def _refuse_missing(counts: dict[str, int], remedy: Text) -> None:
     found = {name: count for name, count in counts.items() if count}
     if not found:
         return
     listed = ", ".join(f"{name} ({count})" for name, count in list(found.items())[:SHOWN])
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    raise TableError(f"values are missing in {counted(len(found), 'column')}: {listed}{more}; {remedy}")
+    missing = f"values are missing in {counted(len(found), 'column')}: {listed}{more}"
+    raise TableError(missing, remedy=remedy)
 
 
-def _drop(name: str) -> str:
-    """The option that leaves a column out, as one would type it."""
-    return f"--drop {shlex.quote(name)}"
+def _drop(name: str) -> Setting:
+    """What leaves a column out."""
+    return Setting("drop", name, f"drop=[{name!r}]")
 
 
 def _similar(name: str, names: Sequence[str]) -> list[str]:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.tables.words import counted
+from cavity.runtime.errors import InputError
+from cavity.tables.formatting import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ THOUSANDS = r"\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+\s*"
 """Numbers whose points may stand between thousands; no date is one."""
 
 
-class TableError(ValueError):
+class TableError(InputError):
     """A table that cannot be used; the message is one sentence with the remedy."""
 
 
@@ -97,7 +98,7 @@ def read_table(path: str | Path, max_rows: int | None = None, seed: int = 0) -> 
     import pandas as pd
 
     if max_rows is not None and max_rows < 1:
-        raise TableError(f"max_rows must be at least 1, got {max_rows}")
+        raise TableError(f"must be at least 1, got {max_rows}", parameter="max_rows", value=max_rows)
     rng = np.random.default_rng(seed)
     kept: list[Any] = []
     keys: list[NDArray[np.float64]] = []

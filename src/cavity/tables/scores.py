@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from cavity.numerics.arrays import Array
 from cavity.prediction.calibration import expected_calibration_error
+from cavity.tables.fit_report import ClassificationScores, RegressionScores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,26 +26,26 @@ LEVELS = (0.5, 0.9, 0.95)
 """Probabilities of the intervals whose coverage is counted."""
 
 
-def regression_scores(model: Any, X: pd.DataFrame, y: Array, y_train: Array) -> dict[str, Any]:
+def regression_scores(model: Any, X: pd.DataFrame, y: Array, y_train: Array) -> RegressionScores:
     """RMSE, NLP and coverage, and RMSE and NLP of a normal density with the mean and variance of the targets."""
     prediction = model.predict_dist(X)
     mean, variance = float(np.mean(y_train)), float(np.var(y_train)) or 1.0
-    coverage = {}
+    coverage = []
     for level in LEVELS:
         lower, upper = prediction.interval(level)
-        coverage[f"{level:g}"] = float(np.mean((y >= lower) & (y <= upper)))
-    return {
-        "rmse": float(np.sqrt(np.mean((prediction.mean - y) ** 2))),
-        "nlp": -float(np.mean(prediction.log_prob(y))),
-        "guess_rmse": float(np.sqrt(np.mean((y - mean) ** 2))),
-        "guess_nlp": float(np.mean(0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance))),
-        "coverage": coverage,
-    }
+        coverage.append((level, float(np.mean((y >= lower) & (y <= upper)))))
+    return RegressionScores(
+        rmse=float(np.sqrt(np.mean((prediction.mean - y) ** 2))),
+        guess_rmse=float(np.sqrt(np.mean((y - mean) ** 2))),
+        nlp=-float(np.mean(prediction.log_prob(y))),
+        guess_nlp=float(np.mean(0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance))),
+        coverage=tuple(coverage),
+    )
 
 
 def classification_scores(
     model: Any, X: pd.DataFrame, y: NDArray[Any], y_train: NDArray[Any]
-) -> dict[str, Any]:
+) -> ClassificationScores:
     """Error rate, NLP, information and calibration, and the error of always naming the most frequent class."""
     log_p = model.predict_log_proba(X)
     classes, counts = np.unique(y_train, return_counts=True)
@@ -53,11 +54,11 @@ def classification_scores(
     frequencies = counts / counts.sum()
     choice = np.argmax(log_p, axis=1)
     truth = log_p[rows, codes]
-    return {
-        "error": float(np.mean(choice != codes)),
-        "guess_error": float(np.mean(codes != np.argmax(counts))),
-        "nlp": -float(np.mean(truth)),
-        "guess_nlp": -float(np.mean(np.log(frequencies[codes]))),
-        "information": float(np.mean(truth - np.log(frequencies[codes]))) / float(np.log(2.0)),
-        "calibration": expected_calibration_error(np.exp(log_p[rows, choice]), choice == codes),
-    }
+    return ClassificationScores(
+        error=float(np.mean(choice != codes)),
+        guess_error=float(np.mean(codes != np.argmax(counts))),
+        nlp=-float(np.mean(truth)),
+        guess_nlp=-float(np.mean(np.log(frequencies[codes]))),
+        information=float(np.mean(truth - np.log(frequencies[codes]))) / float(np.log(2.0)),
+        calibration=expected_calibration_error(np.exp(log_p[rows, choice]), choice == codes),
+    )

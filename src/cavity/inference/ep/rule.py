@@ -43,6 +43,7 @@ from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 from cavity.runtime.checks import is_number
+from cavity.runtime.errors import Setting
 
 POWERS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Powers tried in turn where EP proper finds no fixed point; the largest that converges is reported."""
@@ -193,7 +194,8 @@ class EP:
         if not self.supports(likelihood):
             raise UnsupportedPairError(
                 f"EP needs one latent function per observation, but {type(likelihood).__name__} has "
-                f'{likelihood.n_latent}; use inference="laplace", or one-vs-rest classification'
+                f"{likelihood.n_latent}",
+                remedy=("use ", Setting("inference", "laplace"), ", or one-vs-rest classification"),
             )
         if y.ndim != 1:
             raise UnsupportedPairError(
@@ -378,7 +380,8 @@ class EP:
         solution = self._solve(problem)
         if solution is None:
             raise InferenceFailedError(
-                "EP found no fixed point, so there are no cavities; use inference='variational'"
+                "EP found no fixed point, so there are no cavities",
+                remedy=("use ", Setting("inference", "variational")),
             )
         return solution
 

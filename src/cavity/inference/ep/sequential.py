@@ -16,6 +16,7 @@ from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
+from cavity.runtime.errors import Setting
 
 
 class SequentialEP(EP):
@@ -74,7 +75,8 @@ class SequentialEP(EP):
         solution = self._solve(self._problem(prior, likelihood, y, sample_weight))
         if solution is None:
             raise InferenceFailedError(
-                f"sequential EP did not converge in {self.sweeps} sweeps; use inference='ep'"
+                f"sequential EP did not converge in {self.sweeps} sweeps",
+                remedy=("use ", Setting("inference", "ep")),
             )
         state, status = solution.state, solution.status
         converged = state.residual <= self.tolerance

@@ -32,6 +32,7 @@ from cavity.likelihoods.base import Derivatives, Likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
 from cavity.numerics.tiles import mirror_lower
+from cavity.runtime.errors import Setting
 
 TARGET = 1e-7
 """Newton decrement (length of the next step in posterior standard deviations) at which iterations stop."""
@@ -329,7 +330,8 @@ class Climb(ABC):
             return mode
         raise NoModeError(
             "Laplace's method found no mode: the curvature of the posterior is not positive definite where "
-            'the search ended; use inference="ep" or "variational"'
+            "the search ended",
+            remedy=("use ", Setting("inference", ("ep", "variational"))),
         )
 
     def _chord(self, at: Point, curvature: Any, decrement: float) -> Point:

@@ -38,6 +38,7 @@ from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
+from cavity.runtime.errors import Setting
 
 Prior = DensePrior | BlockPrior
 
@@ -141,7 +142,8 @@ class Laplace:
         if not self.supports(likelihood):
             raise UnsupportedPairError(
                 "Laplace's method needs a likelihood with two continuous derivatives, which "
-                f'{type(likelihood).__name__} has not; use inference="ep" or "variational"'
+                f"{type(likelihood).__name__} has not",
+                remedy=("use ", Setting("inference", ("ep", "variational"))),
             )
         means = prior.mean_function
         if isinstance(means, Basis) or (

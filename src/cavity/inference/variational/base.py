@@ -60,7 +60,7 @@ class BoundRule(ABC):
         """Whether the rule can handle the likelihood."""
 
     @abstractmethod
-    def _refusal(self, likelihood: Likelihood) -> str:
+    def _refusal(self, likelihood: Likelihood) -> UnsupportedPairError:
         """Why an unsupported likelihood is refused, and what to use instead."""
 
     @abstractmethod
@@ -156,7 +156,7 @@ class BoundRule(ABC):
 
     def _check(self, prior: DensePrior, likelihood: Likelihood, y: Array) -> None:
         if not self.supports(likelihood):
-            raise UnsupportedPairError(self._refusal(likelihood))
+            raise self._refusal(likelihood)
         if y.ndim != 1:
             raise UnsupportedPairError(
                 f"{self.name} handles one target at a time, got y of shape {y.shape}; fit a model per column"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cavity.inference.base import UnsupportedPairError
 from cavity.inference.variational.base import BoundRule
 from cavity.inference.variational.natural_gradient import Local, LocalBound
 from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM
@@ -24,6 +25,7 @@ from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.probit import Heaviside
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
+from cavity.runtime.errors import Setting
 
 EM_TOLERANCE = 1e-2
 """Residual at which variational EM has done enough as a start."""
@@ -58,15 +60,16 @@ class Variational(BoundRule):
         """Whether E[log p] exists and there is one latent value per observation."""
         return likelihood.n_latent == 1 and not isinstance(likelihood, Heaviside)
 
-    def _refusal(self, likelihood: Likelihood) -> str:
+    def _refusal(self, likelihood: Likelihood) -> UnsupportedPairError:
         if isinstance(likelihood, Heaviside):
-            return (
-                "variational inference needs a finite E[log p], which is minus infinity for Heaviside; "
-                'use inference="ep", or a Probit likelihood'
+            return UnsupportedPairError(
+                "variational inference needs a finite E[log p], which is minus infinity for Heaviside",
+                remedy=("use ", Setting("inference", "ep"), ", or a Probit likelihood"),
             )
-        return (
+        return UnsupportedPairError(
             f"variational inference handles one latent value per observation, {type(likelihood).__name__} "
-            f'has {likelihood.n_latent}; use inference="laplace"'
+            f"has {likelihood.n_latent}",
+            remedy=("use ", Setting("inference", "laplace")),
         )
 
     def _local(self, likelihood: Likelihood, y: Array) -> LocalBound:

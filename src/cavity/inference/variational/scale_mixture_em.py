@@ -27,6 +27,7 @@ from typing import cast
 
 import numpy as np
 
+from cavity.inference.base import UnsupportedPairError
 from cavity.inference.variational.base import BoundRule, weighted
 from cavity.inference.variational.natural_gradient import Local, LocalBound, maximize_bound
 from cavity.latent.dense import DensePrior
@@ -34,6 +35,7 @@ from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
+from cavity.runtime.errors import Setting
 
 ANNEALING_STAGES = 5
 """Noise levels, from the spread of the targets down, at which the annealed start is moved along."""
@@ -74,10 +76,11 @@ class ScaleMixtureEM(BoundRule):
         """Whether the noise is a scale mixture of normals."""
         return isinstance(likelihood, ScaleMixture)
 
-    def _refusal(self, likelihood: Likelihood) -> str:
-        return (
+    def _refusal(self, likelihood: Likelihood) -> UnsupportedPairError:
+        return UnsupportedPairError(
             "scale-mixture EM needs noise that is a scale mixture of normals (StudentT, MixtureOfGaussians, "
-            f'Laplace), got {type(likelihood).__name__}; use inference="variational", "ep" or "laplace"'
+            f"Laplace), got {type(likelihood).__name__}",
+            remedy=("use ", Setting("inference", ("variational", "ep", "laplace"))),
         )
 
     def _local(self, likelihood: Likelihood, y: Array) -> LocalBound:
