@@ -124,9 +124,9 @@ def _rows_text(report: FitReport) -> str:
     if report.rows_in_file > report.rows:
         text += f" of {report.rows_in_file} in the file, a random subset"
     if report.held_out_rows:
-        text += f"; for the scores {report.held_out_rows} were held out from a second model"
+        text += f"; {report.held_out_rows} held out from a second model, for the scores"
     if report.held_out_rows and report.choice is not None:
-        text += ", whose kind of noise was chosen with all rows"
+        text += " (noise chosen with all rows)"
     return text
 
 

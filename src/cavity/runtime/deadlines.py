@@ -40,7 +40,7 @@ class Deadline:
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Work in the block that asks whether `time_is_up` has so many seconds; limits around the block hold as well."""
+    """Inside the block `time_is_up()` becomes true after `seconds`, or earlier if a limit around the block says so."""
     if seconds is None:
         yield
         return
