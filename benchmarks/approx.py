@@ -157,7 +157,7 @@ class LaplaceFit:
         model = GP(variance * SE(length), Logit(), inference="laplace")
         X, y = self.problem.X, self.problem.y
         start = time.perf_counter()
-        learned = learn(model.bind(X.shape[1]), X, y, n_restarts=0, warm=True, show_progress=False)
+        learned = learn(model.bind(X.shape[1]), X, y, n_restarts=0, warm=True, progress=False)
         took = time.perf_counter() - start
         self.value = learned.value
         return took

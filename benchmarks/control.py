@@ -186,7 +186,7 @@ def decision_ms(moment_matching: bool = True, steps: int = 60) -> float:
     runs.
     """
     system = CartPole()
-    model = Dynamics.fit(Transitions.draw(system, 200, rng=0), problem=system, random_state=0)
+    model = Dynamics.fit(Transitions.draw(system, 200, rng=0), problem=system, rng=0)
     settings = CART_POLE_MOMENTS if moment_matching else CART_POLE
     planner = Planner(model, cart_pole_loss(system), settings)
     times = [receding_horizon(system, planner, steps).milliseconds for _ in range(2)]

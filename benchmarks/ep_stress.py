@@ -173,9 +173,7 @@ def at_optimum(problem: StressProblem, max_time: float = 60.0) -> StressProblem:
     from cavity.learning import learn
 
     model = GP(problem.kernel, problem.likelihood, inference="variational").bind(problem.X.shape[1])
-    learned = learn(
-        model, problem.X, problem.y, n_restarts=0, warm=True, max_time=max_time, show_progress=False
-    )
+    learned = learn(model, problem.X, problem.y, n_restarts=0, warm=True, max_time=max_time, progress=False)
     return with_model(problem, learned.model)
 
 

@@ -90,13 +90,17 @@ def ours(method: str, draws: int, repeats: int = REPEATS) -> Row:
         if method == "hmc":
             target = LatentTarget(prior, Probit(), y, metric="ep")
             start = target.center + rng.standard_normal((CHAINS, N))
-            trace = hamiltonian(target, start, draws=draws, warmup=warmup, rng=rng, progress=watch)
+            trace = hamiltonian(target, start, n_draws=draws, warmup=warmup, rng=rng, progress=watch)
         else:
             target = LatentTarget(prior, Probit(), y)
             start = 0.1 * rng.standard_normal((CHAINS, N))
             marks.append(time.perf_counter())
             trace = elliptical_slice_sampling(
-                lambda U, t=target: t.log_likelihood(t.latent(U)), start, draws=draws, rng=rng, progress=watch
+                lambda U, t=target: t.log_likelihood(t.latent(U)),
+                start,
+                n_draws=draws,
+                rng=rng,
+                progress=watch,
             )
         ended = time.perf_counter()
         ess = float(ess_bulk(trace.map(target.latent).positions).min())
@@ -141,7 +145,7 @@ def ais_error() -> float | None:
     y = model.sample_prior(X, rng=rng)[0] + np.sqrt(0.1) * rng.standard_normal(60)
     exact = model.evidence(X, y)[0]
     found = annealed_importance_sampling(
-        model, X, y, runs=16, steps=1000, start="prior", seed=SEED, progress=False
+        model, X, y, runs=16, steps=1000, start="prior", rng=SEED, progress=False
     )
     return abs(float(found.log_evidence) - exact)
 

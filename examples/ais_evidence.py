@@ -57,26 +57,26 @@ def main() -> None:
     model, X, y = boston()
     exact = model.condition(X, y).log_evidence
     found = annealed_importance_sampling(
-        model, X, y, start="prior", runs=24, target_error=0.3, budget=budget, seed=0
+        model, X, y, start="prior", runs=24, target_error=0.3, max_time=budget, rng=0
     )
     show("Boston 400, Gaussian noise, from the prior", found, exact, "exact")
-    found = annealed_importance_sampling(model, X, y, start="prior", moves="elliptical", steps=500, seed=0)
+    found = annealed_importance_sampling(model, X, y, start="prior", moves="elliptical", steps=500, rng=0)
     show("The same with elliptical slice moves: refused", found, exact, "exact")
 
     for log_signal in (2.0, 4.0):
         model, X, y = ionosphere(log_signal)
         posterior = model.condition(X, y)
         ep = posterior.log_evidence
-        found = annealed_importance_sampling(model, X, y, target_error=0.1, budget=budget, seed=0)
+        found = annealed_importance_sampling(model, X, y, target_error=0.1, max_time=budget, rng=0)
         show(f"Ionosphere 200, probit, ln s = {log_signal:g}", found, ep, "EP")
-        weak = importance_evidence(posterior, seed=0)
+        weak = importance_evidence(posterior, rng=0)
         print(
             f"  importance sampling from EP: {weak.log_evidence:.2f}, certified {weak.certified}: {weak.reason}"
         )
 
-    found = annealed_importance_sampling(model, X, y, start="prior", metric="sites", steps=200, seed=0)
+    found = annealed_importance_sampling(model, X, y, start="prior", metric="sites", steps=200, rng=0)
     show("ln s = 4 from the prior, moves scaled by EP, 200 temperatures: refused", found, ep, "EP")
-    found = annealed_importance_sampling(model, X, y, steps=40, seed=0)
+    found = annealed_importance_sampling(model, X, y, steps=40, rng=0)
     show("ln s = 4, 40 temperatures: refused", found, ep, "EP")
 
 

@@ -51,7 +51,7 @@ def run(X: np.ndarray, y: np.ndarray, seed: int) -> Split:
     learned = time.perf_counter()
 
     target = HyperparameterTarget(best, Z[train], t[train])
-    trace = hamiltonian(target, best.theta, draws=DRAWS - DISCARD, warmup=DISCARD, rng=seed, length=np.pi / 2)
+    trace = hamiltonian(target, best.theta, n_draws=DRAWS - DISCARD, warmup=DISCARD, rng=seed, length=np.pi / 2)
     ended = time.perf_counter()
 
     plain = best.condition(Z[train], t[train]).predict_y(Z[test])

@@ -43,7 +43,7 @@ def main(folder: Path) -> Path:
     def cell(row: int, column: int | slice) -> plt.Axes:
         return figure.add_subplot(cells[row, column])
 
-    data = make_neal(60, seed=0)
+    data = make_neal(60, rng=0)
     robust = GPRegressor(likelihood="student-t", random_state=0).fit(data.X, data.y)
     plots.plot_fit(robust, of="both", title="plot_fit", ax=cell(0, 0))
 

@@ -47,7 +47,7 @@ def start_on(arc: int, which: np.ndarray, y: np.ndarray) -> dict[str, tuple[floa
 
 
 def main(path: str) -> None:
-    data = make_two_arcs(seed=0)
+    data = make_two_arcs(rng=0)
     grid = np.linspace(-5.5, 5.5, 300)[:, None]
     figure, axes = plt.subplots(2, 3, figsize=(13, 7), sharex=True, sharey=True)
     for axis, (title, noise, rule, arc) in zip(axes.flat, PANELS):

@@ -130,7 +130,7 @@ def test_frames_bring_their_column_names():
         named.evidence(X, Y)
 
 
-@pytest.mark.parametrize("rule", ["exact", MCMC(4, 4, 2, seed=0, hyperparameters=False, progress=False)])
+@pytest.mark.parametrize("rule", ["exact", MCMC(4, 4, 2, rng=0, hyperparameters=False, progress=False)])
 def test_frames_with_other_columns_than_before_are_refused(rule, tmp_path):
     frame = pd.DataFrame(X, columns=["time", "depth"])
     turned = frame[["depth", "time"]]

@@ -16,7 +16,7 @@ from cavity.inference import Sites
 from cavity.kernels import SE
 from cavity.likelihoods import StudentT
 
-data = make_two_arcs(seed=0)
+data = make_two_arcs(rng=0)
 model = GP(1.0 * SE(1.5), StudentT(0.3, 2.0))
 narrow = StudentT(0.2, 2.0)
 

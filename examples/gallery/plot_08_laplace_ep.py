@@ -15,7 +15,7 @@ from cavity.datasets import make_clusters_1d
 from cavity.kernels import SE
 from cavity.likelihoods import Probit
 
-data = make_clusters_1d(seed=0)
+data = make_clusters_1d(rng=0)
 grid = np.linspace(-9, 5, 250)[:, None]
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")

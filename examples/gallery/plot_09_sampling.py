@@ -20,7 +20,7 @@ y = np.sin(X[:, 0]) + 0.2 * rng.standard_normal(12)
 
 kernel = Param(1.0, prior=LogNormal.between(0.1, 10)) * SE(Param(1.0, prior=LogNormal.between(0.3, 10)))
 best = GPRegressor(kernel, mean="zero", n_restarts=1, random_state=0).fit(X, y)
-rule = MCMC(draws=100, warmup=100, chains=4, seed=0, progress=False)
+rule = MCMC(n_draws=100, warmup=100, chains=4, rng=0, progress=False)
 averaged = GPRegressor(kernel, mean="zero", inference=rule, n_restarts=1, random_state=0).fit(X, y)
 print(averaged.posterior_.diagnostics().round(2))
 

@@ -21,7 +21,7 @@ y = np.where(X[:, 0] + X[:, 1] ** 2 + 0.3 * rng.normal(size=60) > 0.7, 1.0, -1.0
 X_test = rng.normal(size=(100, 2))
 
 result = assess(
-    GP(30.0 * SE(1.0), Probit()), X, y, X_test, methods=["laplace", "ep"], budget="6s", progress=False
+    GP(30.0 * SE(1.0), Probit()), X, y, X_test, inference=["laplace", "ep"], max_time=6.0, progress=False
 )
 print(result)
 

@@ -13,7 +13,7 @@ import numpy as np
 from cavity.control import Dynamics, MountainCar, Transitions
 
 car = MountainCar()
-model = Dynamics.fit(Transitions.draw(car, 100, rng=0), problem=car, random_state=0)
+model = Dynamics.fit(Transitions.draw(car, 100, rng=0), problem=car, rng=0)
 actions = np.array([[-4.0]] * 3 + [[4.0]] * 3)
 start = np.array([-0.5, 0.0])
 predicted = model.rollout((start, [0.01**2, 0.01**2]), actions)

@@ -90,7 +90,7 @@ def run(
     say : callable
         Told what is being done.
     """
-    from cavity.assessment import assess
+    from cavity.assessment import assess, seconds_of
     from cavity.estimators import GPRegressor
 
     data = make_data(seed)
@@ -106,7 +106,9 @@ def run(
     )
     some = slice(None, None, 4)
     robust = models["Student-t noise, EP"]
-    checked = assess(robust, data.X, data.y, data.X_test[some], data.y_test[some], budget=budget, seed=0)
+    checked = assess(
+        robust, data.X, data.y, data.X_test[some], data.y_test[some], max_time=seconds_of(budget), rng=0
+    )
     out.mkdir(parents=True, exist_ok=True)
     picture = out / "fits.png"
     draw(models, data, picture)

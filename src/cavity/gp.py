@@ -431,7 +431,7 @@ class GP(Parametrized):
         rng: np.random.Generator | int | None = None,
         n_jobs: int | None = None,
         max_time: float | None = None,
-        show_progress: bool | None = None,
+        progress: bool | None = None,
     ) -> Learned:
         """Learn the free parameters, and condition on the data.
 
@@ -485,7 +485,7 @@ class GP(Parametrized):
             rng=rng,
             n_jobs=n_jobs,
             max_time=max_time,
-            show_progress=show_progress,
+            progress=progress,
         )
 
     # --- results --------------------------------------------------------------------------------------------

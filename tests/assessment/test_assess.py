@@ -27,7 +27,7 @@ def gaussian() -> tuple[GP, np.ndarray, np.ndarray, Assessment]:
     model = GP(1.0 * SE(1.0), Gaussian(0.09), mean="constant")
     X_test = np.linspace(-3, 3, 7)[:, None]
     found = assess(
-        model, X, y, X_test, np.sin(X_test[:, 0]), methods=["exact", "ep", "laplace"], budget="20s", seed=1
+        model, X, y, X_test, np.sin(X_test[:, 0]), inference=["exact", "ep", "laplace"], max_time=20.0, rng=1
     )
     return model, X, y, found
 
@@ -73,7 +73,7 @@ def test_probit_against_tensor_quadrature() -> None:
     """Two points: posterior means by quadrature on a fine grid; Laplace is visibly off, EP is not."""
     X, y = np.array([[0.0], [0.7]]), np.array([1.0, 1.0])
     model = GP(25.0 * SE(1.0), Probit())
-    found = assess(model, X, y, methods=["laplace", "ep"], budget="20s", seed=0)
+    found = assess(model, X, y, inference=["laplace", "ep"], max_time=20.0, rng=0)
     K = 25.0 * np.exp(-0.5 * (X - X.T) ** 2)
     grid = np.linspace(-30, 40, 1201)
     f1, f2 = np.meshgrid(grid, grid, indexing="ij")
@@ -97,7 +97,7 @@ def test_no_verdict_without_a_certificate() -> None:
     rng = np.random.default_rng(3)
     X = rng.standard_normal((60, 5))
     y = np.where(X[:, 0] + 0.3 * rng.standard_normal(60) > 0, 1.0, -1.0)
-    found = assess(GP(5000.0 * SE(2.0), Probit()), X, y, methods=["ep"], budget=0.02)
+    found = assess(GP(5000.0 * SE(2.0), Probit()), X, y, inference=["ep"], max_time=0.02)
     assert not found.certified
     text = str(found)
     assert "NOT certified" in text
@@ -110,7 +110,7 @@ def test_estimators_and_text_labels() -> None:
     X = rng.standard_normal((30, 2))
     labels = np.where(X[:, 0] > 0, "yes", "no")
     classifier = GPClassifier(random_state=0, n_restarts=0).fit(X, labels)
-    found = assess(classifier, X, labels, X[:10], labels[:10], methods=["ep"], budget="5s")
+    found = assess(classifier, X, labels, X[:10], labels[:10], inference=["ep"], max_time=5.0)
     assert found["ep"].log_evidence == pytest.approx(classifier.log_evidence_, abs=1e-4)
     assert found["ep"].predictive.log_loss == pytest.approx(
         -np.mean(np.log(classifier.predict_proba(X[:10])[np.arange(10), (labels[:10] == "yes").astype(int)])),
@@ -124,7 +124,7 @@ def test_estimators_and_text_labels() -> None:
 
 def test_pairs_that_do_not_apply_are_named() -> None:
     X = np.linspace(0, 1, 6)[:, None]
-    found = assess(GP(1.0 * SE(0.5), Laplace(0.2)), X, X[:, 0], methods=["laplace", "ep"], budget="5s")
+    found = assess(GP(1.0 * SE(0.5), Laplace(0.2)), X, X[:, 0], inference=["laplace", "ep"], max_time=5.0)
     with pytest.raises(UnsupportedPairError):
         GP(1.0 * SE(0.5), Laplace(0.2), inference="laplace").condition(X, X[:, 0])
     assert "does not apply" in found.verdicts["laplace"]
@@ -136,6 +136,12 @@ def test_pairs_that_do_not_apply_are_named() -> None:
 )
 def test_budgets(budget: str | float, seconds: float) -> None:
     assert seconds_of(budget) == seconds
+
+
+@pytest.mark.parametrize("max_time", [-1.0, 0.0, float("nan"), float("inf")])
+def test_limits_of_time_are_positive_numbers(max_time: float) -> None:
+    with pytest.raises(ValueError, match="max_time must be a positive number of seconds"):
+        assess(*small_problem(), max_time=max_time)
 
 
 @pytest.mark.parametrize("budget", ["soon", "5 parsecs", -1, 0, "0s", float("nan")])
@@ -155,7 +161,7 @@ def test_bad_input_is_refused_before_the_chains(monkeypatch: pytest.MonkeyPatch)
         assess(model, frame, y, np.zeros((3, 1)))
     for wrong in ("best", ["ep", "best"]):
         with pytest.raises(ValueError, match=r"inference must be .* got 'best'"):
-            assess(model, frame, y, methods=wrong)
+            assess(model, frame, y, inference=wrong)
 
 
 def test_bad_input() -> None:
@@ -211,7 +217,7 @@ def test_ctrl_c_before_there_are_chains_ends_the_assessment(monkeypatch):
     monkeypatch.setattr(gold, "annealed_importance_sampling", interrupted)
     monkeypatch.setattr(gold, "sample_latent", lambda *_, **__: pytest.fail("chains ran"))
     with pytest.raises(KeyboardInterrupt):
-        assess(*small_problem(), methods=["ep"], budget=1.0, progress=False)
+        assess(*small_problem(), inference=["ep"], max_time=1.0, progress=False)
 
 
 @pytest.mark.parametrize("step", [350, 300 + 200 + 20])
@@ -226,13 +232,13 @@ def test_ctrl_c_while_chains_run_keeps_the_draws_made_so_far(monkeypatch, step):
 
     model, X, y = small_problem()
     chains = gold.sample_latent(
-        model, X, y, seconds=1e6, seed=np.random.default_rng(0), enough=1e5, progress=press
+        model, X, y, max_time=1e6, rng=np.random.default_rng(0), enough=1e5, progress=press
     )
     assert chains.interrupted
     assert chains.latent.shape == (8, {350: 50, 520: 200}[step], len(y))
     assert len(steps) == step
     monkeypatch.setattr(gold, "sample_latent", lambda *_, **__: chains)
-    found = assess(model, X, y, methods=["ep"], budget=1.0, progress=False)
+    found = assess(model, X, y, inference=["ep"], max_time=1.0, progress=False)
     assert "interrupted, with the draws made so far; gold standard" in " ".join(str(found).split())
 
 

@@ -50,7 +50,7 @@ def pole():
 @pytest.fixture(scope="module")
 def learned():
     system = MountainCar()
-    return Dynamics.fit(Transitions.draw(system, 50, rng=0), problem=system, n_restarts=0, random_state=0)
+    return Dynamics.fit(Transitions.draw(system, 50, rng=0), problem=system, n_restarts=0, rng=0)
 
 
 # --- learning -----------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_noise_and_signal_stay_within_bounds(learned):
 def test_next_states_as_targets():
     car = MountainCar()
     seen = Transitions.draw(car, 50, rng=0)
-    model = Dynamics.fit(seen, target="next", n_restarts=0, random_state=0, mean="zero")
+    model = Dynamics.fit(seen, target="next", n_restarts=0, rng=0, mean="zero")
     assert not model.difference.any()
     assert "'next', 'next'" in repr(model)
     test = Transitions.draw(car, 500, rng=1)
@@ -100,11 +100,11 @@ def test_next_states_as_targets():
 def test_angles_are_predicted_as_differences_whatever_the_target():
     pendulum = Pendulum()
     seen = Transitions.draw(pendulum, 40, rng=0)
-    model = Dynamics.fit(seen, problem=pendulum, target="next", n_restarts=0, random_state=0)
+    model = Dynamics.fit(seen, problem=pendulum, target="next", n_restarts=0, rng=0)
     np.testing.assert_array_equal(model.difference, [True, False])
     turned = model.step([1.0 + 2 * np.pi, 0.5], [0.3]) - model.step([1.0, 0.5], [0.3])
     np.testing.assert_allclose(turned, [2 * np.pi, 0.0], atol=1e-10)
-    raw = Dynamics.fit(seen, problem=pendulum, angles=(), n_restarts=0, random_state=0)
+    raw = Dynamics.fit(seen, problem=pendulum, angles=(), n_restarts=0, rng=0)
     assert raw.inputs([1.0, 0.5], [0.3]).tolist() == [1.0, 0.5, 0.3]
     assert raw.difference.all()
 
@@ -118,7 +118,7 @@ def test_outliers_do_not_spoil_a_robust_model():
     test = Transitions.draw(car, 500, rng=1)
     errors = {}
     for name in ("gaussian", "laplace"):
-        model = Dynamics.fit(given, likelihood=["gaussian", name], n_restarts=0, random_state=0)
+        model = Dynamics.fit(given, likelihood=["gaussian", name], n_restarts=0, rng=0)
         errors[name] = np.sqrt(np.mean((test.next_states - model.step(test.states, test.actions))[:, 1] ** 2))
         result, _ = model.forward(np.zeros(3), 0.01 * np.eye(3))
         assert np.isfinite(result.covariance).all()
@@ -174,7 +174,7 @@ def test_an_interrupt_ends_learning_of_all_states(monkeypatch):
 
     monkeypatch.setattr(Objective, "__call__", counted)
     with pytest.raises(KeyboardInterrupt):
-        Dynamics.fit(Transitions.draw(MountainCar(), 20, rng=0), random_state=0)
+        Dynamics.fit(Transitions.draw(MountainCar(), 20, rng=0), rng=0)
     assert len(seen) == 3
 
 
@@ -190,7 +190,7 @@ def pushed(n, action=None, seed=0):
 @pytest.mark.parametrize("force", [0.0, 2.0])
 def test_forces_that_were_never_tried_are_uncertain(force):
     with pytest.warns(UserWarning, match=rf"a0 \(always {force:g}\): the mean function is constant"):
-        model = Dynamics.fit(pushed(40, force), n_restarts=0, random_state=0)
+        model = Dynamics.fit(pushed(40, force), n_restarts=0, rng=0)
     known, unknown = np.sqrt(model.predict(np.zeros((2, 2)), [[force], [force + 8.0]])[1][:, 1])
     assert known < 0.1
     assert unknown > 1.0  # the truth is 4 away, and the changes that were seen have an sd of about 0.2
@@ -201,7 +201,7 @@ def test_a_few_transitions_do_not_make_certain():
     """A plane through as many transitions as it has weights leaves nothing over, and says nothing about noise."""
     seen = pushed(4, seed=1)
     with pytest.warns(UserWarning, match="4 transitions cannot tell the 4 weights"):
-        model = Dynamics.fit(seen, n_restarts=0, random_state=0)
+        model = Dynamics.fit(seen, n_restarts=0, rng=0)
     test = pushed(200, seed=2)
     variance = model.predict(test.states, test.actions)[1]
     assert np.all(np.sqrt(variance.mean(axis=0)) > 0.01 * seen.differences.std(axis=0))
@@ -211,14 +211,14 @@ def test_inputs_that_follow_from_others_are_named():
     seen = pushed(40)
     slaved = Transitions(seen.states, 3.0 * seen.states[:, :1] + 1.0, seen.next_states)
     with pytest.warns(UserWarning, match="inputs s0, s1, a0 follow from the others"):
-        Dynamics.fit(slaved, n_restarts=0, random_state=0)
+        Dynamics.fit(slaved, n_restarts=0, rng=0)
 
 
 def test_a_state_that_never_changes():
     rng = np.random.default_rng(0)
     s, a = rng.standard_normal((20, 2)), rng.standard_normal((20, 1))
     after = np.column_stack([s[:, 0] + np.sin(a[:, 0]), s[:, 1]])
-    model = Dynamics.fit(Transitions(s, a, after), n_restarts=0, random_state=0)
+    model = Dynamics.fit(Transitions(s, a, after), n_restarts=0, rng=0)
     np.testing.assert_allclose(model.step(s, a)[:, 1], s[:, 1], atol=1e-6)
 
 
@@ -507,7 +507,7 @@ def test_consistent_functions_remember_where_they_were():
 def test_drawn_rollouts_of_certain_dynamics_are_deterministic():
     """With dense, nearly noise-free data every function is the same, and both kinds follow the system."""
     tank = _OneState()
-    model = Dynamics.fit(Transitions.draw(tank, 40, rng=0), n_restarts=0, random_state=0)
+    model = Dynamics.fit(Transitions.draw(tank, 40, rng=0), n_restarts=0, rng=0)
     actions = np.array([[1.0], [-1.0], [0.5]])
     drawn = model.sample_rollouts([0.2], actions, size=20, rng=0)
     s = np.array([0.2])
@@ -520,7 +520,7 @@ def test_drawn_rollouts_of_certain_dynamics_are_deterministic():
 def test_policies_for_single_states_are_refused(car):
     """Indexed as for one state, a policy would give every roll-out the action of the first."""
     seen = Transitions(np.linspace(-1, 1, 20), np.linspace(-2, 2, 20) ** 2, np.linspace(-1, 1, 20))
-    line = Dynamics.fit(seen, n_restarts=0, random_state=0)
+    line = Dynamics.fit(seen, n_restarts=0, rng=0)
 
     def for_one(s):
         return np.array([-2.0 * s[0]])

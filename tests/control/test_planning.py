@@ -18,7 +18,7 @@ def noisy_pole():
     """Noise of 5 %: differences of covariances are not limited by rounding."""
     system = CartPole()
     seen = Transitions.draw(system, 40, rng=0, noise=0.05 * np.array([0.35, 0.7, 0.9, 2.2]))
-    return system, Dynamics.fit(seen, problem=system, random_state=0)
+    return system, Dynamics.fit(seen, problem=system, rng=0)
 
 
 class Cart(System):
@@ -194,7 +194,7 @@ def test_linear_system_against_its_optimum(unit):
 
 def test_car_backs_up_and_holds_the_goal():
     car = MountainCar(dt=0.3)
-    model = Dynamics.fit(Transitions.draw(car, 50, rng=0), problem=car, random_state=0)
+    model = Dynamics.fit(Transitions.draw(car, 50, rng=0), problem=car, rng=0)
     loss = SaturatingLoss(QuadraticLoss.around(car.goal, [1.0, 0.1]), 0.3)
     run = receding_horizon(car, Planner(model, loss, PlannerSettings(horizon=6, candidates=100)), 27)
     assert run.trajectory.actions[0, 0] < -2

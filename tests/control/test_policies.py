@@ -128,9 +128,7 @@ def test_derivatives_at_known_states(name):
 @pytest.fixture(scope="module")
 def pendulum_model():
     system = Pendulum()
-    return Dynamics.fit(
-        Transitions.draw(system, 40, rng=0, noise=[0.05, 0.4]), problem=system, random_state=0
-    )
+    return Dynamics.fit(Transitions.draw(system, 40, rng=0, noise=[0.05, 0.4]), problem=system, rng=0)
 
 
 @pytest.mark.parametrize("kind", ["rbf", "linear"])

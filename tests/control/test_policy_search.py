@@ -23,9 +23,7 @@ STEP = 1e-6
 @pytest.fixture(scope="module")
 def pendulum_model():
     system = Pendulum()
-    return Dynamics.fit(
-        Transitions.draw(system, 40, rng=0, noise=[0.05, 0.4]), problem=system, random_state=0
-    )
+    return Dynamics.fit(Transitions.draw(system, 40, rng=0, noise=[0.05, 0.4]), problem=system, rng=0)
 
 
 # --- functions drawn from a posterior -----------------------------------------------------------------------

@@ -132,7 +132,7 @@ def test_a_delay_is_learned_with_earlier_actions_as_states():
     rng = np.random.default_rng(0)
     a = rng.uniform(-1, 1, 60)
     x = np.concatenate([np.zeros(3), np.cumsum(0.5 * a[:-3])])
-    model = Dynamics.fit(Transitions.of_log(x, a, memory=2), n_restarts=0, random_state=0)
+    model = Dynamics.fit(Transitions.of_log(x, a, memory=2), n_restarts=0, rng=0)
     np.testing.assert_allclose(model.step([0.3, 0.1, -0.8], [1.0]), [0.3 - 0.4, 1.0, 0.1], atol=1e-6)
 
 
@@ -218,14 +218,14 @@ def test_wrapped_angles_in_a_log_are_told_and_unwrapped():
     with pytest.warns(
         UserWarning, match=r"jumps by more than half a turn in 3 .*transitions.unwrapped\(\[0\]\)"
     ):
-        Dynamics.fit(logged, angles=[0], n_restarts=0, random_state=0)
+        Dynamics.fit(logged, angles=[0], n_restarts=0, rng=0)
     fixed = logged.unwrapped([0])
     np.testing.assert_array_equal(fixed.states, logged.states)
     speed = logged.states[:, 1] + 0.1 * logged.actions[:, 0]
     np.testing.assert_allclose(fixed.differences[:, 0], 0.1 * speed, atol=1e-12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = Dynamics.fit(fixed, angles=[0], n_restarts=0, random_state=0)
+        model = Dynamics.fit(fixed, angles=[0], n_restarts=0, rng=0)
     np.testing.assert_allclose(model.step([3.1, 2.0], [0.0]), [3.3, 2.0], atol=1e-3)
     with pytest.raises(ValueError, match="angles must be columns of the 2 states"):
         logged.unwrapped([2])

@@ -133,7 +133,7 @@ def test_points_agree_with_the_exact_moments_of_a_squared_exponential():
             np.testing.assert_allclose(
                 getattr(near, name), getattr(exact, name), atol=tolerance, err_msg=method
             )
-    drawn = predict_gaussian(posteriors, M, S, noise=True, method="monte-carlo", samples=20_000)
+    drawn = predict_gaussian(posteriors, M, S, noise=True, method="monte-carlo", size=20_000)
     assert drawn.method == "monte-carlo"
     # antithetic draws of an even function are as good as half as many independent ones
     for name, (_, error) in monte_carlo(posteriors, 10_000).items():

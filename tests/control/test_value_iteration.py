@@ -170,7 +170,7 @@ def test_ascent_climbs_within_bounds():
 @pytest.fixture(scope="module")
 def car_model():
     car = MountainCar()
-    return car, Dynamics.fit(Transitions.draw(car, 40, rng=0, noise=0.02), problem=car, random_state=0)
+    return car, Dynamics.fit(Transitions.draw(car, 40, rng=0, noise=0.02), problem=car, rng=0)
 
 
 def car_grid(car, n=11, ends=True):

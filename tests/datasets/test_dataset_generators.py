@@ -13,7 +13,7 @@ NAMES = datasets.names("synthetic")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_seed_fixes_the_set_and_another_seed_changes_it(name):
-    one, again, other = (datasets.load(name, seed=seed) for seed in (1, 1, 2))
+    one, again, other = (datasets.load(name, rng=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.X, again.X)
     np.testing.assert_array_equal(one.y, again.y)
     assert not np.array_equal(one.X, other.X)
@@ -23,18 +23,18 @@ def test_a_seed_fixes_the_set_and_another_seed_changes_it(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_load_is_the_generator(name):
-    np.testing.assert_array_equal(datasets.load(name, seed=5).y, getattr(datasets, f"make_{name}")(seed=5).y)
+    np.testing.assert_array_equal(datasets.load(name, rng=5).y, getattr(datasets, f"make_{name}")(rng=5).y)
 
 
 def test_a_generator_continues_a_stream():
     rng = np.random.default_rng(0)
-    assert datasets.make_sinc(seed=rng).y[0] != datasets.make_sinc(seed=rng).y[0]
+    assert datasets.make_sinc(rng=rng).y[0] != datasets.make_sinc(rng=rng).y[0]
 
 
 def test_sinc_has_five_noisy_points_and_the_published_least_squares_error():
     errors = []
     for seed in range(200):
-        d = datasets.make_sinc(seed=seed)
+        d = datasets.make_sinc(rng=seed)
         noise = d.y - np.sinc(d.X[:, 0] / np.pi)
         assert d.extra["outlier"].sum() == 5
         assert np.abs(noise[~d.extra["outlier"]]).max() < 0.06
@@ -45,7 +45,7 @@ def test_sinc_has_five_noisy_points_and_the_published_least_squares_error():
 
 
 def test_friedman_replaces_outputs_by_unrelated_values():
-    d = datasets.make_friedman(20_000, n_outliers=5_000, n_test=10, seed=0)
+    d = datasets.make_friedman(20_000, n_outliers=5_000, n_test=10, rng=0)
     bad = d.extra["outlier"]
     noise = d.y - synthetic.friedman_function(d.X)
     assert noise[~bad].mean() == pytest.approx(0, abs=4 / np.sqrt(15_000))
@@ -62,17 +62,17 @@ def test_friedman_function_at_a_point():
 
 
 def test_two_arcs_are_mirror_images_between_flat_ends():
-    d = datasets.make_two_arcs(noise_sd=0.0, seed=0)
+    d = datasets.make_two_arcs(noise_sd=0.0, rng=0)
     arc, x = d.extra["arc"], d.X[:, 0]
     np.testing.assert_array_equal(d.y[arc == 0], 0.0)
     assert np.abs(x[arc == 0]).min() > np.abs(x[arc != 0]).max()
     assert d.y[arc == 1].min() > 0 > d.y[arc == -1].max()
     assert (arc == 1).sum() == (arc == -1).sum()
-    assert len(datasets.make_two_arcs(1, 1, seed=0).y) == 4
+    assert len(datasets.make_two_arcs(1, 1, rng=0).y) == 4
 
 
 def test_step_is_a_step():
-    d = datasets.make_step(noise_sd=0.0, seed=1)
+    d = datasets.make_step(noise_sd=0.0, rng=1)
     np.testing.assert_array_equal(np.sign(d.X[:, 0]), d.y)
     assert d.y.shape == (64,)
 
@@ -80,7 +80,7 @@ def test_step_is_a_step():
 def test_the_process_draw_has_the_covariance_it_claims():
     draws = []
     for seed in range(300):
-        d = datasets.make_book_1d(12, seed=seed, noise_sd=0.0)
+        d = datasets.make_book_1d(12, rng=seed, noise_sd=0.0)
         x, f = d.X[:, 0], d.extra["f"]
         np.testing.assert_array_equal(f, d.y)
         K = np.exp(-0.5 * np.subtract.outer(x, x) ** 2) + 1e-9 * np.eye(12)
@@ -90,7 +90,7 @@ def test_the_process_draw_has_the_covariance_it_claims():
 
 
 def test_neal_has_one_outlier_in_twenty():
-    d = datasets.make_neal(20_000, seed=0)
+    d = datasets.make_neal(20_000, rng=0)
     bad = d.extra["outlier"]
     assert bad.mean() == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 20_000))
     noise = d.y - synthetic.neal_function(d.X[:, 0])
@@ -99,7 +99,7 @@ def test_neal_has_one_outlier_in_twenty():
 
 
 def test_clusters_have_the_books_sizes_and_true_probabilities():
-    d = datasets.make_clusters_1d(seed=0)
+    d = datasets.make_clusters_1d(rng=0)
     assert [(d.y == 1).sum(), (d.y == -1).sum()] == [30, 30]
     p, x = d.extra["probability"], d.X[:, 0]
     np.testing.assert_array_equal(p[x < -4] > 0.99, True)

@@ -250,8 +250,8 @@ def test_unknown_names_and_options_are_refused_with_a_hint():
         datasets.load("bostn")
     with pytest.raises(ValueError, match=r"known are .*snelson"):
         datasets.load("???")
-    with pytest.raises(ValueError, match="takes no options, got seed"):
-        datasets.load("boston", seed=1)
+    with pytest.raises(ValueError, match="takes no options, got rng"):
+        datasets.load("boston", rng=1)
     with pytest.raises(ValueError, match="kind must be one of"):
         datasets.names("other")
 

@@ -106,7 +106,7 @@ def test_the_model_is_the_probit_gp():
 
 def test_ep_is_more_confident_than_laplace_on_three_clusters():
     """Book section 3.7.2: at x = -6 the band of two standard deviations holds zero for Laplace, not for EP."""
-    data = make_clusters_1d(seed=0)
+    data = make_clusters_1d(rng=0)
     low = {}
     for rule in ("ep", "laplace"):
         model = GPClassifier(49.0 * SE(2.6), inference=rule, **AS_GIVEN).fit(data.X, data.y)

@@ -98,7 +98,7 @@ def test_the_fit_is_the_one_that_learning_found(mixture):
 
 def test_sinc_with_five_outliers():
     """Report section 5.1: the mixture finds the function, Gaussian noise does not."""
-    data = make_sinc(seed=0)
+    data = make_sinc(rng=0)
     robust_fit = GPRegressor(likelihood="mixture", inference="variational", n_restarts=0, random_state=0)
     robust_fit.fit(data.X, data.y)
     plain = GPRegressor(n_restarts=0, random_state=0).fit(data.X, data.y)
@@ -237,7 +237,7 @@ def test_outliers_that_bend_the_gaussian_solution_do_not_keep_the_robust_one_the
 
     Truth: the model with Gaussian noise, without the ten outputs that were replaced.
     """
-    d = make_friedman(seed=4)
+    d = make_friedman(rng=4)
     clean = ~np.asarray(d.extra["outlier"], dtype=bool)
 
     def error(model):
@@ -558,7 +558,7 @@ def test_targets_that_do_not_vary_are_fitted_without_ado(likelihood):
 
 def test_a_function_is_found_where_gaussian_and_laplace_noise_see_none():
     """Five of 25 points are so noisy that a constant with heavy-tailed noise is where most starts end."""
-    data = make_sinc(seed=6)
+    data = make_sinc(rng=6)
     options = {"likelihood": "student-t", "inference": "scale-mixture-em", "n_restarts": 0, "random_state": 6}
     model = GPRegressor(KERNEL, **options).fit(data.X, data.y)
     assert [run.kind for run in model.runs_] == ["quiet", "data"]

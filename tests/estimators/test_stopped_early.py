@@ -111,7 +111,7 @@ def test_ctrl_c_while_the_posterior_is_found_does_not_cost_what_was_learned(work
 
 
 def test_chains_do_not_start_after_learning_was_interrupted(work):
-    rule = MCMC(draws=5, warmup=5, chains=2, progress=lambda *_: pytest.fail("chains ran"))
+    rule = MCMC(n_draws=5, warmup=5, chains=2, progress=lambda *_: pytest.fail("chains ran"))
     assert work.fit(GPRegressor("1.0*SE(1.0)", inference=rule, n_restarts=0), at=4) is None
     assert len(work.calls) == 4
     model = GPClassifier("1.0*SE(1.0)", inference=rule, n_restarts=0)
@@ -128,7 +128,7 @@ def test_an_interrupt_of_one_of_several_chains_ends_the_fit():
         if len(steps) == 8:
             raise KeyboardInterrupt
 
-    rule = MCMC(draws=5, warmup=5, chains=2, progress=press)
+    rule = MCMC(n_draws=5, warmup=5, chains=2, progress=press)
     model = GPClassifier("1.0*SE(1.0)", inference=rule, multi_class="one_vs_rest", n_restarts=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, CODES)
@@ -146,7 +146,7 @@ def test_an_interrupt_between_the_chains_of_several_models_ends_the_fit(monkeypa
         return SamplePosterior(*arguments)
 
     monkeypatch.setattr("cavity.sampling.mcmc.SamplePosterior", pressed)
-    rule = MCMC(draws=5, warmup=5, chains=2, warn=False)
+    rule = MCMC(n_draws=5, warmup=5, chains=2, warn=False)
     model = GPClassifier("1.0*SE(1.0)", inference=rule, multi_class="one_vs_rest", n_restarts=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, CODES)

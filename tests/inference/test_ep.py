@@ -241,7 +241,7 @@ def test_usps_evidence_is_the_book_s(log_length, log_signal, expected):
 
 def test_book_clusters_ep_is_sure_where_laplace_is_not():
     """Figure 3.6: at x = -6 the 95 % band of Laplace's method reaches below zero, that of EP does not."""
-    data = datasets.make_clusters_1d(seed=0)
+    data = datasets.make_clusters_1d(rng=0)
     y = np.where(data.y == np.max(data.y), 1.0, -1.0)
     at = np.array([[-6.0]])
     bands = {}
@@ -578,7 +578,7 @@ def test_learning_a_probit_classifier():
     X, y = inputs(30, 1), targets("sign", 30, 1)
     gp = model(Probit(), 0.3, 0.4).bind(1)
     start, _ = gp.evidence(X, y)
-    learned = learn(gp, X, y, n_restarts=0, warm=True, show_progress=False)
+    learned = learn(gp, X, y, n_restarts=0, warm=True, progress=False)
     assert learned.converged
     assert learned.value > start + 0.5
     _, gradient = learned.model.evidence(X, y)
@@ -592,15 +592,13 @@ def test_learning_student_t_with_outliers():
     y[::8] += rng.uniform(2, 4, 5)
     gp = model(StudentT(0.5, 4.0), 0.5, 2.0).bind(1)
     start, _ = gp.evidence(X, y)
-    learned = learn(gp, X, y, n_restarts=0, warm=True, show_progress=False)
+    learned = learn(gp, X, y, n_restarts=0, warm=True, progress=False)
     assert learned.value > start + 5
     posterior = learned.model.condition(X, y)
     assert posterior.log_evidence == pytest.approx(learned.value, abs=1e-5)
     new = np.linspace(-2.5, 2.5, 50)[:, None]
     assert np.sqrt(np.mean((posterior.mean(new) - np.sin(2 * new[:, 0])) ** 2)) < 0.1
-    gaussian = learn(
-        GP(0.5 * SE(2.0), Gaussian(0.3)).bind(1), X, y, n_restarts=0, warm=True, show_progress=False
-    )
+    gaussian = learn(GP(0.5 * SE(2.0), Gaussian(0.3)).bind(1), X, y, n_restarts=0, warm=True, progress=False)
     assert learned.value > gaussian.value + 5
 
 

@@ -30,7 +30,7 @@ RNG = np.random.default_rng(5)
 X = RNG.uniform(-2, 2, (12, 2))
 SIGNAL = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 3.0 * (np.arange(12) == 4)
 NEW = RNG.uniform(-2.5, 2.5, (7, 2))
-SHORT = {"draws": 8, "warmup": 6, "chains": 2, "warn": False, "progress": False, "seed": 1}
+SHORT = {"n_draws": 8, "warmup": 6, "chains": 2, "warn": False, "progress": False, "rng": 1}
 
 
 # --- draws --------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_a_loaded_posterior_samples_on():
 
 @pytest.mark.filterwarnings("ignore")
 def test_estimators_that_sample_come_back(tmp_path):
-    rule = MCMC(**{**SHORT, "seed": None, "progress": lambda done, total: None})
+    rule = MCMC(**{**SHORT, "rng": None, "progress": lambda done, total: None})
     regressor = GPRegressor(
         likelihood="laplace", objective=None, inference=rule, max_rows=11, n_restarts=0, random_state=0
     ).fit(X, SIGNAL)
@@ -102,7 +102,7 @@ def test_estimators_that_sample_come_back(tmp_path):
         assert old.tobytes() == new.tobytes()
     assert again.outlier_probability_.tobytes() == regressor.outlier_probability_.tobytes()
     assert np.isnan(again.log_evidence_)
-    assert again.get_params()["inference"].draws == SHORT["draws"]
+    assert again.get_params()["inference"].n_draws == SHORT["n_draws"]
     for labels in (SIGNAL > 0, np.digitize(SIGNAL, [-0.3, 0.4])):
         model = GPClassifier(SE(1.0), objective=None, inference=MCMC(**SHORT)).fit(X, labels)
         assert loads(dumps(model)).predict_proba(NEW).tobytes() == model.predict_proba(NEW).tobytes()
@@ -257,9 +257,9 @@ WRONG = [
     (DRAWS, "with/draws/with/trace/with/warmup", -3, "how it was made"),
     (DRAWS, "with/draws/with/trace/with/divergences", {"values": [0.0, 0.0]}, "divergences are counted"),
     (DRAWS, "with/draws/with/trace/with/info", {"dict": [["a", []]]}, "numbers and words"),
-    (DRAWS, "with/draws/with/model/with/inference/with/draws", 10**12, "draws must be counts"),
+    (DRAWS, "with/draws/with/model/with/inference/with/n_draws", 10**12, "draws must be counts"),
     (DRAWS, "with/draws/with/model/with/inference/with/chains", "x", "inference"),
-    (DRAWS, "with/draws/with/model/with/inference/with/seed", "x", "a seed must be a whole number"),
+    (DRAWS, "with/draws/with/model/with/inference/with/rng", "x", "rng must be a whole number"),
     (DRAWS, "with/draws/with/model/with/inference/with/progress", "x", "progress must be true or false"),
     (DRAWS, "with/draws/with/model/with/inference", {"part": "inference.EP", "with": {}}, "samples one target"),
     (MIXTURE, "with/settings", {"dict": [["colour", 1]]}, "'colour'.* are no settings"),

@@ -29,7 +29,7 @@ def learned(system, n=12, **options):
         Transitions.draw(system, n, rng=0, noise=0.05),
         problem=system,
         n_restarts=0,
-        random_state=0,
+        rng=0,
         **options,
     )
 
@@ -69,7 +69,7 @@ def test_dynamics_of_arrays_and_of_plain_problems():
     rng = np.random.default_rng(0)
     seen = Transitions(rng.uniform(0, 2, 12), rng.uniform(0, 1, 12), rng.uniform(0, 2, 12))
     for problem in (None, PLAIN):
-        again = loads(dumps(Dynamics.fit(seen, problem=problem, n_restarts=0, random_state=0)))
+        again = loads(dumps(Dynamics.fit(seen, problem=problem, n_restarts=0, rng=0)))
         assert (again.problem is None) == (problem is None)
         if problem is not None:
             assert (again.problem.state_names, again.problem.dt) == (("level",), 0.5)
@@ -79,7 +79,7 @@ def test_dynamics_of_arrays_and_of_plain_problems():
         pass
 
     own = Mine("tank", ["level"], ["inflow"], [[0, 2]], [[0, 1]], start=[0.0], goal=[1.5], dt=0.5)
-    model = Dynamics.fit(seen, problem=own, n_restarts=0, random_state=0)
+    model = Dynamics.fit(seen, problem=own, n_restarts=0, rng=0)
     with pytest.raises(ModelFileError, match=r"problem is a Mine.*register the class"):
         dumps(model)
 

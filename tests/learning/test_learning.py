@@ -409,7 +409,7 @@ def test_time_that_is_up_keeps_the_best_so_far():
 def test_time_is_kept(monkeypatch):
     clock = iter(np.arange(0.0, 1e4, 1.0))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    learned = learn(model(), X, Y, max_time=12.0, rng=0, show_progress=False)
+    learned = learn(model(), X, Y, max_time=12.0, rng=0, progress=False)
     assert learned.stopped is StopReason.OUT_OF_TIME
     assert sum(run.evaluations for run in learned.runs if np.isfinite(run.value)) <= 13
 

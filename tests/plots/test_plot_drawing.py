@@ -529,7 +529,7 @@ def test_names_of_a_classifier_are_not_missed(two_classes, recwarn):
 
 
 def test_kernel_curve_and_draws():
-    left, right = P.plot_kernel("2.0 * SE(1.5)", paths=3, seed=1)
+    left, right = P.plot_kernel("2.0 * SE(1.5)", paths=3, rng=1)
     x, k = left.lines[0].get_data()
     np.testing.assert_allclose(k, 2.0 * np.exp(-0.5 * (np.asarray(x) / 1.5) ** 2), atol=1e-12)
     np.testing.assert_allclose([x[0], x[-1]], [-6.0, 6.0])
@@ -597,7 +597,7 @@ def test_model_plot_chooses(robust, several, two_classes):
 
 def test_draws_are_plotted_as_traces():
     X = np.linspace(0, 5, 10)[:, None]
-    rule = MCMC(draws=20, warmup=10, seed=0, warn=False, progress=False)
+    rule = MCMC(n_draws=20, warmup=10, rng=0, warn=False, progress=False)
     posterior = GP(1.0 * SE(1.0), inference=rule).condition(X, np.sin(X[:, 0]))
     panels = posterior.plot()
     assert [p.get_ylabel() for p in panels] == list(posterior.draws.model.names)

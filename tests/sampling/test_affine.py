@@ -111,7 +111,7 @@ def test_starts_come_nearer_where_there_is_no_density():
 def test_draws_come_back_in_the_coordinates_of_the_target():
     white = whitened_at_mode(gaussian(), np.zeros(3), np.ones(3), EVERYWHERE)
     start = white.start(np.zeros((4, 3)), np.random.default_rng(2), EVERYWHERE)
-    trace = white.trace_from_white(hamiltonian(white, start, draws=1000, warmup=200, rng=3, progress=False))
+    trace = white.trace_from_white(hamiltonian(white, start, n_draws=1000, warmup=200, rng=3, progress=False))
     np.testing.assert_allclose(trace.pooled.mean(axis=0), MEAN, atol=0.1)
     np.testing.assert_allclose(np.cov(trace.pooled.T), COVARIANCE, atol=0.1)
     np.testing.assert_allclose(
@@ -190,7 +190,7 @@ def test_sampling_of_a_gaussian_from_wrong_coordinates(warmup):
     wrong = AffineTarget(gaussian(), MEAN + 1.0, np.diag([0.5, 0.5, 0.5]))
     options = {"length": 1.5, "step": 0.15} if warmup == 0 else {}
     trace = sample_whitened(
-        wrong, np.zeros((4, 3)), draws=2000, warmup=warmup, rng=rng, progress=False, **options
+        wrong, np.zeros((4, 3)), n_draws=2000, warmup=warmup, rng=rng, progress=False, **options
     )
     assert trace.warmup == warmup
     assert trace.draws == 2000
@@ -208,7 +208,7 @@ def test_an_interrupt_while_coordinates_are_learned_keeps_draws():
             raise KeyboardInterrupt
 
     trace = sample_whitened(
-        white, np.zeros((2, 3)), draws=500, warmup=200, rng=np.random.default_rng(0), progress=stop
+        white, np.zeros((2, 3)), n_draws=500, warmup=200, rng=np.random.default_rng(0), progress=stop
     )
     assert trace.interrupted
     assert 5 <= trace.draws <= 10

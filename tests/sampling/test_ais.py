@@ -56,7 +56,7 @@ def test_gaussian_noise_from_the_prior(moves):
     model = GP(1.0 * SE(0.8), Gaussian(0.25 if moves == "elliptical" else 0.04))
     truth = model.condition(X, y).log_evidence
     result = annealed_importance_sampling(
-        model, X, y, start="prior", moves=moves, steps=500, runs=24, target_error=0.3, seed=2
+        model, X, y, start="prior", moves=moves, steps=500, runs=24, target_error=0.3, rng=2
     )
     assert result.certified, result.reason
     assert result.start == "prior"
@@ -66,7 +66,7 @@ def test_gaussian_noise_from_the_prior(moves):
 def test_gaussian_noise_from_its_own_posterior_is_exact():
     X, y = regression()
     model = GP(1.0 * SE(0.8), Gaussian(0.04))
-    result = annealed_importance_sampling(model, X, y, seed=3)
+    result = annealed_importance_sampling(model, X, y, rng=3)
     assert result.certified
     assert result.start == "ep"
     np.testing.assert_allclose(result.log_evidence, model.condition(X, y).log_evidence, atol=1e-6)
@@ -91,7 +91,7 @@ def contaminated(pi=0.2, narrow=0.2, wide=1.5):
 @pytest.mark.parametrize("start", ["prior", "ep"])
 def test_mixture_noise_against_enumeration(start):
     model, X, y, truth = contaminated()
-    result = annealed_importance_sampling(model, X, y, start=start, seed=5, runs=32, target_error=0.1)
+    result = annealed_importance_sampling(model, X, y, start=start, rng=5, runs=32, target_error=0.1)
     within(result, truth)
     assert result.certified, result.reason
     assert result.second.start != result.start  # several modes: another start confirms
@@ -100,7 +100,7 @@ def test_mixture_noise_against_enumeration(start):
 def test_a_start_that_misses_a_mode_is_found_out():
     # The Gaussian at one mode does not reach the other: its runs agree with each other and are wrong.
     model, X, y, truth = contaminated()
-    result = annealed_importance_sampling(model, X, y, start="laplace", seed=5, runs=32, target_error=0.1)
+    result = annealed_importance_sampling(model, X, y, start="laplace", rng=5, runs=32, target_error=0.1)
     assert result.log_evidence < truth - 3 * result.standard_error
     assert not result.certified
     assert "disagree" in result.reason
@@ -128,7 +128,7 @@ def test_two_points_against_brute_force(name, moves):
     truth = logsumexp(log_p) + 2 * np.log(g[1] - g[0])
     model = GP(2.0 * SE(1.0), likelihood, mean=Constant(0.3))
     result = annealed_importance_sampling(
-        model, X, y, sample_weight=w, moves=moves, seed=1, runs=32, steps=150, target_error=0.1
+        model, X, y, sample_weight=w, moves=moves, rng=1, runs=32, steps=150, target_error=0.1
     )
     assert result.certified, result.reason
     within(result, truth)
@@ -144,7 +144,7 @@ def strong_labels(n=100):
 
 def test_a_short_run_is_refused_with_what_it_would_take():
     model, X, y = strong_labels()
-    result = annealed_importance_sampling(model, X, y, steps=20, seed=0)
+    result = annealed_importance_sampling(model, X, y, steps=20, rng=0)
     assert not result.certified
     assert "sd of the log weights" in result.reason
     assert "would need about" in result.reason
@@ -155,7 +155,7 @@ def test_a_short_run_is_refused_with_what_it_would_take():
 def test_elliptical_moves_on_strong_data_are_refused():
     X, y = regression(40, noise=0.05)
     model = GP(1.0 * SE(0.5), Gaussian(0.0025))
-    result = annealed_importance_sampling(model, X, y, start="prior", moves="elliptical", steps=200, seed=0)
+    result = annealed_importance_sampling(model, X, y, start="prior", moves="elliptical", steps=200, rng=0)
     truth = model.condition(X, y).log_evidence
     assert abs(result.log_evidence - truth) > 3 * result.standard_error  # wrong, with a small error bar
     assert not result.certified
@@ -163,7 +163,7 @@ def test_elliptical_moves_on_strong_data_are_refused():
 
 def test_few_runs_are_refused():
     X, y = labels(12)
-    result = annealed_importance_sampling(GP(1.0 * SE(1.0), Probit()), X, y, runs=4, steps=60, seed=0)
+    result = annealed_importance_sampling(GP(1.0 * SE(1.0), Probit()), X, y, runs=4, steps=60, rng=0)
     assert not result.certified
     assert "4 runs are too few" in result.reason
 
@@ -171,7 +171,7 @@ def test_few_runs_are_refused():
 def test_an_error_bar_wider_than_asked_for_is_refused():
     X, y = labels(12)
     result = annealed_importance_sampling(
-        GP(4.0 * SE(1.0), Probit()), X, y, steps=30, target_error=1e-4, seed=0
+        GP(4.0 * SE(1.0), Probit()), X, y, steps=30, target_error=1e-4, rng=0
     )
     assert not result.certified
     assert "asked for" in result.reason
@@ -198,16 +198,14 @@ def test_moves_that_are_rejected_are_refused():
 
 def test_the_same_seed_gives_the_same_result():
     X, y = labels(20)
-    a, b = (
-        annealed_importance_sampling(GP(4.0 * SE(1.0), Logit()), X, y, steps=40, seed=7) for _ in range(2)
-    )
+    a, b = (annealed_importance_sampling(GP(4.0 * SE(1.0), Logit()), X, y, steps=40, rng=7) for _ in range(2))
     np.testing.assert_array_equal(a.log_weights, b.log_weights)
 
 
 def test_runs_grow_until_the_error_asked_for():
     X, y = labels(40)
     result = annealed_importance_sampling(
-        GP(50.0 * SE(1.0), Probit()), X, y, runs=32, target_error=0.06, seed=0
+        GP(50.0 * SE(1.0), Probit()), X, y, runs=32, target_error=0.06, rng=0
     )
     assert result.certified, result.reason
     assert result.standard_error <= 0.06
@@ -217,7 +215,7 @@ def test_runs_grow_until_the_error_asked_for():
 
 def test_a_budget_too_small_is_refused():
     model, X, y = strong_labels(60)
-    result = annealed_importance_sampling(model, X, y, budget=0.05, target_error=0.02, seed=0)
+    result = annealed_importance_sampling(model, X, y, max_time=0.05, target_error=0.02, rng=0)
     assert not result.certified
 
 
@@ -237,7 +235,7 @@ def test_a_clock_that_jumps_leaves_runs_to_confirm(monkeypatch):
     monkeypatch.setattr(ais, "time", Clock)
     X, y = labels(60)
     result = annealed_importance_sampling(
-        GP(400.0 * SE(1.0), Probit()), X, y, start="prior", seed=0, progress=pass_an_hour
+        GP(400.0 * SE(1.0), Probit()), X, y, start="prior", rng=0, progress=pass_an_hour
     )
     assert result.certified, result.reason
     assert result.second is not None
@@ -249,14 +247,14 @@ def test_sets_that_disagree_call_for_a_longer_one(monkeypatch):
     monkeypatch.setattr(ais, "AGREEMENT", 1e-6)
     X, y = labels(20)
     model = GP(9.0 * SE(1.0), Probit())
-    result = annealed_importance_sampling(model, X, y, start="prior", budget=20.0, seed=0)
+    result = annealed_importance_sampling(model, X, y, start="prior", max_time=20.0, rng=0)
     main, second, third = result.sets
     assert second.steps < main.steps
     assert third.steps == 2 * main.steps == result.steps
     assert not result.certified
     assert "disagree" in result.reason
     monkeypatch.undo()
-    calm = annealed_importance_sampling(model, X, y, start="prior", budget=20.0, seed=0)
+    calm = annealed_importance_sampling(model, X, y, start="prior", max_time=20.0, rng=0)
     assert calm.certified
     assert len(calm.sets) == 2
 
@@ -276,7 +274,7 @@ def test_the_cheaper_start_is_taken(monkeypatch, start, factor, expected):
 
     monkeypatch.setattr(AnnealingSetup, "start", with_long_way)
     X, y = labels(20)
-    result = annealed_importance_sampling(GP(9.0 * SE(1.0), Probit()), X, y, budget=2.0, seed=0)
+    result = annealed_importance_sampling(GP(9.0 * SE(1.0), Probit()), X, y, max_time=2.0, rng=0)
     assert result.sets[0].start == expected
 
 
@@ -287,7 +285,7 @@ def test_an_interrupt_keeps_what_there_is():
         if total == 20 and done == 5:  # in the second, shorter set of runs
             raise KeyboardInterrupt
 
-    result = annealed_importance_sampling(GP(4.0 * SE(1.0), Probit()), X, y, steps=40, seed=0, progress=stop)
+    result = annealed_importance_sampling(GP(4.0 * SE(1.0), Probit()), X, y, steps=40, rng=0, progress=stop)
     assert result.interrupted
     assert not result.certified
     assert len(result.sets) == 1
@@ -297,7 +295,7 @@ def test_an_interrupt_keeps_what_there_is():
 
     with pytest.raises(KeyboardInterrupt):
         annealed_importance_sampling(
-            GP(4.0 * SE(1.0), Probit()), X, y, steps=40, seed=0, progress=stop_at_once
+            GP(4.0 * SE(1.0), Probit()), X, y, steps=40, rng=0, progress=stop_at_once
         )
 
 
@@ -305,9 +303,9 @@ def test_an_interrupt_keeps_what_there_is():
 def test_schedules(schedule):
     X, y = labels(15)
     model = GP(4.0 * SE(1.0), Probit())
-    result = annealed_importance_sampling(model, X, y, schedule=schedule, steps=60, runs=32, seed=0)
+    result = annealed_importance_sampling(model, X, y, schedule=schedule, steps=60, runs=32, rng=0)
     other = annealed_importance_sampling(
-        model, X, y, start="laplace", steps=60, runs=32, seed=1, progress=False
+        model, X, y, start="laplace", steps=60, runs=32, rng=1, progress=False
     )
     assert result.certified, result.reason
     assert abs(result.log_evidence - other.log_evidence) < 4 * np.hypot(
@@ -321,13 +319,13 @@ def test_schedules(schedule):
 def test_a_likelihood_of_zero_is_not_nan():
     X, y = labels(30)
     result = annealed_importance_sampling(
-        GP(1.0 * SE(1.0), Heaviside()), X, y, start="prior", steps=20, seed=0
+        GP(1.0 * SE(1.0), Heaviside()), X, y, start="prior", steps=20, rng=0
     )
     assert result.log_evidence == -np.inf
     assert not result.certified
     assert "positive likelihood" in result.reason
     growing = annealed_importance_sampling(
-        GP(1.0 * SE(1.0), Heaviside()), X, y, start="prior", budget=0.5, seed=0
+        GP(1.0 * SE(1.0), Heaviside()), X, y, start="prior", max_time=0.5, rng=0
     )
     assert growing.log_evidence == -np.inf
     assert not growing.certified
@@ -346,7 +344,7 @@ def test_extremes_give_numbers(kernel, likelihood, y, start):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         result = annealed_importance_sampling(
-            GP(kernel, likelihood), X, y, start=start, runs=8, metric="sites", leapfrogs=2, steps=30, seed=0
+            GP(kernel, likelihood), X, y, start=start, runs=8, metric="sites", leapfrogs=2, steps=30, rng=0
         )
     assert not np.isnan([result.log_evidence, result.standard_error, result.effective_runs]).any()
     assert not np.isnan(result.log_weights).any()
@@ -356,7 +354,7 @@ def test_basis_functions_go_through_the_covariance():
     X, y = regression(12)
     model = GP(1.0 * SE(0.8), Gaussian(0.1), mean="linear")
     by_ep = GP(1.0 * SE(0.8), Gaussian(0.1), mean="linear", inference="ep").condition(X, y)
-    result = annealed_importance_sampling(model, X, y, seed=0)
+    result = annealed_importance_sampling(model, X, y, rng=0)
     assert result.log_evidence == pytest.approx(by_ep.log_evidence, abs=1e-3)
 
 
@@ -371,7 +369,7 @@ def test_basis_functions_go_through_the_covariance():
         {"schedule": "linear"},
         {"schedule": [0.0, 0.5]},
         {"target_error": -1.0},
-        {"budget": 0.0},
+        {"max_time": 0.0},
     ],
 )
 def test_bad_arguments_are_named(wrong):

@@ -52,7 +52,7 @@ def test_hmc_over_two_hyperparameters_agrees_with_quadrature(integrated):
     mean, sd = integrated
     target = HyperparameterTarget(two_parameters(), X, REAL)
     start = target.model.theta + 0.3 * np.random.default_rng(1).standard_normal((2, 2))
-    trace = hamiltonian(target, start, draws=400, warmup=150, rng=2, length=np.pi / 2, progress=False)
+    trace = hamiltonian(target, start, n_draws=400, warmup=150, rng=2, length=np.pi / 2, progress=False)
     x = trace.positions
     assert ess_bulk(x).min() > 120
     assert np.all(np.abs(x.mean((0, 1)) - mean) < 4 * mcse_mean(x))
@@ -62,7 +62,7 @@ def test_hmc_over_two_hyperparameters_agrees_with_quadrature(integrated):
 def test_joint_sampling_of_f_and_hyperparameters_agrees_with_quadrature(integrated):
     """The marginal posterior of the hyperparameters is that with f integrated out."""
     mean, sd = integrated
-    rule = MCMC(draws=600, warmup=200, chains=2, seed=3, method="joint", warn=False, progress=False)
+    rule = MCMC(n_draws=600, warmup=200, chains=2, rng=3, method="joint", warn=False, progress=False)
     model = two_parameters()
     x = GP(model.kernel, model.likelihood, inference=rule).condition(X, REAL).trace.positions
     assert ess_bulk(x).min() > 40
@@ -107,13 +107,13 @@ def test_ranks_of_the_truth_among_draws_are_uniform(how):
         start = target.draw_prior(5, rng)
         if how == "elliptical":
             trace = elliptical_slice_sampling(
-                lambda U, t=target: t.log_likelihood(t.latent(U)), start, draws=3, warmup=20, rng=rng, thin=10,
+                lambda U, t=target: t.log_likelihood(t.latent(U)), start, n_draws=3, warmup=20, rng=rng, thin=10,
                 progress=False,
             )  # fmt: skip
         else:
-            trace = hamiltonian(target, start, draws=12, warmup=30, rng=rng, progress=False, length=1.6).thin(
-                4
-            )
+            trace = hamiltonian(
+                target, start, n_draws=12, warmup=30, rng=rng, progress=False, length=1.6
+            ).thin(4)
         draws = trace.map(target.latent).pooled
         assert len(draws) == kept
         ranks[r] = (draws[:, [0, 2]] < f[[0, 2]]).sum(axis=0)

@@ -42,7 +42,7 @@ def sampled(method: str, at_step=lambda step: None, **options) -> SamplePosterio
         steps[0] += 1
         at_step(steps[0])
 
-    asked = {"draws": 40, "warmup": 20, "chains": 2, "seed": 0, "warn": False, **options}
+    asked = {"n_draws": 40, "warmup": 20, "chains": 2, "rng": 0, "warn": False, **options}
     rule = MCMC(method=method, hyperparameters=method != "elliptical", progress=after_step, **asked)
     likelihood = CASES[method]
     y = np.where(Y > 0, 1.0, -1.0) if likelihood.discrete else Y
@@ -175,7 +175,7 @@ def regressor(at_step=lambda step: None, **options) -> GPRegressor:
         steps[0] += 1
         at_step(steps[0])
 
-    rule = MCMC(draws=40, warmup=20, chains=2, progress=after_step)
+    rule = MCMC(n_draws=40, warmup=20, chains=2, progress=after_step)
     return GPRegressor(1.0 * SE(1.0), inference=rule, n_restarts=0, random_state=0, **options)
 
 

@@ -47,7 +47,7 @@ def check_normal(trace, mean, covariance):
 @pytest.mark.parametrize("options", [{}, {"steps": 8}, {"length": 2.0}, {"center": MEAN}], ids=str)
 def test_hmc_on_a_correlated_normal(options):
     start = MEAN + 3 * SPREAD * np.random.default_rng(1).standard_normal((4, 3))
-    trace = hamiltonian(TARGET, start, draws=1500, warmup=400, rng=2, progress=False, **options)
+    trace = hamiltonian(TARGET, start, n_draws=1500, warmup=400, rng=2, progress=False, **options)
     assert trace.positions.shape == (4, 1500, 3)
     assert ess_bulk(trace.positions).min() > 600
     assert rhat(trace.positions).max() < 1.01
@@ -61,7 +61,7 @@ def test_hmc_on_a_correlated_normal(options):
 
 def test_metropolis_on_a_correlated_normal():
     start = MEAN + SPREAD * np.random.default_rng(1).standard_normal((8, 3))
-    trace = metropolis(TARGET, start, draws=6000, warmup=1000, rng=3, progress=False)
+    trace = metropolis(TARGET, start, n_draws=6000, warmup=1000, rng=3, progress=False)
     assert ess_bulk(trace.positions).min() > 400
     assert np.all((trace.acceptance > 0.1) & (trace.acceptance < 0.6))
     check_normal(trace, MEAN, COVARIANCE)
@@ -76,7 +76,7 @@ def test_elliptical_slice_on_a_normal_likelihood():
     mean = cov @ np.linalg.solve(V, b)
     likelihood = normal_target(b, V)
     trace = elliptical_slice_sampling(
-        likelihood.log_density, np.zeros((4, 3)), draws=3000, warmup=50, rng=4, scale=s, progress=False
+        likelihood.log_density, np.zeros((4, 3)), n_draws=3000, warmup=50, rng=4, scale=s, progress=False
     )
     check_normal(trace, mean, cov)
     expected = likelihood.log_density(trace.pooled) - 0.5 * ((trace.pooled / s) ** 2).sum(axis=1)
@@ -87,7 +87,7 @@ def test_elliptical_slice_thinning_makes_draws_less_correlated():
     likelihood = normal_target(np.ones(2), 0.01 * np.eye(2))
     one, five = (
         elliptical_slice_sampling(
-            likelihood.log_density, np.ones((4, 2)), draws=300, rng=5, thin=k, progress=False
+            likelihood.log_density, np.ones((4, 2)), n_draws=300, rng=5, thin=k, progress=False
         )
         for k in (1, 5)
     )
@@ -103,7 +103,7 @@ def test_importance_sampling_finds_mass_mean_and_its_own_error():
             lambda x: 3.0 - 0.5 * (x[:, 0] - 1.0) ** 2,
             lambda rng, size: q.sample(rng, (size, 1)),
             lambda x: q.log_density(x[:, 0]),
-            draws=2000,
+            size=2000,
             rng=seed,
         )
         errors.append((found.log_evidence - 3.0 - 0.5 * np.log(2 * np.pi)) / found.log_evidence_error)
@@ -136,7 +136,7 @@ def test_rotations_of_the_exact_reference_make_independent_draws():
     sd = np.array([0.1, 3.0])
     target = normal_target(np.array([5.0, -7.0]), np.diag(sd**2))
     trace = hamiltonian(
-        target, np.tile([5.0, -7.0], (2, 1)), draws=1000, warmup=0, rng=1, step=np.pi / 2, scale=sd,
+        target, np.tile([5.0, -7.0], (2, 1)), n_draws=1000, warmup=0, rng=1, step=np.pi / 2, scale=sd,
         center=[5.0, -7.0], jitter=0.0, progress=False,
     )  # fmt: skip
     np.testing.assert_allclose(trace.acceptance, 1.0, atol=1e-9)
@@ -159,11 +159,11 @@ def funnel(U):
 def test_divergences_are_counted_on_a_funnel_and_not_on_a_normal():
     start = np.random.default_rng(0).standard_normal((4, 10))
     trace = hamiltonian(
-        FunctionTarget(funnel, 10), start, draws=400, warmup=150, rng=1, steps=10, progress=False
+        FunctionTarget(funnel, 10), start, n_draws=400, warmup=150, rng=1, steps=10, progress=False
     )
     assert trace.divergences.sum() > 0
     smooth = hamiltonian(
-        FunctionTarget(lambda U: (-0.5 * (U**2).sum(1), -U), 10), start, draws=600, warmup=300, rng=1,
+        FunctionTarget(lambda U: (-0.5 * (U**2).sum(1), -U), 10), start, n_draws=600, warmup=300, rng=1,
         progress=False,
     )  # fmt: skip
     assert smooth.divergences.sum() == 0
@@ -180,7 +180,7 @@ def test_a_chain_never_leaves_the_support():
     assert target.value_and_gradient(np.array([[-1.0]]))[0][0] == -np.inf
     assert target.value_and_gradient(np.array([[-1.0]]))[1][0, 0] == 0.0
     for sample, options in ((hamiltonian, {"steps": 4}), (metropolis, {})):
-        trace = sample(target, np.ones((4, 1)), draws=1500, warmup=200, rng=1, progress=False, **options)
+        trace = sample(target, np.ones((4, 1)), n_draws=1500, warmup=200, rng=1, progress=False, **options)
         assert trace.positions.min() > 0
         assert abs(trace.pooled.mean() - 1.0) < 5 * float(mcse_mean(trace.positions)[0])
 
@@ -196,7 +196,7 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_one_seed_gives_one_result(name):
-    first, again, other = (SAMPLERS[name](draws=40, warmup=30, rng=s, progress=False) for s in (1, 1, 2))
+    first, again, other = (SAMPLERS[name](n_draws=40, warmup=30, rng=s, progress=False) for s in (1, 1, 2))
     np.testing.assert_array_equal(first.positions, again.positions)
     assert not np.array_equal(first.positions, other.positions)
     assert not np.array_equal(first.positions[0], first.positions[1])
@@ -204,14 +204,14 @@ def test_one_seed_gives_one_result(name):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_an_interrupt_keeps_what_was_drawn(name):
-    full = SAMPLERS[name](draws=50, warmup=20, rng=1, progress=False)
+    full = SAMPLERS[name](n_draws=50, warmup=20, rng=1, progress=False)
 
     def stop(done, total):
         assert total == 70
         if done == 35:
             raise KeyboardInterrupt
 
-    part = SAMPLERS[name](draws=50, warmup=20, rng=1, progress=stop)
+    part = SAMPLERS[name](n_draws=50, warmup=20, rng=1, progress=stop)
     assert part.interrupted
     assert not full.interrupted
     assert part.draws == 15
@@ -221,7 +221,7 @@ def test_an_interrupt_keeps_what_was_drawn(name):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):  # nothing was drawn: nothing to keep
-        SAMPLERS[name](draws=50, warmup=20, rng=1, progress=at_once)
+        SAMPLERS[name](n_draws=50, warmup=20, rng=1, progress=at_once)
 
 
 def test_draws_double_until_they_are_enough():
@@ -258,9 +258,9 @@ def test_progress_of_a_run_that_goes_on():
 @pytest.mark.parametrize("name", ["hmc", "elliptical"])
 def test_a_run_that_went_on_is_the_longer_run(name):
     """Draw by draw, because nothing is adapted after warm-up."""
-    whole = SAMPLERS[name](draws=160, warmup=40, rng=5, progress=False)
+    whole = SAMPLERS[name](n_draws=160, warmup=40, rng=5, progress=False)
     grown = SAMPLERS[name](
-        draws=40, warmup=40, rng=5, progress=False, until=Until(160, lambda trace: trace.draws >= 160)
+        n_draws=40, warmup=40, rng=5, progress=False, until=Until(160, lambda trace: trace.draws >= 160)
     )
     np.testing.assert_array_equal(grown.positions, whole.positions)
     np.testing.assert_array_equal(grown.acceptance, whole.acceptance)
@@ -269,7 +269,7 @@ def test_a_run_that_went_on_is_the_longer_run(name):
 def test_a_shared_progress_counts_all_transitions():
     bar = Progress("both", 140, show=False)
     for seed in (1, 2):
-        hamiltonian(TARGET, np.tile(MEAN, (2, 1)), draws=50, warmup=20, rng=seed, progress=bar)
+        hamiltonian(TARGET, np.tile(MEAN, (2, 1)), n_draws=50, warmup=20, rng=seed, progress=bar)
     assert bar.done == 140
 
 
@@ -331,7 +331,7 @@ def test_a_trace_thins_maps_and_looks_up_names():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"draws": 0}, "draws must be"),
+        ({"n_draws": 0}, "n_draws must be"),
         ({"warmup": -1}, "warmup must be"),
         ({"steps": 0}, "steps must be"),
         ({"steps": 3, "length": 1.0}, "not both"),
@@ -361,6 +361,6 @@ def test_starts_are_checked():
     with pytest.raises(ValueError, match="thin must be"):
         elliptical_slice_sampling(TARGET.log_density, np.zeros((2, 3)), thin=0)
     with pytest.raises(ValueError, match="no draw of the proposal"):
-        importance(nowhere, lambda r, s: np.zeros((s, 2)), lambda x: np.zeros(len(x)), draws=10)
-    with pytest.raises(ValueError, match="draws must be"):
-        importance(nowhere, lambda r, s: np.zeros((s, 2)), lambda x: np.zeros(len(x)), draws=0)
+        importance(nowhere, lambda r, s: np.zeros((s, 2)), lambda x: np.zeros(len(x)), size=10)
+    with pytest.raises(ValueError, match="size must be"):
+        importance(nowhere, lambda r, s: np.zeros((s, 2)), lambda x: np.zeros(len(x)), size=0)

@@ -28,7 +28,7 @@ from cavity.sampling.joint_target import JointTarget
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import SamplePosterior
 
-SHORT = MCMC(12, 12, 2, seed=0, warn=False, progress=False)
+SHORT = MCMC(12, 12, 2, rng=0, warn=False, progress=False)
 
 
 def data(n=10):
@@ -99,7 +99,7 @@ def test_refusals():
 
 def test_registered_by_name():
     assert isinstance(as_inference("mcmc", Probit()), MCMC)
-    assert repr(MCMC(10, seed=3)) == "MCMC(draws=10, seed=3)"
+    assert repr(MCMC(10, rng=3)) == "MCMC(n_draws=10, rng=3)"
     assert MCMC(10) == MCMC(10)
     assert MCMC(10) != MCMC(11)
     assert hash(MCMC(10)) == hash(MCMC(10))
@@ -109,7 +109,7 @@ def test_gaussian_noise_against_quadrature():
     """One free hyperparameter: posterior mean of log length scale and of f by quadrature over it."""
     X, y = data(8)
     kernel = fixed(1.0) * SE(Param(1.0, prior=LogNormal(0.0, 0.5)))
-    rule = MCMC(300, 80, 2, seed=1, max_draws=600, warn=False, progress=False)
+    rule = MCMC(300, 80, 2, rng=1, max_draws=600, warn=False, progress=False)
     posterior = GP(kernel, Gaussian(fixed(0.1)), inference=rule).condition(X, y)
     grid = np.linspace(-2.5, 2.5, 121)
     model = GP(kernel, Gaussian(fixed(0.1))).bind(1)
@@ -250,14 +250,14 @@ def test_chains_that_fail_go_on_as_the_longer_run_would(case):
     likelihood, of, options = OF_EACH[case]
     X, y = data(8)
     model = GP(1.0 * SE(1.0), likelihood)
-    common = {"warmup": 12, "chains": 2, "seed": 3, "warn": False, "progress": False, **options}
+    common = {"warmup": 12, "chains": 2, "rng": 3, "warn": False, "progress": False, **options}
 
     def posterior(rule):
         found = GP(model.kernel, model.likelihood, inference=rule).condition(X, of(y))
         return found
 
-    long = posterior(MCMC(draws=20, **common))
-    grown = posterior(MCMC(draws=8, extend_to=20, **common))
+    long = posterior(MCMC(n_draws=20, **common))
+    grown = posterior(MCMC(n_draws=8, extend_to=20, **common))
     assert grown.trace.draws == 20
     np.testing.assert_array_equal(grown.trace.positions, long.trace.positions)
     np.testing.assert_array_equal(grown.trace.log_density, long.trace.log_density)
@@ -269,8 +269,8 @@ def test_chains_that_fail_go_on_as_the_longer_run_would(case):
 
 def test_chains_stop_once_they_pass():
     X, y = data(12)
-    options = {"warmup": 60, "chains": 4, "seed": 0, "progress": False}
-    rule = MCMC(draws=25, extend_to=6400, **options)  # 100 draws are not 400 effective ones
+    options = {"warmup": 60, "chains": 4, "rng": 0, "progress": False}
+    rule = MCMC(n_draws=25, extend_to=6400, **options)  # 100 draws are not 400 effective ones
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         posterior = GP(1.0 * SE(1.0), Gaussian(0.1), inference=rule).condition(X, y)
@@ -281,8 +281,8 @@ def test_chains_stop_once_they_pass():
 
 
 def test_limit_of_draws_is_checked():
-    with pytest.raises(ValueError, match="extend_to must be an integer >= draws, 100, or None, got 50"):
-        MCMC(draws=100, extend_to=50)
+    with pytest.raises(ValueError, match="extend_to must be an integer >= n_draws, 100, or None, got 50"):
+        MCMC(n_draws=100, extend_to=50)
     with pytest.raises(ValueError, match="extend_to"):
         MCMC(extend_to=1e4)
     assert MCMC(extend_to=2000) == eval(repr(MCMC(extend_to=2000))) != MCMC()

@@ -172,7 +172,7 @@ def test_a_bad_place_is_refused_and_attempts_are_told(monkeypatch):
     y = np.array([0.3, -0.2, 1.0])
     model = student_model()
     far = Modes(np.array([[0.0, -1.0], [0.0, 900.0]]), np.eye(2))
-    trace = sample_noise_variances(model, X, y, draws=30, warmup=20, chains=2, rng=0, progress=False)
+    trace = sample_noise_variances(model, X, y, n_draws=30, warmup=20, chains=2, rng=0, progress=False)
     assert "jumps" not in trace.info
     jumps = JointJumps(far, ScaleMixtureTarget(model, X, y).model, X, y)
     assert jumps.gaussian_at(np.array([0.0, 900.0])) is None  # a scale that overflows
@@ -188,7 +188,7 @@ def test_samplers_start_at_all_modes_and_tell_of_jumps(n_jobs):
     y = np.sin(points[:, 0]) + 0.1 * rng.standard_normal(12)
     y[5] += 3.0
     modes = Modes(np.array([[0.3, -0.9, -1.3], [-1.8, -0.5, -0.6]]), 0.3 * np.eye(3))
-    options = {"draws": 20, "warmup": 10, "chains": 4, "rng": 0, "progress": False, "modes": modes}
+    options = {"n_draws": 20, "warmup": 10, "chains": 4, "rng": 0, "progress": False, "modes": modes}
     trace = gibbs(mixture_model(), points, y, n_jobs=n_jobs, **options)
     assert trace.info["modes"] == 2
     assert trace.info["jump_attempts"] > 0
@@ -245,7 +245,7 @@ def test_jumps_give_hills_their_shares():
     target = FunctionTarget(unequal_hills, dim=2)
     places = Modes(CENTERS + 0.3, 0.8 * np.eye(2))  # only roughly known
     start = CENTERS[[0, 1, 0, 1]]
-    common = {"draws": 800, "warmup": 200, "rng": 0, "progress": False}
+    common = {"n_draws": 800, "warmup": 200, "rng": 0, "progress": False}
     divided = hamiltonian(target, start, **common)
     assert np.all(rhat(divided.positions) > 1.5)
     jumps = HyperparameterJumps(places, target)
@@ -299,7 +299,7 @@ def test_modes_uphill_from_ends_and_chains_that_know_them():
     np.testing.assert_allclose(sorted(map(tuple, found.locations)), truth, atol=0.12)
     assert find_modes(target, ends[1:], unit_steps(target.model, X, y)) is None
 
-    rule = MCMC(draws=250, warmup=100, chains=4, seed=0, warn=False, progress=False)
+    rule = MCMC(n_draws=250, warmup=100, chains=4, rng=0, warn=False, progress=False)
     posterior = rule.sample_posterior(model, X, y, ends=ends)
     assert posterior.trace.info["modes"] == 2
     assert posterior.trace.info["jumps"] > 10
@@ -322,7 +322,7 @@ def test_ends_at_a_bound_and_ends_without_a_density():
     found = find_modes(target, ends, unit)
     assert found is not None
     assert np.isfinite(target.log_density(found.locations)).all()
-    rule = MCMC(draws=5, warmup=5, chains=4, seed=0, warn=False, progress=False)
+    rule = MCMC(n_draws=5, warmup=5, chains=4, rng=0, warn=False, progress=False)
     drawn = rule.sample_posterior(target.model, X, y, ends=ends).trace
     assert np.isfinite(drawn.log_density).all()
     nowhere = FunctionTarget(lambda U: (np.full(len(U), -np.inf), np.zeros(U.shape)), dim=2)
@@ -332,7 +332,7 @@ def test_ends_at_a_bound_and_ends_without_a_density():
 
 def test_estimators_tell_their_samplers_where_runs_ended(monkeypatch):
     X, y, model = two_ways_to_read_it()
-    rule = MCMC(draws=20, warmup=20, chains=2, seed=0, warn=False, progress=False)
+    rule = MCMC(n_draws=20, warmup=20, chains=2, rng=0, warn=False, progress=False)
     model = GP(model.kernel, model.likelihood, "zero", rule).bind(1)
     ends = [np.array([0.0, -4.0]), np.array([1.5, -1.0]), np.array([1.5, -1.001])]
     runs = [Run("random", end, end, value, True, 9, 0, "") for end, value in zip(ends, (-9.0, -8.0, -8.1))]
@@ -346,6 +346,6 @@ def test_estimators_tell_their_samplers_where_runs_ended(monkeypatch):
     rows = TrainingRows.of(X, y, None, merge=False, max_rows=None, rng=np.random.default_rng(0))
     choose(model, SearchResult(model.replace(ends[1]), -8.0, tuple(runs)), rows)
     np.testing.assert_array_equal(seen, [[ends[1], ends[0]]])  # the best first, none of them twice
-    alone = MCMC(draws=20, warmup=20, hyperparameters=False, warn=False, progress=False)
+    alone = MCMC(n_draws=20, warmup=20, hyperparameters=False, warn=False, progress=False)
     alone.sample_posterior(model, X, y, ends=ends)
     assert len(seen) == 1  # nothing to look for where hyperparameters keep their values

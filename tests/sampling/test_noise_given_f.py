@@ -121,7 +121,7 @@ def two_hills(U):
 
 def test_moves_between_trajectories_join_what_they_cannot():
     target, start = FunctionTarget(two_hills, dim=1), np.full((4, 1), 8.0)
-    common = {"draws": 800, "warmup": 200, "rng": 0, "progress": False}
+    common = {"n_draws": 800, "warmup": 200, "rng": 0, "progress": False}
     alone = hamiltonian(target, start, **common)
     assert alone.pooled.min() > 0
 
@@ -146,7 +146,7 @@ def test_moves_to_where_there_is_no_density_are_not_made():
     trace = hamiltonian(
         FunctionTarget(gamma, dim=1),
         np.full((4, 1), 5.0),
-        draws=500,
+        n_draws=500,
         warmup=200,
         rng=0,
         length=4.0,

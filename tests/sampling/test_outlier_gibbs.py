@@ -54,7 +54,7 @@ def test_indicators_and_function_against_enumeration():
     p /= p.sum()
     exact_mean = p @ np.array(means)
     rule = MCMC(
-        draws=1500, warmup=50, chains=2, seed=0, hyperparameters=False, max_draws=1500, progress=False
+        n_draws=1500, warmup=50, chains=2, rng=0, hyperparameters=False, max_draws=1500, progress=False
     )
     posterior = GP(1.5 * SE(0.8), MixtureOfGaussians(pi, s, k), inference=rule).condition(X, y)
     assert posterior.draws.method == "gibbs"
@@ -110,7 +110,7 @@ def test_simulation_based_calibration():
         truth = model.draw_from_priors(rng)
         f = truth.sample_prior(X, 1, rng)[0]
         y = truth.likelihood.sample(f, rng)
-        options = {"draws": kept * 4, "warmup": 24, "chains": 1, "leaps": 2, "progress": False}
+        options = {"n_draws": kept * 4, "warmup": 24, "chains": 1, "leaps": 2, "progress": False}
         trace = gibbs(model.replace(truth.theta), X, y, rng=rng, **options)
         ranks.append((trace.thin(4).pooled < truth.theta).sum(axis=0))
     counts = np.stack([np.bincount(r * bins // (kept + 1), minlength=bins) for r in np.array(ranks).T])
@@ -121,7 +121,7 @@ def test_simulation_based_calibration():
 
 def test_one_seed_and_any_number_of_processes():
     X, y = small_data()
-    options = {"draws": 20, "warmup": 10, "chains": 2, "progress": False}  # more than one block of rounds
+    options = {"n_draws": 20, "warmup": 10, "chains": 2, "progress": False}  # more than one block of rounds
     one = gibbs(prior_model(), X, y, rng=3, **options)
     again = gibbs(prior_model(), X, y, rng=3, **options)
     parallel = gibbs(prior_model(), X, y, rng=3, n_jobs=2, **options)
@@ -134,7 +134,7 @@ def test_one_seed_and_any_number_of_processes():
 
 def test_outlier_component_is_the_wider_one():
     X, y = small_data()
-    trace = gibbs(prior_model(), X, y, draws=30, warmup=10, chains=1, rng=0, progress=False)
+    trace = gibbs(prior_model(), X, y, n_draws=30, warmup=10, chains=1, rng=0, progress=False)
     inflation = 1 + np.exp(trace.positions[:, :, -1])
     assert np.all(inflation > 1)
     assert trace.names[-1] == "mixtureofgaussians.inflation"
@@ -154,7 +154,7 @@ def test_fraction_with_a_prior_that_is_not_conjugate(monkeypatch):
         return 0
 
     monkeypatch.setattr(module.Indicators, "update", nothing)
-    trace = gibbs(model, X, y, draws=800, warmup=10, chains=2, rng=0, progress=False)
+    trace = gibbs(model, X, y, n_draws=800, warmup=10, chains=2, rng=0, progress=False)
     pi = 1 / (1 + np.exp(-trace.pooled[:, 0]))
     grid = np.linspace(low, high, 20001)
     density = (1 - grid) ** n
@@ -170,7 +170,7 @@ def test_interrupt_keeps_draws():
         if done == 25:
             raise KeyboardInterrupt
 
-    trace = gibbs(prior_model(), X, y, draws=50, warmup=10, chains=2, rng=0, progress=stop)
+    trace = gibbs(prior_model(), X, y, n_draws=50, warmup=10, chains=2, rng=0, progress=stop)
     assert trace.interrupted
     assert trace.draws == 15
     assert trace.info["indicators"].shape == (2, 15, len(y))
@@ -190,7 +190,7 @@ def report(done, total):
     if done == 20:
         print("sampling", flush=True)
 model = GP(1.0 * SE(1.0), MixtureOfGaussians(0.1, 0.1, 20.0))
-trace = gibbs(model, X, np.sin(X[:, 0]), draws=10**6, warmup=5, chains=2, rng=0, n_jobs=2, progress=report)
+trace = gibbs(model, X, np.sin(X[:, 0]), n_draws=10**6, warmup=5, chains=2, rng=0, n_jobs=2, progress=report)
 print(trace.interrupted, trace.draws, trace.info["indicators"].shape == (2, trace.draws, 20))
 """
 

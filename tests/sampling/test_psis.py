@@ -98,7 +98,7 @@ def two_labels():
 def test_evidence_of_two_labels(rule):
     X, y, truth = two_labels()
     model = GP(9.0 * SE(1.0), Probit(), inference=rule)
-    found = importance_evidence(model.condition(X, y), 40_000, seed=0)
+    found = importance_evidence(model.condition(X, y), 40_000, rng=0)
     assert found.certified
     assert found.effective_size > 10_000
     assert abs(found.log_evidence - truth) < 4 * found.standard_error
@@ -112,7 +112,7 @@ def test_weights_and_means_are_taken_into_account():
     y = np.sin(X[:, 0]) + 3.0
     model = GP(1.0 * SE(1.0), Gaussian(0.1), mean="constant", inference="ep")
     posterior = model.condition(X, y, sample_weight=w)
-    found = importance_evidence(posterior, 500, seed=0)
+    found = importance_evidence(posterior, 500, rng=0)
     np.testing.assert_allclose(found.log_evidence, posterior.log_evidence, atol=1e-6)
     assert found.standard_error < 1e-6
 
@@ -121,7 +121,7 @@ def test_many_points_are_refused():
     rng = np.random.default_rng(5)
     X = rng.uniform(-3, 3, (150, 2))
     y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)
-    found = importance_evidence(GP(400.0 * SE(1.0), Probit(), inference="ep").condition(X, y), 4000, seed=0)
+    found = importance_evidence(GP(400.0 * SE(1.0), Probit(), inference="ep").condition(X, y), 4000, rng=0)
     assert not found.certified
     assert found.k_hat > 0.7
     assert "annealed" in found.reason
@@ -132,7 +132,7 @@ def test_misuse_is_explained():
     with pytest.raises(ValueError, match="no sites"):
         importance_evidence(GP(1.0 * SE(1.0)).condition(X, y))
     posterior = GP(1.0 * SE(1.0), StudentT(), inference="ep").condition(X, y)
-    with pytest.raises(ValueError, match="draws must be"):
+    with pytest.raises(ValueError, match="size must be"):
         importance_evidence(posterior, 10)
     several = GP(1.0 * SE(1.0), Softmax(3), inference="laplace").condition(X, np.array([0, 1, 2, 0, 1, 2]))
     with pytest.raises(ValueError, match=r"no sites|one latent"):

@@ -196,7 +196,7 @@ def chains(draws, offset=0.0):
 
 
 def test_warns_with_reason_and_remedy_or_not_at_all():
-    with pytest.warns(ConvergenceWarning, match=r"R-hat of .*MCMC\(draws="):
+    with pytest.warns(ConvergenceWarning, match=r"R-hat of .*MCMC\(n_draws="):
         SamplePosterior(chains(500, offset=3.0))
     with pytest.warns(ConvergenceWarning, match="effective sample size"):
         SamplePosterior(chains(50))

@@ -124,7 +124,7 @@ def test_function_against_quadrature(likelihood):
         GP(1.0 * Matern(1.0, nu=1.5), likelihood),
         X,
         y,
-        draws=400,
+        n_draws=400,
         warmup=150,
         chains=2,
         rng=0,
@@ -143,8 +143,8 @@ def test_against_elliptical_slice_sampling_of_the_function():
     X, y = data(6)
     model = GP(1.0 * Matern(1.0, nu=1.5), StudentT(0.2, 3.0))
     common = {"chains": 2, "hyperparameters": False, "progress": False, "warn": False}
-    mixed = MCMC(300, 120, seed=1, max_draws=600, **common)
-    sliced = MCMC(3000, 200, seed=2, method="elliptical", max_draws=6000, **common)
+    mixed = MCMC(300, 120, rng=1, max_draws=600, **common)
+    sliced = MCMC(3000, 200, rng=2, method="elliptical", max_draws=6000, **common)
     a, b = (GP(model.kernel, model.likelihood, inference=rule).condition(X, y) for rule in (mixed, sliced))
     assert (a.draws.method, b.draws.method) == ("scale-mixture", "elliptical")
     means, variances = a._all(X)
@@ -162,7 +162,7 @@ def test_scale_and_degrees_of_freedom_are_sampled():
     posterior = GP(
         Param(1.0, fixed=True) * Matern(Param(1.0, fixed=True), nu=1.5),
         likelihood,
-        inference=MCMC(40, 40, 2, seed=0, warn=False, progress=False),
+        inference=MCMC(40, 40, 2, rng=0, warn=False, progress=False),
     ).condition(X, y)
     assert posterior.trace.names == ("studentt.scale", "studentt.df")
     assert np.all(posterior.natural > 0)

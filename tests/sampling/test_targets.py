@@ -162,11 +162,11 @@ def test_samplers_agree_with_exact_regression(how):
     start = target.draw_prior(4, np.random.default_rng(1))
     if how == "elliptical":
         trace = elliptical_slice_sampling(
-            lambda U: target.log_likelihood(target.latent(U)), start, draws=6000, warmup=300, rng=2,
+            lambda U: target.log_likelihood(target.latent(U)), start, n_draws=6000, warmup=300, rng=2,
             progress=False,
         )  # fmt: skip
     else:
-        trace = hamiltonian(target, start, draws=1200, warmup=300, rng=2, progress=False)
+        trace = hamiltonian(target, start, n_draws=1200, warmup=300, rng=2, progress=False)
     F = trace.map(target.latent).positions
     assert ess_bulk(F).min() > 250
     assert np.all(np.abs(F.mean((0, 1)) - mean) < 4.5 * mcse_mean(F))

@@ -177,7 +177,7 @@ def test_three_clusters_in_the_quick_version(tmp_path: Path, drawn: Drawn) -> No
     assert any("The claim of the thesis" in remark for remark in report.remarks)
     assert drawn(report.pictures)
     x = report.results.arrays(method="EP")["x"]
-    np.testing.assert_array_equal(x, make_clusters_1d(seed=0).X[:, 0])
+    np.testing.assert_array_equal(x, make_clusters_1d(rng=0).X[:, 0])
 
 
 # --- ten digits -----------------------------------------------------------------------------------------------

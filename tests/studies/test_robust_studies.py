@@ -71,7 +71,7 @@ def test_least_squares_and_support_vectors() -> None:
 
 def test_competitor_needs_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAVITY_PEERS", raising=False)
-    d = make_sinc(seed=0)
+    d = make_sinc(rng=0)
     with pytest.raises(RuntimeError, match="CAVITY_PEERS"):
         robust_methods.fit("RRP", d.X, d.y, d.X, seed=0)
 
@@ -187,7 +187,7 @@ def test_prior_pulls_length_scales_and_leaves_the_evidence_what_it_is() -> None:
 
 
 def test_degrees_of_freedom_that_are_not_learned() -> None:
-    d = make_sinc(seed=0)
+    d = make_sinc(rng=0)
     learned, held = (
         robust_methods.fit(method, d.X, d.y, d.X, seed=0, restarts=0)
         for method in ("tVar", "tVar,nu=4+prior")
@@ -199,7 +199,7 @@ def test_degrees_of_freedom_that_are_not_learned() -> None:
 
 def test_one_start_is_the_solution_for_gaussian_noise() -> None:
     """It leads away from there, to a noise model with outliers."""
-    d = make_sinc(seed=0)
+    d = make_sinc(rng=0)
     gaussian, one, prior = (
         robust_methods.fit(method, d.X, d.y, d.X, seed=0, restarts=3)
         for method in ("snMLII", "tVar, one start", "tVar+prior, one start")
@@ -213,7 +213,7 @@ def test_one_start_is_the_solution_for_gaussian_noise() -> None:
 
 
 def test_stacked_is_an_average_of_the_solutions_with_and_without_prior() -> None:
-    d = make_sinc(seed=0)
+    d = make_sinc(rng=0)
     both, plain, prior = (
         robust_methods.fit(method, d.X, d.y, d.X, seed=0)
         for method in ("lapEP, stacked", "lapEP, one start", "lapEP+prior, one start")

@@ -90,7 +90,7 @@ def small_study(log: Path, **changes: object) -> Study:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_table_and_files(tmp_path: Path, jobs: int) -> None:
-    report = studies.run(small_study(tmp_path / "log"), jobs=jobs, out=tmp_path)
+    report = studies.run(small_study(tmp_path / "log"), n_jobs=jobs, out=tmp_path)
     assert report.finished
     table = report.table.set_index(["method", "measure"])
     a = table.loc[("a", "score")]
@@ -153,7 +153,7 @@ def test_missing_data_end_the_run_with_their_message(tmp_path: Path, jobs: int) 
     listed = [Cell({"fold": k}, load_what_is_not_there) for k in range(3)]
     study = Study("moon", "", "", lambda quick: listed)
     with pytest.raises(DatasetNotFoundError, match=r"'moon' was not found.*\n.*the sky"):
-        studies.run(study, jobs=jobs, out=tmp_path)
+        studies.run(study, n_jobs=jobs, out=tmp_path)
 
 
 def test_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path: Path) -> None:
 def test_an_interrupt_that_the_cell_has_caught_stops_the_run(tmp_path: Path, jobs: int) -> None:
     listed = [Cell({"method": "a"}, keep_what_there_is)]
     before = signal.getsignal(signal.SIGINT)
-    report = studies.run(Study("half", "", "", lambda quick: listed), jobs=jobs, out=tmp_path)
+    report = studies.run(Study("half", "", "", lambda quick: listed), n_jobs=jobs, out=tmp_path)
     assert not report.finished
     assert not list((tmp_path / "half" / "cells").iterdir())
     assert signal.getsignal(signal.SIGINT) is before
@@ -326,14 +326,14 @@ def test_pictures_that_need_cells_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("jobs", [0, 1.5])
 def test_a_number_of_jobs_that_means_nothing(tmp_path: Path, jobs: int) -> None:
     with pytest.raises(ValueError, match=f"jobs must be a number of workers, or -1 .*, got {jobs}"):
-        studies.run(small_study(tmp_path / "log"), jobs=jobs, out=tmp_path)
+        studies.run(small_study(tmp_path / "log"), n_jobs=jobs, out=tmp_path)
 
 
 def test_cells_run_on_the_backend_that_joblib_is_told_of(tmp_path: Path) -> None:
     """Threads stand for a cluster: that they are used is seen from the process, which is this one."""
     cells = [Cell({"method": k}, number_of_process) for k in range(2)]
     with joblib.parallel_config(backend="threading"):
-        report = studies.run(Study("where", "", "", lambda quick: cells), jobs=2, out=tmp_path)
+        report = studies.run(Study("where", "", "", lambda quick: cells), n_jobs=2, out=tmp_path)
     assert set(report.results.frame["process"]) == {os.getpid()}
 
 

@@ -2,7 +2,7 @@
 
 Every method, and the gold standard, sees the same model at the same hyperparameters: annealed importance sampling for
 the evidence, long Hamiltonian Monte Carlo for marginals and predictions. If the gold standard itself cannot be
-certified within the budget, the assessment says so and what budget would be needed.
+certified in that time, the assessment says so and what time would be needed.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def assess(
     X_test: ArrayLike | None = None,
     y_test: ArrayLike | None = None,
     *,
-    methods: str | Sequence[str] = ("laplace", "ep", "variational"),
-    budget: str | float = "1min",
-    seed: int | np.random.Generator | None = 0,
+    inference: str | Sequence[str] = ("laplace", "ep", "variational"),
+    max_time: float = 60.0,
+    rng: int | np.random.Generator | None = 0,
     progress: Any = None,
 ) -> Assessment:
     """Check approximations against annealed importance sampling and Markov chains, at fixed hyperparameters.
@@ -55,11 +55,11 @@ def assess(
         Training data; labels as the estimator knows them.
     X_test, y_test : arrays, optional
         Where to compare predictions, and targets for log loss and calibration.
-    methods : str or sequence of str
+    inference : str or sequence of str
         Inference rules to judge.
-    budget : str or float
-        Time for the gold standard: seconds, or text such as "30s", "5min", "1h".
-    seed : int or Generator, optional
+    max_time : float
+        Seconds for the gold standard.
+    rng : int or Generator, optional
     progress : optional
         As for the samplers: True, False, a callback.
 
@@ -77,16 +77,17 @@ def assess(
     >>> from cavity.likelihoods import Probit
     >>> X = np.linspace(-2, 2, 15)[:, None]
     >>> y = np.where(X[:, 0] > 0.3, 1.0, -1.0)
-    >>> result = assess(GP(4.0 * SE(1.0), Probit()), X, y, methods=["ep"], budget="5s")
+    >>> result = assess(GP(4.0 * SE(1.0), Probit()), X, y, inference=["ep"], max_time=5.0)
     >>> result.certified, abs(result["ep"].evidence_error) < 0.1
     (True, True)
     """
     started = time.perf_counter()
-    seconds = seconds_of(budget)
+    if not (np.isfinite(max_time) and max_time > 0):
+        raise ValueError(f"max_time must be a positive number of seconds, got {max_time!r}")
     gp, X, y, y_test = _prepared(model, X, y, y_test)
-    methods = [methods] if isinstance(methods, str) else methods
-    for method in methods:  # wrong ones before the chains, not after
-        as_inference(method, gp.likelihood)
+    rules = [inference] if isinstance(inference, str) else inference
+    for rule in rules:  # wrong ones before the chains, not after
+        as_inference(rule, gp.likelihood)
     X_test = None if X_test is None else gp.inputs(X_test)
     if X_test is not None and X_test.shape[1] != X.shape[1]:
         raise ValueError(f"X_test must have the columns of X, {X.shape[1]}, got {X_test.shape[1]}")
@@ -94,15 +95,15 @@ def assess(
         raise ValueError("y_test was given without X_test: give the test inputs too")
     if X_test is not None and y_test is not None and len(X_test) != len(y_test):
         raise ValueError(f"X_test and y_test must have as many rows, got {len(X_test)} and {len(y_test)}")
-    rng = np.random.default_rng(seed)
-    gold = gold_standard(gp, X, y, seconds=seconds, seed=rng, progress=progress)
+    rng = np.random.default_rng(rng)
+    gold = gold_standard(gp, X, y, max_time=max_time, rng=rng, progress=progress)
     reference, own = None, Predictive()
     if X_test is not None:
         reference, _ = predict(gp, X, gold.chains, X_test)
         own = replace(
             measured(reference, reference, y_test), probability_error=0.0, largest_probability_error=0.0
         )
-    results = [compare(m, gp, X, y, gold, X_test, y_test, reference, rng) for m in methods]
+    results = [compare(m, gp, X, y, gold, X_test, y_test, reference, rng) for m in rules]
     return Assessment(tuple(results), gold, own, y, time.perf_counter() - started)
 
 

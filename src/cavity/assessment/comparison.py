@@ -66,7 +66,7 @@ class MethodResult:
     >>> from cavity.likelihoods import Probit
     >>> X, y = np.linspace(0, 3, 6)[:, None], np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
     >>> model = GP(1.0 * SE(1.0), Probit())
-    >>> found = assess(model, X, y, methods=["ep"], budget=1.0, seed=0, progress=False)
+    >>> found = assess(model, X, y, inference=["ep"], max_time=1.0, rng=0, progress=False)
     >>> found["ep"].converged, abs(found["ep"].evidence_error) < 1.0
     (True, True)
     """
@@ -157,7 +157,7 @@ def _k_hat(posterior: Posterior, rng: np.random.Generator) -> float:
     if posterior.approximation.sites is None:
         return float("nan")
     try:
-        return importance_evidence(posterior, 4000, seed=rng).k_hat
+        return importance_evidence(posterior, 4000, rng=rng).k_hat
     except (ValueError, np.linalg.LinAlgError):
         return float("nan")
 

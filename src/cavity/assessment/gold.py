@@ -104,7 +104,7 @@ class GoldStandard:
     >>> from cavity.likelihoods import Probit
     >>> X, y = np.linspace(0, 3, 6)[:, None], np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
     >>> model = GP(1.0 * SE(1.0), Probit())
-    >>> found = assess(model, X, y, methods=["ep"], budget=1.0, seed=0, progress=False)
+    >>> found = assess(model, X, y, inference=["ep"], max_time=1.0, rng=0, progress=False)
     >>> abs(found.gold.evidence.log_evidence - model.condition(X, y).log_evidence) < 1.0
     True
     """
@@ -123,8 +123,8 @@ def sample_latent(
     X: Array,
     y: Array,
     *,
-    seconds: float,
-    seed: np.random.Generator,
+    max_time: float,
+    rng: np.random.Generator,
     enough: float = ENOUGH_ESS,
     progress: Any = None,
 ) -> Chains:
@@ -134,8 +134,8 @@ def sample_latent(
     """
     started = time.perf_counter()
     target = _target(model, X, y)
-    spread = 0.5 * target.draw_prior(CHAINS, seed)
-    start = spread if target.center is None else target.center + seed.standard_normal(spread.shape)
+    spread = 0.5 * target.draw_prior(CHAINS, rng)
+    start = spread if target.center is None else target.center + rng.standard_normal(spread.shape)
     start = np.where(np.isfinite(target.log_density(start))[:, None], start, 0.0)
     kept: list[Array] = []
     draws, divergences, quality = FIRST_DRAWS, 0, (np.inf, 0.0)
@@ -143,7 +143,7 @@ def sample_latent(
         began = time.perf_counter()
         warmup = WARMUP if not kept else 50
         try:
-            trace = hamiltonian(target, start, draws=draws, warmup=warmup, rng=seed, progress=progress)
+            trace = hamiltonian(target, start, n_draws=draws, warmup=warmup, rng=rng, progress=progress)
         except KeyboardInterrupt:
             if not kept:
                 raise
@@ -159,7 +159,7 @@ def sample_latent(
         quality = _quality(F)
         start = trace.last
         per_draw = (time.perf_counter() - began) / (warmup + draws)
-        left = seconds - (time.perf_counter() - started)
+        left = max_time - (time.perf_counter() - started)
         rhat, ess = quality
         wanted = max(F.shape[1] * enough / max(ess, 1.0) - F.shape[1], 0.0 if rhat <= WORST_RHAT else draws)
         draws = int(min(wanted, 2 * F.shape[1], left / per_draw - 50, _affordable(F) - F.shape[1]))
@@ -198,8 +198,8 @@ def gold_standard(
     X: Array,
     y: Array,
     *,
-    seconds: float,
-    seed: np.random.Generator,
+    max_time: float,
+    rng: np.random.Generator,
     target_error: float | None = None,
     enough: float = ENOUGH_ESS,
     progress: Any = None,
@@ -209,11 +209,11 @@ def gold_standard(
     Ctrl-C before there are chains goes on to the caller: the evidence alone is no standard.
     """
     evidence = annealed_importance_sampling(
-        model, X, y, budget=0.5 * seconds, target_error=target_error, seed=seed, progress=progress
+        model, X, y, max_time=0.5 * max_time, target_error=target_error, rng=rng, progress=progress
     )
     if evidence.interrupted:
         raise KeyboardInterrupt
-    chains = sample_latent(model, X, y, seconds=0.5 * seconds, seed=seed, enough=enough, progress=progress)
+    chains = sample_latent(model, X, y, max_time=0.5 * max_time, rng=rng, enough=enough, progress=progress)
     return GoldStandard(evidence, chains)
 
 

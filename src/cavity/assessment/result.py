@@ -51,7 +51,7 @@ class Assessment:
     >>> from cavity.likelihoods import Probit
     >>> X, y = np.linspace(0, 3, 6)[:, None], np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
     >>> model = GP(1.0 * SE(1.0), Probit())
-    >>> found = assess(model, X, y, methods=["ep"], budget=1.0, seed=0, progress=False)
+    >>> found = assess(model, X, y, inference=["ep"], max_time=1.0, rng=0, progress=False)
     >>> found["ep"].name, sorted(found.verdicts)
     ('ep', ['ep'])
     """

@@ -92,5 +92,5 @@ def gold_words(gold: GoldStandard) -> str:
         0.0 if evidence.certified else evidence.seconds_needed,
         0.0 if chains.believed else chains.seconds_needed,
     )
-    budget = f"; a budget of about {duration(needed)} would be needed" if np.isfinite(needed) else ""
-    return f"{early}gold standard NOT certified: {' and '.join(faults)}{budget}"
+    longer = f"; about {duration(needed)} would be needed" if np.isfinite(needed) else ""
+    return f"{early}gold standard NOT certified: {' and '.join(faults)}{longer}"

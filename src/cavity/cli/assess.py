@@ -98,7 +98,7 @@ def assess_table(
             "assess; cavity info shows how well its chains mixed, and a model of cavity fit --inference ep can be "
             "assessed"
         )
-    seconds_of(budget)
+    seconds = seconds_of(budget)
     for method in methods or ():
         as_inference(method)
     if not 0.0 <= test_size < 1.0:
@@ -121,9 +121,9 @@ def assess_table(
         model.estimator,
         X.iloc[train].to_numpy(),
         y[train],
-        methods=methods,
-        budget=budget,
-        seed=seed,
+        inference=methods,
+        max_time=seconds,
+        rng=seed,
         **options,
     )
     return table, found

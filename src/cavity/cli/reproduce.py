@@ -52,7 +52,7 @@ def reproduce(
         if out.is_file():
             raise ValueError(f"{out} is a file; give --out the name of a folder")
         check_folder(out, "--out", out)
-        report = studies.run(studies.load(name), quick=quick, jobs=jobs, out=out, only=only)
+        report = studies.run(studies.load(name), quick=quick, n_jobs=jobs, out=out, only=only)
         if len(report.table):
             say(report.study.title, style="bold")
             console().print(summary_table(report))

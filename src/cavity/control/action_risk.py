@@ -131,7 +131,7 @@ class MomentRisk:
     >>> from cavity.control import QuadraticLoss
     >>> from cavity.control.action_risk import MomentRisk
     >>> car = MountainCar(dt=0.3)
-    >>> model = Dynamics.fit(Transitions.draw(car, 30, rng=0), problem=car, random_state=0)
+    >>> model = Dynamics.fit(Transitions.draw(car, 30, rng=0), problem=car, rng=0)
     >>> risk = MomentRisk(model, QuadraticLoss.around(car.goal, [1.0, 0.1]))
     >>> value, gradient = risk(car.start, np.zeros((5, 1)))
     >>> gradient.shape

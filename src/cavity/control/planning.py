@@ -134,7 +134,7 @@ class Planner:
     >>> from cavity.control import QuadraticLoss, SaturatingLoss
     >>> from cavity.control import Planner, PlannerSettings
     >>> car = MountainCar(dt=0.3)
-    >>> model = Dynamics.fit(Transitions.draw(car, 50, rng=0), problem=car, random_state=0)
+    >>> model = Dynamics.fit(Transitions.draw(car, 50, rng=0), problem=car, rng=0)
     >>> loss = SaturatingLoss(QuadraticLoss.around(car.goal, [1.0, 0.1]), 0.3)
     >>> planner = Planner(model, loss, PlannerSettings(horizon=6))
     >>> planner.decide(car.start).action  # first back up

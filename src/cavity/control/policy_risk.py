@@ -47,7 +47,7 @@ class ParticleRisk:
     >>> from cavity.control import DrawnDynamics
     >>> from cavity.control.policy_risk import ParticleRisk
     >>> system = Pendulum()
-    >>> model = Dynamics.fit(Transitions.draw(system, 30, rng=0), problem=system, random_state=0)
+    >>> model = Dynamics.fit(Transitions.draw(system, 30, rng=0), problem=system, rng=0)
     >>> starts = system.start + 0.05 * np.random.default_rng(0).standard_normal((20, 2))
     >>> risk = ParticleRisk(DrawnDynamics(model, 20), SaturatingLoss(tip_distance(system), 0.5), starts, 10)
     >>> value, gradient = risk(RBFPolicy.start(system, 5, rng=0))

@@ -289,7 +289,7 @@ def _model(
     """The model of all that was seen, and from how many transitions its hyperparameters were learned."""
     if known is not None and len(seen) < RELEARNED * learned_from:
         return known.given(seen), learned_from
-    model = Dynamics.fit(seen, problem=problem, least_noise=LEAST_NOISE, n_restarts=0, random_state=rng)
+    model = Dynamics.fit(seen, problem=problem, least_noise=LEAST_NOISE, n_restarts=0, rng=rng)
     return model, len(seen)
 
 

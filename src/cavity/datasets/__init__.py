@@ -1,7 +1,7 @@
 """Data sets for tests, studies and benchmarks: real ones where they are found, synthetic ones from a seed.
 
     cavity.datasets.load("boston")         # from CAVITY_DATA, a package, the cache, or a download
-    cavity.datasets.load("sinc", seed=3)   # the same as make_sinc(seed=3)
+    cavity.datasets.load("sinc", rng=3)   # the same as make_sinc(rng=3)
     cavity.datasets.names()
 
 The library ships no data files. `describe()` of a data set shows its license and what to cite.
@@ -82,7 +82,7 @@ def load(name: str, **options: Any) -> Dataset:
     name : str
         One of `names()`.
     **options
-        For synthetic sets: the arguments of the generator `make_<name>`, such as `seed`.
+        For synthetic sets: the arguments of the generator `make_<name>`, such as `rng`.
 
     Raises
     ------

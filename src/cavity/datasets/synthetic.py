@@ -50,7 +50,7 @@ def make_sinc(
     noise_sd: float = 0.01,
     outlier_sd: float = 1.0,
     n_test: int = 500,
-    seed: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | None = None,
 ) -> Dataset:
     """sin(x)/x on U[-10, 10] with normal noise, a few points of which have much more of it.
 
@@ -61,12 +61,12 @@ def make_sinc(
     Examples
     --------
     >>> from cavity.datasets import make_sinc
-    >>> data = make_sinc(seed=0)
+    >>> data = make_sinc(rng=0)
     >>> data.X.shape, data.y.shape
     ((25, 1), (25,))
     """
     _at_least("n", n, 1)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     x, x_test = rng.uniform(-10, 10, n), rng.uniform(-10, 10, n_test)
     outlier = _pick(rng, n, n_outliers, "n_outliers")
     # numpy's sinc has pi in it
@@ -97,7 +97,7 @@ def make_friedman(
     n_test: int = 10_000,
     n_features: int = 10,
     noise_sd: float = 1.0,
-    seed: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | None = None,
 ) -> Dataset:
     """Friedman's function of five inputs among ten, with some outputs replaced by N(15, 9) (Kuss, 2006, 5.6.1).
 
@@ -106,12 +106,12 @@ def make_friedman(
     Examples
     --------
     >>> from cavity.datasets import make_friedman
-    >>> make_friedman(seed=0).X.shape
+    >>> make_friedman(rng=0).X.shape
     (100, 10)
     """
     _at_least("n", n, 1)
     _at_least("n_features", n_features, 5)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     X, X_test = rng.uniform(size=(n, n_features)), rng.uniform(size=(n_test, n_features))
     y = friedman_function(X) + noise_sd * rng.standard_normal(n)
     outlier = _pick(rng, n, n_outliers, "n_outliers")
@@ -133,7 +133,7 @@ def make_two_arcs(
     n_end: int = 7,
     *,
     noise_sd: float = 0.05,
-    seed: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | None = None,
 ) -> Dataset:
     """Points that two functions explain equally well: either arc may be the outliers (Kuss, 2006, figure 5.3).
 
@@ -143,12 +143,12 @@ def make_two_arcs(
     Examples
     --------
     >>> from cavity.datasets import make_two_arcs
-    >>> make_two_arcs(seed=0).X.shape
+    >>> make_two_arcs(rng=0).X.shape
     (28, 1)
     """
     _at_least("n_arc", n_arc, 1)
     _at_least("n_end", n_end, 1)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     middle = np.linspace(-1.5, 1.5, n_arc) if n_arc > 1 else np.zeros(1)
     end = np.linspace(2.0, 5.0, n_end)
     x = np.concatenate([-end[::-1], middle, middle, end])
@@ -166,7 +166,7 @@ def make_two_arcs(
 
 
 def make_step(
-    n: int = 64, *, noise_sd: float = 0.1, n_test: int = 200, seed: int | np.random.Generator | None = None
+    n: int = 64, *, noise_sd: float = 0.1, n_test: int = 200, rng: int | np.random.Generator | None = None
 ) -> Dataset:
     """A step from -1 to 1 at x = 0 with normal noise, x in U[-1, 1].
 
@@ -175,11 +175,11 @@ def make_step(
     Examples
     --------
     >>> from cavity.datasets import make_step
-    >>> make_step(seed=0).y.shape
+    >>> make_step(rng=0).y.shape
     (64,)
     """
     _at_least("n", n, 1)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     x = rng.uniform(-1, 1, n)
     x_test = np.linspace(-1, 1, n_test)
     return _regression(
@@ -200,7 +200,7 @@ def make_book_1d(
     signal_sd: float = 1.0,
     noise_sd: float = 0.1,
     extent: float = 7.5,
-    seed: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | None = None,
 ) -> Dataset:
     """A draw from a process with squared exponential covariance, x in U[-extent, extent].
 
@@ -211,11 +211,11 @@ def make_book_1d(
     Examples
     --------
     >>> from cavity.datasets import make_book_1d
-    >>> make_book_1d(seed=0).X.shape
+    >>> make_book_1d(rng=0).X.shape
     (20, 1)
     """
     _at_least("n", n, 1)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     x = np.sort(rng.uniform(-extent, extent, n))
     K = signal_sd**2 * np.exp(-0.5 * np.subtract.outer(x, x) ** 2 / lengthscale**2)
     # Eigenvectors, not Cholesky: K may be singular to working precision where points lie close together.
@@ -245,7 +245,7 @@ def make_neal(
     outlier_sd: float = 1.0,
     outlier_probability: float = 0.05,
     n_test: int = 1000,
-    seed: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | None = None,
 ) -> Dataset:
     """Neal's curve with x ~ N(0, 1) and occasional large noise; more sets like `load("neal_outliers")`.
 
@@ -254,13 +254,13 @@ def make_neal(
     Examples
     --------
     >>> from cavity.datasets import make_neal
-    >>> make_neal(seed=0).X.shape
+    >>> make_neal(rng=0).X.shape
     (100, 1)
     """
     _at_least("n", n, 1)
     if not 0 <= outlier_probability <= 1:
         raise ValueError(f"outlier_probability must lie between 0 and 1, got {outlier_probability}")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     x, x_test = rng.standard_normal(n), rng.standard_normal(n_test)
     outlier = rng.uniform(size=n) < outlier_probability
     y = neal_function(x) + np.where(outlier, outlier_sd, noise_sd) * rng.standard_normal(n)
@@ -280,7 +280,7 @@ CLUSTERS_1D = ((-6.0, 1, 20), (0.0, -1, 30), (2.0, 1, 10))
 """Center, label and number of points of each cluster of `make_clusters_1d`."""
 
 
-def make_clusters_1d(*, sd: float = 0.8, seed: int | np.random.Generator | None = None) -> Dataset:
+def make_clusters_1d(*, sd: float = 0.8, rng: int | np.random.Generator | None = None) -> Dataset:
     """Sixty points in three clusters on a line, labels +1, -1, +1.
 
     Rasmussen and Williams (2006), figure 3.6; Kuss (2006), section 6.3.1.
@@ -290,10 +290,10 @@ def make_clusters_1d(*, sd: float = 0.8, seed: int | np.random.Generator | None 
     Examples
     --------
     >>> from cavity.datasets import make_clusters_1d
-    >>> sorted(set(make_clusters_1d(seed=0).y.tolist()))
+    >>> sorted(set(make_clusters_1d(rng=0).y.tolist()))
     [-1, 1]
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     centers, labels, counts = (np.array(column) for column in zip(*CLUSTERS_1D))
     x = np.repeat(centers, counts) + sd * rng.standard_normal(int(counts.sum()))
     y = np.repeat(labels, counts)

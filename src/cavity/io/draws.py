@@ -38,12 +38,12 @@ def _rule_fields(rule: MCMC) -> dict[str, Any]:
 
 def _rule(**settings: Any) -> MCMC:
     rule = MCMC(**settings)
-    longest = rule.draws if rule.extend_to is None else rule.extend_to
-    counts = (rule.draws, longest, rule.warmup, rule.chains, rule.max_draws)
+    longest = rule.n_draws if rule.extend_to is None else rule.extend_to
+    counts = (rule.n_draws, longest, rule.warmup, rule.chains, rule.max_draws)
     require(
         all(_is_count(n) and n <= MAX_DRAWS for n in counts) and rule.max_draws >= 1, "draws must be counts"
     )
-    require(rule.seed is None or _is_count(rule.seed), "a seed must be a whole number")
+    require(rule.rng is None or _is_count(rule.rng), "rng must be a whole number")
     require(rule.max_time is None or is_float(rule.max_time), "max_time must be a number of seconds")
     require(rule.n_jobs is None or isinstance(rule.n_jobs, int), "n_jobs must be a whole number")
     flags = (rule.hyperparameters, rule.warn)

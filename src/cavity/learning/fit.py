@@ -49,7 +49,7 @@ def learn(
     rng: np.random.Generator | int | None = None,
     n_jobs: int | None = None,
     max_time: float | None = None,
-    show_progress: bool | None = None,
+    progress: bool | None = None,
     warn: bool = True,
 ) -> Learned:
     """Learn the free parameters of a model, and condition it on the data.
@@ -106,7 +106,7 @@ def learn(
     if objective is None:
         return choose(model, SearchResult(model, np.nan, ()), rows, time.left)
     limit = Deadline(time.part(LEARNING_SHARE) if samples(model.inference) else time.left)
-    how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, show_progress)
+    how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, progress)
     also: Sequence[Start] = ()
     origin, places = model, Starts.of(model, X, y, sample_weight)
     if is_robust(model.likelihood) and not warm and model.theta.size > 0:

@@ -68,14 +68,14 @@ class SearchOptions:
         if the objective cannot be evaluated at those.
     n_jobs : int, optional
         Processes for the runs.
-    show_progress : bool, optional
+    progress : bool, optional
     """
 
     n_restarts: int = 3
     given: Collection[str] = PARTS
     data_driven: bool = True
     n_jobs: int | None = None
-    show_progress: bool | None = None
+    progress: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def multistart(
     runs: list[Run] = []
     stopped: StopReason | None = None
     try:
-        with Progress("learning hyperparameters", total, how.show_progress) as progress:
+        with Progress("learning hyperparameters", total, how.progress) as progress:
             for run in _Search(goal, starts, how, rng, progress).runs(also):
                 runs.append(run)
                 progress.advance(f"(best so far {max(run.value for run in runs):.6g})")

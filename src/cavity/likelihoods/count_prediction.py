@@ -120,10 +120,10 @@ class CountPrediction(Prediction):
         found = np.stack([integer_quantile(self.cdf, float(p), typical) for p in levels.ravel()])
         return found.reshape(levels.shape + (len(self),))
 
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Draw f, then the count."""
         generator = np.random.default_rng(rng)
-        f = self._f + np.sqrt(self._v) * generator.standard_normal((n, len(self)))
+        f = self._f + np.sqrt(self._v) * generator.standard_normal((size, len(self)))
         return self._likelihood.sample(f, generator)
 
     def __repr__(self) -> str:

@@ -110,8 +110,8 @@ class NoisePrediction(ContinuousPrediction):
     def _location_and_width(self) -> tuple[Array, Array]:
         return self._mean, np.sqrt(self._var) + self._width
 
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Draw f, then the noise."""
         generator = np.random.default_rng(rng)
-        f = self._mean + np.sqrt(self._var) * generator.standard_normal((n, len(self)))
+        f = self._mean + np.sqrt(self._var) * generator.standard_normal((size, len(self)))
         return self._likelihood.sample(f, generator)

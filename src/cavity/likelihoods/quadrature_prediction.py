@@ -196,16 +196,16 @@ class QuadraturePrediction(ContinuousPrediction):
     def _location_and_width(self) -> tuple[Array, Array]:
         return self._start
 
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Choose a panel by its mass, then invert the integral of its density by bisection."""
         generator = np.random.default_rng(rng)
         rule = self._rule
         w, _ = rule.density()
         mass = w.sum(axis=0)
-        pick = np.empty((n, len(self)), dtype=np.intp)
+        pick = np.empty((size, len(self)), dtype=np.intp)
         for i in range(len(self)):
             own = np.flatnonzero(rule.index == i)
-            pick[:, i] = generator.choice(own, size=n, p=mass[own] / mass[own].sum())
+            pick[:, i] = generator.choice(own, size=size, p=mass[own] / mass[own].sum())
         values, target = (w / GAUSS_WEIGHTS[:, None])[:, pick.ravel()], mass[pick.ravel()]
         target = target * generator.random(pick.size)
         low, high = np.full(pick.size, -1.0), np.full(pick.size, 1.0)

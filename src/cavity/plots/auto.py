@@ -88,7 +88,7 @@ def plot_traces(
     >>> from cavity.kernels import SE
     >>> from cavity.plots import plot_traces
     >>> X = np.linspace(0, 5, 8)[:, None]
-    >>> rule = MCMC(draws=20, warmup=20, chains=2, seed=0, warn=False, progress=False)
+    >>> rule = MCMC(n_draws=20, warmup=20, chains=2, rng=0, warn=False, progress=False)
     >>> axes = plot_traces(GP(1.0 * SE(1.0), inference=rule).condition(X, np.sin(X[:, 0])))
     >>> len(axes)  # variance, length scale, noise
     3

@@ -29,7 +29,7 @@ def plot_kernel(
     reach: float | None = None,
     origins: tuple[float, ...] | None = None,
     paths: int = 4,
-    seed: int = 0,
+    rng: np.random.Generator | int | None = 0,
     ax: Axes | Iterable[Axes] | None = None,
 ) -> list[Axes]:
     """Covariance against distance, and sample paths, along one input.
@@ -46,7 +46,7 @@ def plot_kernel(
         Points x0 of which k(x0, x0 + distance) is drawn. By default one where it is the same everywhere, else three.
     paths : int
         Number of functions drawn.
-    seed : int
+    rng : int or Generator
     ax : Axes or two of them, optional
 
     Returns
@@ -89,7 +89,7 @@ def plot_kernel(
     label(left, "distance", "covariance", plain(short_text(kernel), 60))
     legend(left)
     tidy(left)
-    draws = GP(kernel).sample_prior(_rows(D, column, distance), paths, seed) if paths else np.empty((0, 401))
+    draws = GP(kernel).sample_prior(_rows(D, column, distance), paths, rng) if paths else np.empty((0, 401))
     for i, f in enumerate(draws):
         right.plot(distance, f, color=color(i), linestyle=line(i), linewidth=1.4)
     label(right, "x", "f", f"{paths} functions drawn")

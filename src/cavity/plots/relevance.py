@@ -29,7 +29,7 @@ def relevance_of(
     X: ArrayLike | None = None,
     measure: str = "variance",
     shuffles: int = 8,
-    seed: int = 0,
+    rng: np.random.Generator | int | None = 0,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> Relevance:
     """Relevance of each input: the share of the variance of predictions that is due to it (total Sobol index).
@@ -41,7 +41,8 @@ def relevance_of(
         Rows at which to measure; those of the fit by default.
     measure : {"variance", "lengthscale"}
         As in `plot_relevance`.
-    shuffles, seed : int
+    shuffles : int
+    rng : int or Generator
         How often inputs are put into random orders.
     groups : lists of column numbers, optional
         Columns that are one input, for "variance".
@@ -70,8 +71,8 @@ def relevance_of(
         value = np.max([inverse_lengthscales(kernel, rows) for kernel in kernels], axis=0)
         return Relevance(value, np.zeros(len(value)))
     if len(rows) > MOST_ROWS:
-        rows = rows[np.sort(np.random.default_rng(seed).choice(len(rows), MOST_ROWS, replace=False))]
-    return sobol_total(view.latent_means, rows, shuffles, seed, groups)
+        rows = rows[np.sort(np.random.default_rng(rng).choice(len(rows), MOST_ROWS, replace=False))]
+    return sobol_total(view.latent_means, rows, shuffles, rng, groups)
 
 
 def _kernels(kernel: Any) -> list[Any]:
@@ -90,7 +91,7 @@ def plot_relevance(
     measure: str = "variance",
     top: int = 20,
     shuffles: int = 8,
-    seed: int = 0,
+    rng: np.random.Generator | int | None = 0,
     title: str = "",
     ax: Axes | None = None,
 ) -> Axes:
@@ -108,7 +109,8 @@ def plot_relevance(
         deviation of the input over its shortest length scale (automatic relevance determination).
     top : int
         Inputs shown, at most.
-    shuffles, seed : int
+    shuffles : int
+    rng : int or Generator
         Of "variance": how often inputs are put into random orders; lines show two standard errors.
     title : str
     ax : Axes, optional
@@ -130,7 +132,7 @@ def plot_relevance(
     ['x2', 'x1', 'x3']
     """
     view = View(model)
-    found = relevance_of(model, X, measure, shuffles, seed)
+    found = relevance_of(model, X, measure, shuffles, rng)
     order = np.argsort(-found.value, kind="stable")[:top]
     ax = axes_or_new(ax, 6.0, 0.9 + 0.32 * len(order))
     places = np.arange(len(order))

@@ -71,15 +71,15 @@ class MixedPrediction(ContinuousPrediction):
         low, high = self._parts[0].interval(0.5)
         return 0.5 * (low + high), np.maximum(high - low, 1e-300)
 
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Choose a part, then draw from it."""
         generator = np.random.default_rng(rng)
-        which = generator.choice(len(self._w), size=(n, len(self)), p=self._w / self._w.sum())
-        out = np.empty((n, len(self)))
+        which = generator.choice(len(self._w), size=(size, len(self)), p=self._w / self._w.sum())
+        out = np.empty((size, len(self)))
         for k, part in enumerate(self._parts):
             chosen = which == k
             if chosen.any():
-                out[chosen] = part.sample(n, generator)[chosen]
+                out[chosen] = part.sample(size, generator)[chosen]
         return out
 
 
@@ -136,14 +136,14 @@ class MixedCounts(Prediction):
         found = np.stack([integer_quantile(self.cdf, float(p), self.mean) for p in levels.ravel()])
         return found.reshape(levels.shape + (len(self),))
 
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Choose a part for each draw and case, then draw from it."""
         generator = np.random.default_rng(rng)
-        which = generator.choice(len(self._w), size=(n, len(self)), p=self._w / self._w.sum())
+        which = generator.choice(len(self._w), size=(size, len(self)), p=self._w / self._w.sum())
         out = np.empty(which.shape)
         for k in np.unique(which):
             chosen = which == k
-            out[chosen] = self._parts[k].sample(n, generator)[chosen]
+            out[chosen] = self._parts[k].sample(size, generator)[chosen]
         return out
 
 
@@ -201,11 +201,11 @@ class Slices(Prediction):
         """By that of a mixture of counts."""
         return MixedCounts([1.0], [self]).quantile(q)
 
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Choose one of the S for each draw and case, then draw from it."""
         generator = np.random.default_rng(rng)
-        draws = self._whole.sample(n, generator).reshape(n, self._count, -1)
-        which = generator.integers(self._count, size=(n, 1, draws.shape[2]))
+        draws = self._whole.sample(size, generator).reshape(size, self._count, -1)
+        which = generator.integers(self._count, size=(size, 1, draws.shape[2]))
         return np.take_along_axis(draws, which, axis=1)[:, 0]
 
 

@@ -79,8 +79,8 @@ class Prediction(ABC):
         """Smallest value with probability >= q to its left: shape (n,), or (k, n) for k levels."""
 
     @abstractmethod
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
-        """Draws, shape (n, number of cases); `rng` is a Generator or a seed."""
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
+        """Draws, shape (size, number of cases); `rng` is a Generator or a seed."""
 
     @property
     def median(self) -> Array:

@@ -81,10 +81,10 @@ class CategoricalPrediction(Prediction):
         index = np.minimum(short.sum(axis=2), len(self.values) - 1)
         return np.asarray(self.values[index]).reshape(levels.shape + (len(self),))
 
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Independent draws."""
         generator = np.random.default_rng(rng)
-        u = generator.random((n, len(self)))
+        u = generator.random((size, len(self)))
         cumulative = np.cumsum(self.probabilities, axis=1)
         index = np.sum(cumulative[None, :, :-1] < u[:, :, None], axis=2)
         return np.asarray(self.values[index])

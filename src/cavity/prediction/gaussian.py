@@ -104,10 +104,10 @@ class GaussianPrediction(Prediction):
             )
         return np.asarray(vectors * np.sqrt(np.clip(values, 0.0, None)))
 
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
-        """Draws (n, cases[, T]): joint when the covariance is known, else independent."""
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
+        """Draws (size, cases[, T]): joint when the covariance is known, else independent."""
         generator = np.random.default_rng(rng)
-        z = generator.standard_normal((n, *self._mean.shape))
+        z = generator.standard_normal((size, *self._mean.shape))
         if self.covariance is None:
             return np.asarray(self._mean + self.sd * z)
         return np.asarray(self._mean + np.einsum("ij,sj...->si...", self._root(), z))

@@ -153,14 +153,14 @@ class MixturePrediction(ContinuousPrediction):
                 break
         return np.asarray(sign * x)
 
-    def sample(self, n: int = 1, rng: Seed = None) -> Array:
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Choose a component, then draw from it."""
         generator = np.random.default_rng(rng)
         cumulative = np.cumsum(np.exp(self._log_w), axis=0)
-        u = generator.random((n, len(self))) * cumulative[-1]
-        which = np.empty((n, len(self)), dtype=np.intp)
+        u = generator.random((size, len(self))) * cumulative[-1]
+        which = np.empty((size, len(self)), dtype=np.intp)
         for i, (c, u_col) in enumerate(zip(cumulative.T, u.T)):
             which[:, i] = (c[:, None] < u_col[None]).sum(axis=0)
         columns = np.arange(len(self))
-        z = generator.standard_normal((n, len(self)))
+        z = generator.standard_normal((size, len(self)))
         return np.asarray(self._m[which, columns] + self._sd[which, columns] * z)

@@ -172,7 +172,7 @@ def sample_whitened(
     white: AffineTarget,
     start: Array,
     *,
-    draws: int,
+    n_draws: int,
     warmup: int,
     rng: np.random.Generator,
     between: BetweenMoves | None = None,
@@ -189,7 +189,7 @@ def sample_whitened(
         White positions.
     between : callable, optional
         As in `hamiltonian`, in the coordinates of the target.
-    draws, warmup, rng, progress, until, options : see `hamiltonian`
+    n_draws, warmup, rng, progress, until, options : see `hamiltonian`
 
     Returns
     -------
@@ -204,7 +204,7 @@ def sample_whitened(
         moves = _in_white(white, between)
         pilot = white.trace_from_white(
             hamiltonian(
-                white, start, draws=rounds, warmup=rounds, between=moves, progress=progress, **options
+                white, start, n_draws=rounds, warmup=rounds, between=moves, progress=progress, **options
             )
         )
         if pilot.stopped:
@@ -216,7 +216,7 @@ def sample_whitened(
         trace = hamiltonian(
             white,
             start,
-            draws=draws,
+            n_draws=n_draws,
             warmup=warmup - 2 * rounds,
             between=_in_white(white, between),
             progress=progress,

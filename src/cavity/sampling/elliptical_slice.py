@@ -77,7 +77,7 @@ def elliptical_slice_sampling(
     log_likelihood: Callable[[Array], Array],
     start: ArrayLike,
     *,
-    draws: int = 1000,
+    n_draws: int = 1000,
     warmup: int = 0,
     rng: np.random.Generator | int | None = None,
     scale: ArrayLike = 1.0,
@@ -93,7 +93,7 @@ def elliptical_slice_sampling(
         Positions (k, d) -> (k,); for a `LatentTarget` t it is `lambda U: t.log_likelihood(t.latent(U))`, with
         `scale=np.sqrt(t.prior_variance)`.
     start : array (C, d)
-    draws, warmup : int
+    n_draws, warmup : int
         Draws kept, and those before them.
     thin : int
         Updates per draw.
@@ -108,12 +108,12 @@ def elliptical_slice_sampling(
     >>> import numpy as np
     >>> from cavity.sampling import elliptical_slice_sampling
     >>> log_likelihood = lambda U: -0.5 * np.sum((U - 1) ** 2, axis=1)
-    >>> trace = elliptical_slice_sampling(log_likelihood, np.zeros((4, 2)), draws=2000, rng=0, progress=False)
+    >>> trace = elliptical_slice_sampling(log_likelihood, np.zeros((4, 2)), n_draws=2000, rng=0, progress=False)
     >>> bool(np.all(abs(trace.pooled.mean(axis=0) - 0.5) < 0.1))
     True
     """
     rng = np.random.default_rng(rng)
-    check_counts(draws, warmup)
+    check_counts(n_draws, warmup)
     if isinstance(thin, bool) or int(thin) != thin or thin < 1:
         raise ValueError(f"thin must be an integer >= 1, got {thin!r}")
     position = as_chains(start)
@@ -125,7 +125,7 @@ def elliptical_slice_sampling(
             f"start of chain {bad} has likelihood zero: begin where the log likelihood is finite"
         )
     evaluations = len(position)
-    recorder = Recorder("sampling", len(position), len(sd), draws, warmup, progress, until)
+    recorder = Recorder("sampling", len(position), len(sd), n_draws, warmup, progress, until)
     with recorder:
         for t in recorder:
             for _ in range(thin):

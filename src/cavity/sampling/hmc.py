@@ -202,7 +202,7 @@ def hamiltonian(
     target: Target,
     start: ArrayLike,
     *,
-    draws: int = 1000,
+    n_draws: int = 1000,
     warmup: int = 500,
     rng: np.random.Generator | int | None = None,
     steps: int | None = None,
@@ -224,7 +224,7 @@ def hamiltonian(
     target : Target
     start : array (C, d)
         One position per chain, of positive density; spread them out if convergence is to be checked.
-    draws, warmup : int
+    n_draws, warmup : int
         Transitions kept, and those before them, in which step, scales and trajectory length are learned.
     rng : Generator or seed
     steps : int, optional
@@ -250,7 +250,7 @@ def hamiltonian(
     progress : Progress, callable, bool, optional
         See `cavity.sampling.trace`.
     until : Until, optional
-        Whether `draws` were enough, and how many more may be made.
+        Whether `n_draws` were enough, and how many more may be made.
 
     Returns
     -------
@@ -262,12 +262,12 @@ def hamiltonian(
     >>> import numpy as np
     >>> from cavity.sampling import FunctionTarget
     >>> target = FunctionTarget(lambda U: (-0.5 * np.sum(U**2, axis=1), -U), dim=2)
-    >>> trace = hamiltonian(target, np.zeros((4, 2)), draws=500, warmup=200, rng=0, progress=False)
+    >>> trace = hamiltonian(target, np.zeros((4, 2)), n_draws=500, warmup=200, rng=0, progress=False)
     >>> bool(abs(trace.pooled.mean()) < 0.1 and abs(trace.pooled.std() - 1) < 0.1)
     True
     """
     rng = np.random.default_rng(rng)
-    check_counts(draws, warmup)
+    check_counts(n_draws, warmup)
     _check_options(steps, length, jitter, target_acceptance, step)
     position = as_chains(start, target.dim)
     state = ChainState.at(target, position)
@@ -294,7 +294,7 @@ def hamiltonian(
         return replace(trace, step_size=size * scales.scale, names=tuple(target.names))
 
     asked = None if until is None else until.seen_as(described)
-    recorder = Recorder("sampling", len(position), target.dim, draws, warmup, progress, asked)
+    recorder = Recorder("sampling", len(position), target.dim, n_draws, warmup, progress, asked)
     with recorder:
         for t in recorder:
             warming = t < warmup

@@ -46,7 +46,7 @@ class HyperparameterTarget:
     >>> target = HyperparameterTarget(GP(1.0 * SE(1.0), Gaussian(0.1)), x[:, None], np.sin(x))
     >>> target.names
     ('se.variance', 'se.lengthscale', 'gaussian.variance')
-    >>> hamiltonian(target, target.model.theta, draws=20, warmup=20, rng=0, progress=False).positions.shape
+    >>> hamiltonian(target, target.model.theta, n_draws=20, warmup=20, rng=0, progress=False).positions.shape
     (1, 20, 3)
     """
 

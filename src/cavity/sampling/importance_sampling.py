@@ -62,7 +62,7 @@ def importance(
     draw: Callable[[np.random.Generator, int], Array],
     log_proposal: Callable[[Array], Array],
     *,
-    draws: int = 1000,
+    size: int = 1000,
     rng: np.random.Generator | int | None = None,
     block: int = 1024,
 ) -> WeightedDraws:
@@ -83,17 +83,17 @@ def importance(
     >>> from cavity.parameters.priors import Normal
     >>> q = Normal(0.0, 2.0)
     >>> found = importance(lambda x: -0.5 * x[:, 0] ** 2, lambda rng, size: q.sample(rng, (size, 1)),
-    ...                    lambda x: q.log_density(x[:, 0]), draws=20000, rng=0)
+    ...                    lambda x: q.log_density(x[:, 0]), size=20000, rng=0)
     >>> bool(abs(found.log_evidence - 0.5 * np.log(2 * np.pi)) < 0.02)
     True
     """
-    if isinstance(draws, bool) or int(draws) != draws or draws < 1:
-        raise ValueError(f"draws must be an integer >= 1, got {draws!r}")
+    if isinstance(size, bool) or int(size) != size or size < 1:
+        raise ValueError(f"size must be an integer >= 1, got {size!r}")
     rng = np.random.default_rng(rng)
     log_density = target if callable(target) else target.log_density
     positions, log_weights = [], []
-    for start in range(0, draws, block):
-        x = draw(rng, min(block, draws - start))
+    for start in range(0, size, block):
+        x = draw(rng, min(block, size - start))
         with np.errstate(invalid="ignore"):
             w = log_density(x) - log_proposal(x)
         positions.append(x)

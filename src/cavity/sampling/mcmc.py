@@ -53,10 +53,10 @@ class MCMC:
 
     Parameters
     ----------
-    draws, warmup : int
+    n_draws, warmup : int
         Draws of each chain that are kept, and transitions before them in which the sampler adapts.
     chains : int
-    seed : int, Generator or None
+    rng : int, Generator or None
         Everything random follows from it.
     method : {"auto", "integrated", "gibbs", "scale-mixture", "joint", "elliptical"}
         What is sampled; "auto" chooses by the likelihood.
@@ -66,7 +66,7 @@ class MCMC:
         The rule whose evidence an optimizer maximizes before chains start.
     extend_to : int, optional
         Draws of each chain, at most: where those made fail a check (R-hat, effective sample sizes), chains go on until
-        they pass, twice as long each time. By default they stop after `draws` whatever the checks say.
+        they pass, twice as long each time. By default they stop after `n_draws` whatever the checks say.
     max_time : float, optional
         Seconds after which chains end with the draws that were made; the status says so. If warm-up is not over by
         then there are none, and a TimeoutError is raised. Ctrl-C keeps the draws that were made, too.
@@ -84,7 +84,7 @@ class MCMC:
     >>> from cavity import GP
     >>> from cavity.kernels import SE
     >>> X = np.linspace(0, 6, 12)[:, None]
-    >>> rule = MCMC(draws=100, warmup=100, chains=2, seed=0, warn=False, progress=False)
+    >>> rule = MCMC(n_draws=100, warmup=100, chains=2, rng=0, warn=False, progress=False)
     >>> posterior = GP(1.0 * SE(1.0), inference=rule).condition(X, np.sin(X[:, 0]))
     >>> posterior.diagnostics().index.tolist()
     ['se.variance', 'se.lengthscale', 'gaussian.variance', 'log_density']
@@ -94,10 +94,10 @@ class MCMC:
 
     def __init__(
         self,
-        draws: int = 500,
+        n_draws: int = 500,
         warmup: int = 300,
         chains: int = 4,
-        seed: np.random.Generator | int | None = None,
+        rng: np.random.Generator | int | None = None,
         method: str = "auto",
         hyperparameters: bool = True,
         *,
@@ -109,13 +109,15 @@ class MCMC:
         warn: bool = True,
         progress: ProgressLike = None,
     ) -> None:
-        check_counts(draws, warmup)
+        check_counts(n_draws, warmup)
         if extend_to is not None and not (
             isinstance(extend_to, (int, np.integer))
             and not isinstance(extend_to, bool)
-            and extend_to >= draws
+            and extend_to >= n_draws
         ):
-            raise ValueError(f"extend_to must be an integer >= draws, {draws}, or None, got {extend_to!r}")
+            raise ValueError(
+                f"extend_to must be an integer >= n_draws, {n_draws}, or None, got {extend_to!r}"
+            )
         if max_time is not None and not max_time >= 0:
             raise ValueError(f"max_time must be a number of seconds >= 0 or None, got {max_time!r}")
         if method not in METHODS:
@@ -124,14 +126,14 @@ class MCMC:
             raise ValueError(f"chains must be an integer >= 1, got {chains!r}")
         if start == "mcmc" or isinstance(start, MCMC):
             raise ValueError("start must be a fast rule, for instance 'ep' or 'laplace', got 'mcmc'")
-        self.draws, self.warmup, self.chains, self.seed = draws, warmup, chains, seed
+        self.n_draws, self.warmup, self.chains, self.rng = n_draws, warmup, chains, rng
         self.method, self.hyperparameters, self.start = method, hyperparameters, start
         self.extend_to, self.max_time, self.max_draws = extend_to, max_time, max_draws
         self.n_jobs, self.warn, self.progress = n_jobs, warn, progress
 
     def _options(self) -> dict[str, Any]:
         names = (
-            "draws warmup chains seed method hyperparameters start extend_to max_time max_draws n_jobs warn"
+            "n_draws warmup chains rng method hyperparameters start extend_to max_time max_draws n_jobs warn"
         )
         return {name: getattr(self, name) for name in (*names.split(), "progress")}
 
@@ -152,9 +154,9 @@ class MCMC:
 
     def for_fit(self, rng: np.random.Generator, learns: bool = True, warn: bool = True) -> MCMC:
         """A copy for one fit of an estimator: seeded from its generator unless it has a seed of its own."""
-        seed = int(rng.integers(2**63)) if self.seed is None else self.seed
+        seed = int(rng.integers(2**63)) if self.rng is None else self.rng
         return self.with_options(
-            seed=seed, hyperparameters=self.hyperparameters and learns, warn=self.warn and warn
+            rng=seed, hyperparameters=self.hyperparameters and learns, warn=self.warn and warn
         )
 
     # --- what every rule answers ----------------------------------------------------------------------------
@@ -241,7 +243,7 @@ class MCMC:
         if weight is not None and np.all(weight == 1.0):
             weight = None
         method = self._method(model.likelihood, weight)
-        rng = np.random.default_rng(self.seed)
+        rng = np.random.default_rng(self.rng)
         if method in JUMPING:
             modes = self._modes(model, data, targets, weight, ends)
             jumping = {
@@ -293,7 +295,7 @@ class MCMC:
             return SamplePosterior(as_draws(trace), warn=False).problem is None
 
         until = None if self.extend_to is None else Until(self.extend_to, enough)
-        return {"draws": self.draws, "warmup": self.warmup, "progress": self.progress, "until": until}
+        return {"n_draws": self.n_draws, "warmup": self.warmup, "progress": self.progress, "until": until}
 
     def _integrated(
         self,
@@ -312,7 +314,7 @@ class MCMC:
         exact = _with_rule(model, Exact())
         if not self.hyperparameters or len(model.names) == 0:
             value = exact.evidence(X, y, weight)[0]
-            shape = self.chains, self.draws
+            shape = self.chains, self.n_draws
             trace = Trace(np.zeros((*shape, 0)), np.full(shape, value))
             return Draws(model.freeze(), X, y, trace, weight, method="exact")
         target = HyperparameterTarget(exact, X, y, weight)

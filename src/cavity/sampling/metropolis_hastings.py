@@ -20,7 +20,7 @@ def metropolis(
     target: Target,
     start: ArrayLike,
     *,
-    draws: int = 1000,
+    n_draws: int = 1000,
     warmup: int = 500,
     rng: np.random.Generator | int | None = None,
     step: ArrayLike | None = None,
@@ -34,7 +34,7 @@ def metropolis(
     target : Target
         Only its log density is used.
     start : array (C, d)
-    draws, warmup : int
+    n_draws, warmup : int
     step : float or array (d,), optional
         Standard deviation of a step to begin with; 2.4 / sqrt(d) by default.
     target_acceptance : float, optional
@@ -48,12 +48,12 @@ def metropolis(
     >>> import numpy as np
     >>> from cavity.sampling import FunctionTarget
     >>> target = FunctionTarget(lambda U: (-0.5 * np.sum(U**2, axis=1), -U), dim=1)
-    >>> trace = metropolis(target, np.zeros((4, 1)), draws=3000, rng=0, progress=False)
+    >>> trace = metropolis(target, np.zeros((4, 1)), n_draws=3000, rng=0, progress=False)
     >>> bool(abs(trace.pooled.std() - 1) < 0.1)
     True
     """
     rng = np.random.default_rng(rng)
-    check_counts(draws, warmup)
+    check_counts(n_draws, warmup)
     position = as_chains(start, target.dim)
     C, d = position.shape
     goal = target_acceptance or 0.234 + (0.44 - 0.234) / d
@@ -68,7 +68,7 @@ def metropolis(
         bad = int(np.flatnonzero(~np.isfinite(value))[0])
         raise ValueError(f"start of chain {bad} has no density: begin where the log density is finite")
     first, ends = windows(warmup)
-    recorder = Recorder("sampling", C, d, draws, warmup, progress)
+    recorder = Recorder("sampling", C, d, n_draws, warmup, progress)
     with recorder:
         for t in recorder:
             proposal = position + np.exp(log_size) * scales.scale * rng.standard_normal((C, d))

@@ -219,7 +219,7 @@ def gibbs(
     X: ArrayLike,
     y: ArrayLike,
     *,
-    draws: int = 1000,
+    n_draws: int = 1000,
     warmup: int = 500,
     chains: int = 4,
     rng: np.random.Generator | int | None = None,
@@ -238,7 +238,7 @@ def gibbs(
     model : GP
         Chains start around its values. Parameters without a prior get a weak proper one.
     X, y : arrays (n, D), (n,)
-    draws, warmup : int
+    n_draws, warmup : int
         Rounds kept, and those before, in which the step size of Hamiltonian Monte Carlo is learned.
     chains : int
     rng : Generator or seed
@@ -273,11 +273,11 @@ def gibbs(
     >>> y = np.sin(X[:, 0])
     >>> y[7] += 5.0
     >>> model = GP(1.0 * SE(1.0), MixtureOfGaussians(0.1, 0.1, 20.0))
-    >>> trace = gibbs(model, X, y, draws=50, warmup=20, chains=2, rng=0, hyperparameters=False, progress=False)
+    >>> trace = gibbs(model, X, y, n_draws=50, warmup=20, chains=2, rng=0, hyperparameters=False, progress=False)
     >>> int(np.argmax(trace.info["probability"]))
     7
     """
-    check_counts(draws, warmup)
+    check_counts(n_draws, warmup)
     settings = gibbs_settings(model, X, y, hyperparameters, warmup, sweeps, leaps, modes)
     generators = np.random.default_rng(rng).spawn(chains)
     centers = [None if modes is None else modes.locations[c % len(modes)] for c in range(chains)]
@@ -295,7 +295,7 @@ def gibbs(
         for chain in started:
             chain.whiten(*white, rest, adapt_scale=False)
     try:
-        found = _run(settings, started, draws, rest, n_jobs, progress, until)
+        found = _run(settings, started, n_draws, rest, n_jobs, progress, until)
     except (KeyboardInterrupt, TimeoutError) as stop:
         return draws_of_pilot(first, stop)
     return replace(found, warmup=warmup)
@@ -339,7 +339,7 @@ def gibbs_settings(
 def _run(
     settings: GibbsSettings,
     chains: list[GibbsChain],
-    draws: int,
+    n_draws: int,
     warmup: int,
     n_jobs: int | None,
     progress: ProgressLike,
@@ -362,7 +362,7 @@ def _run(
         return replace(trace, names=tuple(model.names), info=info)
 
     asked = None if until is None else until.seen_as(described)
-    recorder = Recorder("Gibbs sampling", C, p, draws, warmup, progress, asked)
+    recorder = Recorder("Gibbs sampling", C, p, n_draws, warmup, progress, asked)
     with recorder:
         rounds = _rounds(chains) if n_jobs in (None, 1) else _rounds_in_processes(chains, n_jobs, recorder)
         for t, states in zip(recorder, rounds):

@@ -111,7 +111,7 @@ class SamplePosterior:
     >>> from cavity.kernels import SE
     >>> from cavity.inference import MCMC
     >>> X = np.linspace(0, 5, 15)[:, None]
-    >>> rule = MCMC(draws=40, warmup=40, chains=2, seed=0, warn=False, progress=False)
+    >>> rule = MCMC(n_draws=40, warmup=40, chains=2, rng=0, warn=False, progress=False)
     >>> posterior = GP(1.0 * SE(1.0), inference=rule).condition(X, np.sin(X[:, 0]))
     >>> posterior.predict_y([[2.5]]).interval(0.9)[0].shape
     (1,)
@@ -487,7 +487,7 @@ class SamplePosterior:
         if self.trace.stopped is not None:
             return ("let them run longer, or ",)
         draws = 2 * max(self.trace.draws, 500)
-        longer = Setting("draws", draws, f"inference=MCMC(draws={draws}, extend_to={4 * draws})")
+        longer = Setting("draws", draws, f"inference=MCMC(n_draws={draws}, extend_to={4 * draws})")
         return ("sample longer, as in ", longer, InPython(", which goes on until all checks pass"), ", or ")
 
     @property

@@ -155,7 +155,7 @@ class ImportanceEvidence:
 
 
 def importance_evidence(
-    posterior: Any, draws: int = 10_000, *, seed: int | np.random.Generator | None = None, rows: int = 2000
+    posterior: Any, size: int = 10_000, *, rng: int | np.random.Generator | None = None, rows: int = 2000
 ) -> ImportanceEvidence:
     """Log evidence by importance sampling from the Gaussian of an approximation at the training inputs.
 
@@ -163,7 +163,7 @@ def importance_evidence(
     ----------
     posterior : Posterior
         What `GP.condition` returns under Laplace's method, EP or the variational rule (anything with sites).
-    draws : int
+    size : int
         S; tails of weights need a few hundred.
     rows : int
         Draws held in memory at a time.
@@ -176,12 +176,12 @@ def importance_evidence(
     >>> from cavity.likelihoods import Probit
     >>> X = np.linspace(-2, 2, 12)[:, None]
     >>> y = np.where(X[:, 0] > 0.3, 1.0, -1.0)
-    >>> found = importance_evidence(GP(4.0 * SE(1.0), Probit(), inference="ep").condition(X, y), seed=0)
+    >>> found = importance_evidence(GP(4.0 * SE(1.0), Probit(), inference="ep").condition(X, y), rng=0)
     >>> found.certified, round(found.log_evidence, 1)
     (True, -4.6)
     """
-    if isinstance(draws, bool) or int(draws) != draws or draws < 100:
-        raise ValueError(f"draws must be an integer >= 100, got {draws!r}")
+    if isinstance(size, bool) or int(size) != size or size < 100:
+        raise ValueError(f"size must be an integer >= 100, got {size!r}")
     began = time.perf_counter()
     approximation, model = posterior.approximation, posterior.model
     if approximation.sites is None:
@@ -194,26 +194,26 @@ def importance_evidence(
             f"importance sampling needs one latent value per observation, {type(model.likelihood).__name__} has "
             f"{model.likelihood.n_latent}"
         )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     prior = model.prior(posterior.process.X)
     with threads_for(prior.n):
         bridge = Bridge(
             prior, model.likelihood, posterior._y, posterior._sample_weight, sites=approximation.sites
         )
-        sizes = [min(rows, draws - i) for i in range(0, draws, rows)]
+        sizes = [min(rows, size - i) for i in range(0, size, rows)]
         pieces = [bridge.log_ratio(bridge.latent(rng.standard_normal((s, bridge.n)))) for s in sizes]
     smoothed, k = pareto_smoothed(np.concatenate(pieces))
     smoothed = smoothed + bridge.log_mass
-    log_z = float(logsumexp(smoothed) - np.log(draws))
-    w = np.exp(smoothed - logsumexp(smoothed)) if np.isfinite(log_z) else np.full(draws, np.nan)
+    log_z = float(logsumexp(smoothed) - np.log(size))
+    w = np.exp(smoothed - logsumexp(smoothed)) if np.isfinite(log_z) else np.full(size, np.nan)
     effective = float(1.0 / np.sum(w * w)) if np.isfinite(log_z) else 0.0
-    error = float(np.sqrt(max(1.0 / effective - 1.0 / draws, 0.0))) if effective > 0 else np.inf
+    error = float(np.sqrt(max(1.0 / effective - 1.0 / size, 0.0))) if effective > 0 else np.inf
     certified = bool(k <= USABLE_K)
     reason = (
-        f"k-hat is {k:.2f}: the weights of {draws} draws can be averaged"
+        f"k-hat is {k:.2f}: the weights of {size} draws can be averaged"
         if certified
         else f"k-hat is {k:.2f}, above {USABLE_K}: the Gaussian misses where the posterior is, and more draws will "
         "not help; use annealed importance sampling"
     )
     seconds = time.perf_counter() - began
-    return ImportanceEvidence(log_z, error, k, effective, draws, certified, reason, smoothed, seconds)
+    return ImportanceEvidence(log_z, error, k, effective, size, certified, reason, smoothed, seconds)

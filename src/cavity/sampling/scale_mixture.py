@@ -324,7 +324,7 @@ def sample_noise_variances(
     X: ArrayLike,
     y: ArrayLike,
     *,
-    draws: int = 1000,
+    n_draws: int = 1000,
     warmup: int = 500,
     chains: int = 4,
     rng: np.random.Generator | int | None = None,
@@ -354,7 +354,7 @@ def sample_noise_variances(
     >>> y[5] += 5.0
     >>> model = GP(1.0 * SE(1.0), StudentT(0.1, 3.0))
     >>> trace = sample_noise_variances(
-    ...     model, X, y, draws=50, warmup=50, chains=2, rng=0, hyperparameters=False, progress=False
+    ...     model, X, y, n_draws=50, warmup=50, chains=2, rng=0, hyperparameters=False, progress=False
     ... )
     >>> int(np.argmax(np.median(trace.info["variances"], axis=(0, 1))))
     5
@@ -382,7 +382,7 @@ def sample_noise_variances(
         sample_whitened(
             white,
             start,
-            draws=draws,
+            n_draws=n_draws,
             warmup=warmup,
             rng=rng,
             length=LENGTH,

@@ -133,10 +133,10 @@ def as_chains(start: ArrayLike, dim: int | None = None) -> Array:
     return position
 
 
-def check_counts(draws: int, warmup: int) -> None:
+def check_counts(n_draws: int, warmup: int) -> None:
     """Refuse numbers of transitions that make no sense."""
-    if isinstance(draws, bool) or int(draws) != draws or draws < 1:
-        raise ValueError(f"draws must be an integer >= 1, got {draws!r}")
+    if isinstance(n_draws, bool) or int(n_draws) != n_draws or n_draws < 1:
+        raise ValueError(f"n_draws must be an integer >= 1, got {n_draws!r}")
     if isinstance(warmup, bool) or int(warmup) != warmup or warmup < 0:
         raise ValueError(f"warmup must be an integer >= 0, got {warmup!r}")
 
@@ -177,7 +177,7 @@ class Recorder:
     a TimeoutError is raised. With `until`, the loop goes on for as many draws again where those that there
     are do not suffice. Sampling code is then
 
-        recorder = Recorder("sampling", chains, dim, draws, warmup, progress)
+        recorder = Recorder("sampling", chains, dim, n_draws, warmup, progress)
         with recorder:
             for t in recorder:
                 ...
@@ -191,20 +191,20 @@ class Recorder:
         label: str,
         chains: int,
         dim: int,
-        draws: int,
+        n_draws: int,
         warmup: int,
         progress: ProgressLike = None,
         until: Until | None = None,
     ) -> None:
-        check_counts(draws, warmup)
-        self.positions = np.empty((chains, draws, dim))
-        self.log_density = np.empty((chains, draws))
+        check_counts(n_draws, warmup)
+        self.positions = np.empty((chains, n_draws, dim))
+        self.log_density = np.empty((chains, n_draws))
         self.acceptance = np.zeros(chains)
         self.divergences = np.zeros(chains, dtype=int)
         self.count, self.warmup = 0, warmup
         self.stopped: StopReason | None = None
         self.until = until
-        self._report = ProgressReport(progress, label, draws + warmup)
+        self._report = ProgressReport(progress, label, n_draws + warmup)
 
     @property
     def total(self) -> int:

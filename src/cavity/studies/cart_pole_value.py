@@ -39,7 +39,7 @@ def swing(method: str, seed: int, iterations: int) -> Outcome:
     variance = None
     if method != EXACT:
         seen = Transitions.draw(pole, TRANSITIONS, rng=seed)
-        dynamics = Dynamics.fit(seen, problem=pole, random_state=seed)
+        dynamics = Dynamics.fit(seen, problem=pole, rng=seed)
         step, variance = dynamics.step, dynamics.report()["leave-one-out"].to_numpy() ** 2
     grid = LargeGrid(LOW, HIGH, SIZES, angles=[2], variance=variance)
     bounds = np.column_stack([pole.action_low, pole.action_high])

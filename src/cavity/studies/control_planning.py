@@ -90,7 +90,7 @@ def drive(name: str, seed: int) -> Outcome:
     if method.transitions:
         seen = Transitions.draw(car, method.transitions, rng=seed)
         printed: dict[str, Any] = {"target": "next", "mean": "zero"} if method.printed else {}
-        model = Dynamics.fit(seen, problem=car, random_state=seed, **printed)
+        model = Dynamics.fit(seen, problem=car, rng=seed, **printed)
     run = receding_horizon(car, Planner(model, loss, method.settings, problem=car, rng=seed), CAR_STEPS)
     states = run.trajectory.states
     measures = {
@@ -192,7 +192,7 @@ def swing_up(name: str, seed: int) -> Outcome:
     if method.transitions:
         seen = Transitions.draw(pole, method.transitions, rng=seed)
         printed: dict[str, Any] = {"angles": (), "mean": "zero"} if method.printed else {}
-        model = Dynamics.fit(seen, problem=pole, random_state=seed, **printed)
+        model = Dynamics.fit(seen, problem=pole, rng=seed, **printed)
     planner = Planner(model, loss, method.settings, problem=pole, wrap=method.printed, rng=seed)
     run = receding_horizon(pole, planner, POLE_STEPS)
     states = run.trajectory.states
@@ -263,7 +263,7 @@ PENDULUM = PlannerSettings(horizon=12, correction=0.1)
 def lift(name: str, seed: int) -> Outcome:
     """Planning for the pendulum with means, from 50 random transitions."""
     pendulum = Pendulum()
-    model = Dynamics.fit(Transitions.draw(pendulum, 50, rng=seed), problem=pendulum, random_state=seed)
+    model = Dynamics.fit(Transitions.draw(pendulum, 50, rng=seed), problem=pendulum, rng=seed)
     loss = SaturatingLoss(tip_distance(pendulum, speed=0.1), 0.5)
     run = receding_horizon(pendulum, Planner(model, loss, PENDULUM, rng=seed), 40)
     states = run.trajectory.states

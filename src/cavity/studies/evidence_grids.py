@@ -71,7 +71,7 @@ def gold_point(data: str, column: int, row: int, seconds: float, error: float) -
     model = model_at(lengths[column], signals[row], "ep")
     rng = np.random.default_rng([column, row])
     gold = gold_standard(
-        model, X, y, seconds=seconds, target_error=error, enough=DRAWS[data], seed=rng, progress=False
+        model, X, y, max_time=seconds, target_error=error, enough=DRAWS[data], rng=rng, progress=False
     )
     ep = model.condition(X, y)
     laplace = model_at(lengths[column], signals[row], "laplace").condition(X, y)

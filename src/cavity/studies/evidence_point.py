@@ -43,7 +43,7 @@ def compare(data: str, ln_l: float, ln_s: float, seconds: float, error: float) -
     X, y, X_test, y_test = problem(data)
     model = model_at(ln_l, ln_s, "ep")
     rng = np.random.default_rng(0)
-    gold = gold_standard(model, X, y, seconds=seconds, target_error=error, seed=rng, progress=False)
+    gold = gold_standard(model, X, y, max_time=seconds, target_error=error, rng=rng, progress=False)
     F = gold.chains.pooled
     arrays: dict[str, NDArray[Any]] = {"mean": F.mean(axis=0), "sd": F.std(axis=0), "y": y}
     for part, inputs in (("train", X), ("test", X_test)):

@@ -71,7 +71,7 @@ def sample(split: int, train: int, draws: int, discard: int, every: int) -> Outc
     trace = hamiltonian(
         target,
         p.best.theta,
-        draws=draws - discard,
+        n_draws=draws - discard,
         warmup=discard,
         rng=split,
         length=np.pi / 2,
@@ -102,10 +102,10 @@ def anneal(method: str, split: int, train: int, steps: int, budget: float) -> Ou
     options: dict[str, Any] = (
         {"runs": 4, "steps": steps, "schedule": "power"}
         if method == THESIS_AIS
-        else {"runs": 24, "target_error": 0.3, "budget": budget}
+        else {"runs": 24, "target_error": 0.3, "max_time": budget}
     )
     found = annealed_importance_sampling(
-        p.best, p.X, p.y, start="prior", seed=split, progress=False, **options
+        p.best, p.X, p.y, start="prior", rng=split, progress=False, **options
     )
     error = found.log_evidence - exact
     return Outcome(

@@ -80,8 +80,8 @@ def learned(car: MountainCar, seed: int, method: Method) -> Dynamics:
     """Dynamics from the transitions of a seed."""
     seen = Transitions.draw(car, method.transitions, rng=seed)
     if method.printed:
-        return Dynamics.fit(seen, problem=car, target="next", mean="zero", random_state=seed)
-    return Dynamics.fit(seen, problem=car, random_state=seed)
+        return Dynamics.fit(seen, problem=car, target="next", mean="zero", rng=seed)
+    return Dynamics.fit(seen, problem=car, rng=seed)
 
 
 def value_grid(car: MountainCar) -> Support:

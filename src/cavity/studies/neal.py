@@ -34,8 +34,8 @@ def problem(number: int) -> tuple[Array, Array, Array, Array]:
         data = load("neal_outliers")
         assert data.X_test is not None
         return data.X, np.asarray(data.y, float), data.X_test, np.asarray(data.y_test, float)
-    data = make_neal(seed=number)
-    other = make_neal(1000, n_test=1, seed=1000 + number)
+    data = make_neal(rng=number)
+    other = make_neal(1000, n_test=1, rng=1000 + number)
     return data.X, data.y, other.X, other.y
 
 

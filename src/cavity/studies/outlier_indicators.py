@@ -35,14 +35,14 @@ def start_model(X: Array, y: Array, seed: int) -> GP:
 
 def sample_indicators(seed: int, draws: int, warmup: int) -> Outcome:
     """Chains over indicators, fraction and hyperparameters."""
-    data = make_friedman(n_test=2, seed=seed)
+    data = make_friedman(n_test=2, rng=seed)
     center, scale = data.y.mean(), data.y.std()
     y = (data.y - center) / scale
     trace = gibbs(
         start_model(data.X, y, seed),
         data.X,
         y,
-        draws=draws // CHAINS,
+        n_draws=draws // CHAINS,
         warmup=warmup,
         chains=CHAINS,
         rng=seed,

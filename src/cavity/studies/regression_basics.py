@@ -124,7 +124,7 @@ ARBITRARY = {"signal variance": 1.0, "length scale": 0.5, "noise variance": 0.25
 
 def sinc_evidence(method: str, seed: int) -> Outcome:
     """Sinc data under arbitrary values or those that maximize the evidence."""
-    data = make_sinc(15, n_outliers=0, noise_sd=0.1, seed=seed)
+    data = make_sinc(15, n_outliers=0, noise_sd=0.1, rng=seed)
     kernel = ARBITRARY["signal variance"] * SE(ARBITRARY["length scale"])
     model = GPRegressor(
         kernel,

@@ -58,9 +58,9 @@ GP_METHODS = {
     "lapEP": ("laplace", "ep"),
 }
 CHAINS = {
-    "snMCMC": MCMC(draws=400, warmup=200, extend_to=51200, progress=False),
-    "tMCMC": MCMC(draws=400, warmup=200, extend_to=3200, progress=False),
-    "mnMCMC": MCMC(draws=400, warmup=200, extend_to=25600, progress=False),
+    "snMCMC": MCMC(n_draws=400, warmup=200, extend_to=51200, progress=False),
+    "tMCMC": MCMC(n_draws=400, warmup=200, extend_to=3200, progress=False),
+    "mnMCMC": MCMC(n_draws=400, warmup=200, extend_to=25600, progress=False),
 }
 """Four chains, as long as their checks ask for, up to a limit: chains divided between modes would never pass."""
 

@@ -34,7 +34,7 @@ class Report:
     >>> import tempfile
     >>> from cavity import studies
     >>> nothing = studies.Study("nothing", "A study without cells", "", cells=lambda quick: [])
-    >>> report = studies.run(nothing, quick=True, out=tempfile.mkdtemp(), show_progress=False)
+    >>> report = studies.run(nothing, quick=True, out=tempfile.mkdtemp(), progress=False)
     >>> report.folder.name, len(report.table)
     ('nothing-quick', 0)
     """
@@ -52,10 +52,10 @@ def run(
     study: Study,
     *,
     quick: bool = False,
-    jobs: int = 1,
+    n_jobs: int = 1,
     out: str | Path = "cavity-studies",
     only: Collection[str] | None = None,
-    show_progress: bool | None = None,
+    progress: bool | None = None,
 ) -> Report:
     """Run what is left of a study and write table and pictures.
 
@@ -64,7 +64,7 @@ def run(
     study : Study
     quick : bool
         The cut-down version, under three minutes.
-    jobs : int
+    n_jobs : int
         Worker processes, -1 for one on each core. Other than with 1, cells are run by joblib: the backend chosen by
         ``joblib.parallel_config`` is used, be it threads or a Dask cluster.
     out : path
@@ -73,7 +73,7 @@ def run(
     only : collection of str, optional
         Run no other cells than those with one of these among their labels, usually names of methods. The report is
         about all cells found, as it always is.
-    show_progress : bool, optional
+    progress : bool, optional
         By default on terminals.
 
     Returns
@@ -91,13 +91,13 @@ def run(
     >>> import tempfile
     >>> from cavity import studies
     >>> nothing = studies.Study("nothing", "A study without cells", "", cells=lambda quick: [])
-    >>> report = studies.run(nothing, quick=True, out=tempfile.mkdtemp(), show_progress=False)
+    >>> report = studies.run(nothing, quick=True, out=tempfile.mkdtemp(), progress=False)
     >>> report.finished
     True
     """
-    if not isinstance(jobs, int) or jobs == 0:
-        problem = f"must be a number of workers, or -1 for one on each core, got {jobs!r}"
-        raise InputError(problem, parameter="jobs", value=jobs)
+    if not isinstance(n_jobs, int) or n_jobs == 0:
+        problem = f"must be a number of workers, or -1 for one on each core, got {n_jobs!r}"
+        raise InputError(problem, parameter="n_jobs", value=n_jobs)
     folder = Path(out) / (study.name + ("-quick" if quick else ""))
     protocol = f"{study.name} {'quick' if quick else 'full'}"
     store, tabled = Store(folder, protocol), None if study.needs_arrays else Tabled(folder, protocol)
@@ -113,18 +113,18 @@ def run(
     chosen = cells if only is None else _with_labels(cells, only)
     todo = [cell for cell in chosen if cell.slug not in records]
     started, finished, commit = time.monotonic(), True, _commit()
-    with Progress(study.name, len(chosen), show_progress, done=len(chosen) - len(todo)) as progress:
-        progress.refresh(at_once=bool(todo))
+    with Progress(study.name, len(chosen), progress, done=len(chosen) - len(todo)) as shown:
+        shown.refresh(at_once=bool(todo))
         try:
-            for position, record, arrays in _work(todo, jobs):
+            for position, record, arrays in _work(todo, n_jobs):
                 cell = todo[position]
                 records[cell.slug] = store.put(cell, {**record, "commit": commit}, arrays)
-                progress.advance(" ".join(map(str, cell.labels.values())))
+                shown.advance(" ".join(map(str, cell.labels.values())))
         except KeyboardInterrupt:
             finished = False
     results = Results([records[c.slug] for c in cells if c.slug in records], folder, quick)
     left = len(cells) - len(records)
-    return _report(study, results, folder, finished, left, jobs, time.monotonic() - started)
+    return _report(study, results, folder, finished, left, n_jobs, time.monotonic() - started)
 
 
 def _with_labels(cells: list[Cell], only: Collection[str]) -> list[Cell]:

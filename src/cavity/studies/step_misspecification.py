@@ -28,7 +28,7 @@ BOOK = {"one SE": -37.7, "two SEs": -26.1, "neural network": 50.2}
 
 def fit_step(method: str, seed: int, restarts: int) -> Outcome:
     """One fit by evidence maximization."""
-    data = make_step(seed=seed)
+    data = make_step(rng=seed)
     assert data.X_test is not None
     model = GPRegressor(KERNELS[method], mean="zero", n_restarts=restarts, random_state=seed)
     model.fit(data.X, data.y)

@@ -46,7 +46,7 @@ def true_probability(x: Array) -> Array:
 @lru_cache(maxsize=32)
 def model_of(seed: int) -> GP:
     """Hyperparameters of greatest evidence under Laplace's method."""
-    data = make_clusters_1d(seed=seed)
+    data = make_clusters_1d(rng=seed)
     learned = GPClassifier(1.0 * SE(1.0), inference="laplace", n_restarts=2, random_state=seed)
     kernel = learned.fit(data.X, data.y).kernel_
     return GP(kernel, Probit(), inference="laplace")
@@ -59,7 +59,7 @@ def with_rule(model: GP, rule: str) -> GP:
 
 def classify(method: str, seed: int, seconds: float) -> Outcome:
     """Latent function and probabilities by one method on one set."""
-    data = make_clusters_1d(seed=seed)
+    data = make_clusters_1d(rng=seed)
     y = np.asarray(data.y, dtype=float)
     model = model_of(seed)
     at = np.append(GRID, CLAIM)[:, None]
@@ -108,9 +108,9 @@ def _sampled(model: GP, X: Array, y: Array, at: Array, seed: int, seconds: float
     """The same model by Hamiltonian Monte Carlo; the evidence by annealed importance sampling."""
     rng = np.random.default_rng(seed)
     ep = with_rule(model, "ep")
-    chains = sample_latent(ep, X, y, seconds=seconds, seed=rng, progress=False)
+    chains = sample_latent(ep, X, y, max_time=seconds, rng=rng, progress=False)
     evidence = annealed_importance_sampling(
-        ep, X, y, target_error=0.05, budget=seconds, seed=rng, progress=False
+        ep, X, y, target_error=0.05, max_time=seconds, rng=rng, progress=False
     )
     y_at, _ = predict_from_chains(ep, X, chains, at)
     means, own_sd = given_draws(ep, X, chains, at)

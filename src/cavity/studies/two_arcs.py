@@ -58,7 +58,7 @@ def start_on(arc: int, which: NDArray[Any], y: Array) -> dict[str, tuple[float, 
 def approximate(method: str, seed: int) -> Outcome:
     """One noise model and approximation."""
     noise, rule, arc = CASES[method]
-    data = make_two_arcs(seed=seed)
+    data = make_two_arcs(rng=seed)
     memory = None if arc is None else start_on(arc, data.extra["arc"], data.y)
     posterior = model_with(NOISE[noise], rule).condition(data.X, data.y, memory=memory)
     f = posterior.predict_f(GRID[:, None])
@@ -74,7 +74,7 @@ def approximate(method: str, seed: int) -> Outcome:
 
 def sampled(seed: int, draws: int) -> Outcome:
     """Indicators by Gibbs sampling, then functions given indicators; hyperparameters as in the other panels."""
-    data = make_two_arcs(seed=seed)
+    data = make_two_arcs(rng=seed)
     y = np.asarray(data.y, dtype=float)
     rng = np.random.default_rng(seed)
     model = model_with(MIXTURE)
@@ -82,7 +82,7 @@ def sampled(seed: int, draws: int) -> Outcome:
         model,
         data.X,
         y,
-        draws=draws,
+        n_draws=draws,
         warmup=draws // 4,
         chains=8,
         rng=rng,

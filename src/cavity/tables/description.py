@@ -49,7 +49,7 @@ def relevance(model: Any, preparation: Preparation, X: pd.DataFrame, seed: int) 
     place = {name: i for i, name in enumerate(X.columns)}
     groups = [[place[feature] for feature in column.features] for column in preparation.columns]
     shuffles = SHUFFLES_OF_DRAWS if draws_of(model) else SHUFFLES
-    share = relevance_of(model, X.to_numpy(), shuffles=shuffles, seed=seed, groups=groups)
+    share = relevance_of(model, X.to_numpy(), shuffles=shuffles, rng=seed, groups=groups)
     found = [
         Relevance(column.name, float(value), float(error))
         for column, value, error in zip(preparation.columns, share.value, share.error)

@@ -104,7 +104,7 @@ class Training:
         """The rule asked for; a sampler with the number of draws asked for, and as many steps before them as usual."""
         options = self.options
         if options.draws is not None:
-            return MCMC(draws=options.draws, warmup=int(np.ceil(WARMUP * options.draws)))
+            return MCMC(n_draws=options.draws, warmup=int(np.ceil(WARMUP * options.draws)))
         if options.inference == "auto" and self.preparation.task == "classification":
             return "ep"
         return options.inference

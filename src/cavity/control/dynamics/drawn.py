@@ -113,7 +113,7 @@ class DrawnDynamics:
     >>> from cavity.control import Dynamics, MountainCar, Transitions
     >>> from cavity.control import DrawnDynamics
     >>> car = MountainCar()
-    >>> model = Dynamics.fit(Transitions.draw(car, 10, rng=0), problem=car, random_state=0)
+    >>> model = Dynamics.fit(Transitions.draw(car, 10, rng=0), problem=car, rng=0)
     >>> after, _ = DrawnDynamics(model, size=3).forward_mean(np.tile(car.start, (3, 1)), [4.0])
     >>> after.shape, bool(np.ptp(after[:, 1]) > 0)  # three guesses
     ((3, 2), True)

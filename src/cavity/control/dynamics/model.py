@@ -86,7 +86,7 @@ class Dynamics:
     --------
     >>> from cavity.control import Dynamics, MountainCar, Transitions
     >>> car = MountainCar()
-    >>> model = Dynamics.fit(Transitions.draw(car, 30, rng=0), problem=car, random_state=0)
+    >>> model = Dynamics.fit(Transitions.draw(car, 30, rng=0), problem=car, rng=0)
     >>> model.step([-0.5, 0.0], [4.0]).round(1)  # the truth is (-0.43, 0.69)
     array([-0.4,  0.7])
     >>> path = model.rollout(([-0.5, 0.0], [0.01**2, 0.01**2]), [[-4.0], [4.0], [4.0]])
@@ -140,7 +140,7 @@ class Dynamics:
         noise: bool = False,
         least_noise: float = LEAST_NOISE,
         n_restarts: int = 1,
-        random_state: Any = None,
+        rng: Any = None,
         n_jobs: int | None = None,
         max_time: float | None = None,
     ) -> Dynamics:
@@ -171,7 +171,7 @@ class Dynamics:
         least_noise : float
             Least noise sd that is learned with the default kernel and noise model, in units of what the mean function
             leaves of the targets. On many transitions without noise, larger values make learning much quicker.
-        n_restarts, random_state, n_jobs, max_time
+        n_restarts, rng, n_jobs, max_time
             As for `GPRegressor`, for each state variable.
         """
         chosen, difference, models = fit_models(
@@ -183,7 +183,7 @@ class Dynamics:
             mean,
             likelihood,
             least_noise,
-            random_state,
+            rng,
             inference=inference,
             n_restarts=n_restarts,
             n_jobs=n_jobs,

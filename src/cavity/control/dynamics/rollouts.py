@@ -41,7 +41,7 @@ class Rollout:
     >>> import numpy as np
     >>> from cavity.control import Dynamics, MountainCar, Transitions
     >>> car = MountainCar(dt=0.3)
-    >>> model = Dynamics.fit(Transitions.draw(car, 20, rng=0), problem=car, n_restarts=0, random_state=0)
+    >>> model = Dynamics.fit(Transitions.draw(car, 20, rng=0), problem=car, n_restarts=0, rng=0)
     >>> rollout = model.rollout(car.start, np.zeros((3, 1)))
     >>> rollout.means.shape, rollout.sds.shape
     ((4, 2), (4, 2))

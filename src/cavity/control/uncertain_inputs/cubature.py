@@ -60,9 +60,7 @@ def choose_method(r: int) -> str:
     return "monte-carlo" if order_for(r) is None else "gauss-hermite"
 
 
-def standard_points(
-    method: str, r: int, samples: int | None, rng: np.random.Generator
-) -> tuple[Array, Array]:
+def standard_points(method: str, r: int, size: int | None, rng: np.random.Generator) -> tuple[Array, Array]:
     """Points z (k, r) and weights (k,) for a standard normal in r dimensions."""
     if r == 0:
         return np.zeros((1, 0)), np.ones(1)
@@ -73,7 +71,7 @@ def standard_points(
         weights[0] = kappa / (r + kappa)
         return np.vstack([np.zeros((1, r)), step, -step]), weights
     if method == "monte-carlo":
-        half = rng.standard_normal((max((samples or SAMPLES) // 2, 1), r))
+        half = rng.standard_normal((max((size or SAMPLES) // 2, 1), r))
         return np.vstack([half, -half]), np.full(2 * len(half), 0.5 / len(half))
     order = order_for(r)
     if order is None:
@@ -116,7 +114,7 @@ def approximate_moments(
     S: Array,
     noise: bool,
     method: str,
-    samples: int | None,
+    size: int | None,
     rng: np.random.Generator,
 ) -> OutputMoments:
     """Moments at one input distribution, m (D,) and S (D, D)."""
@@ -124,7 +122,7 @@ def approximate_moments(
     r = A.shape[1]
     if method == "auto":
         method = choose_method(r)
-    z, w = standard_points(method, r, samples, rng)
+    z, w = standard_points(method, r, size, rng)
     x = m + z @ A.T
     parts = [given_x(p, x, noise) for p in posteriors]
     means = np.hstack([f for f, _ in parts])

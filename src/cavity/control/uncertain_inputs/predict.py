@@ -54,7 +54,7 @@ def predict_gaussian(
     *,
     noise: bool = False,
     method: str = "auto",
-    samples: int | None = None,
+    size: int | None = None,
     rng: np.random.Generator | int | None = 0,
 ) -> OutputMoments:
     """Mean, covariance and input-output covariance of the outputs for an input x ~ N(mean, cov).
@@ -75,7 +75,7 @@ def predict_gaussian(
         "auto" is exact for squared exponential, linear and constant kernels, their sums and products of squared
         exponentials, with zero, constant or linear mean, and for polynomial kernels; otherwise a product rule of
         Gauss-Hermite points, or draws where there are too many uncertain inputs. `result.method` says which.
-    samples : int, optional
+    size : int, optional
         Number of draws of "monte-carlo".
     rng : Generator or int
         For "monte-carlo".
@@ -116,10 +116,10 @@ def predict_gaussian(
                 raise
     generator = np.random.default_rng(rng)
     if m.ndim == 1:
-        return approximate_moments(listed, m, S, noise, method, samples, generator)
+        return approximate_moments(listed, m, S, noise, method, size, generator)
     if not len(m):
         raise ValueError("mean is an empty batch, which has no moments")
-    made = [approximate_moments(listed, a, B, noise, method, samples, generator) for a, B in zip(m, S)]
+    made = [approximate_moments(listed, a, B, noise, method, size, generator) for a, B in zip(m, S)]
     names = ("mean", "covariance", "gain", "cross")
     stacked = {name: np.stack([getattr(one, name) for one in made]) for name in names}
     return OutputMoments(**stacked, method=" and ".join(sorted({one.method for one in made})))

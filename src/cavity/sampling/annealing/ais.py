@@ -30,7 +30,7 @@ from cavity.sampling.annealing.moves import Moves
 from cavity.sampling.annealing.runs import Annealing, anneal
 from cavity.sampling.annealing.setup import AnnealingSetup, Start, check_arguments, schedule_functions
 
-DEFAULT_BUDGET = 60.0
+DEFAULT_MAX_TIME = 60.0
 DEFAULT_ERROR = 0.1
 FEWEST_STEPS = 30
 LONGEST_GROWTH = 8.0
@@ -72,7 +72,7 @@ class AISResult(Annealing):
     >>> from cavity.likelihoods import Probit
     >>> X, y = np.linspace(0, 3, 6)[:, None], np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
     >>> model = GP(1.0 * SE(1.0), Probit())
-    >>> result = annealed_importance_sampling(model, X, y, runs=16, steps=20, seed=0, progress=False)
+    >>> result = annealed_importance_sampling(model, X, y, runs=16, steps=20, rng=0, progress=False)
     >>> abs(result.log_evidence - model.condition(X, y).log_evidence) < 0.5
     True
     """
@@ -107,9 +107,9 @@ def annealed_importance_sampling(
     updates: int = 1,
     metric: str = "auto",
     target_error: float | None = None,
-    budget: float | None = None,
+    max_time: float | None = None,
     sample_weight: ArrayLike | None = None,
-    seed: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | None = None,
     progress: ProgressLike = None,
 ) -> AISResult:
     """Log evidence of a model at its hyperparameters, by annealed importance sampling.
@@ -122,7 +122,7 @@ def annealed_importance_sampling(
     runs : int
         R, independent runs that advance together; fewer than 8 are never certified.
     steps : int, optional
-        T, temperatures of the main set of runs. By default as many as `target_error` needs and `budget` allows: sets
+        T, temperatures of the main set of runs. By default as many as `target_error` needs and `max_time` allows: sets
         of increasing length are run until the estimate is certified.
     schedule : "adaptive", "power", float or array
         Temperatures: of equal conditional effective sample size in the pilot, (t/T)^4, (t/T) to another power, or as
@@ -141,13 +141,13 @@ def annealed_importance_sampling(
         their geometric mean; "auto" lets a pilot choose ("none" for elliptical moves).
     target_error : float, optional
         Standard error asked for; a certificate then needs it. Without one, 0.1 is aimed at.
-    budget : float, optional
+    max_time : float, optional
         Seconds, 60 by default, when `steps` is not given. The pilot and the first short set may exceed a very small
         one, and the runs that confirm an estimate are made even where it took longer than foreseen. How many steps fit
-        depends on the clock, so that results with a binding budget are not reproducible.
+        depends on the clock, so that results with a binding limit are not reproducible.
     sample_weight : array (n,), optional
         Powers of the likelihood factors.
-    seed : int or Generator, optional
+    rng : int or Generator, optional
     progress : optional
         As for the samplers: a callback(done, total), a `Progress`, True or False.
 
@@ -159,15 +159,15 @@ def annealed_importance_sampling(
     >>> from cavity.likelihoods import Probit
     >>> X = np.linspace(-2, 2, 12)[:, None]
     >>> y = np.where(X[:, 0] > 0.3, 1.0, -1.0)
-    >>> result = annealed_importance_sampling(GP(4.0 * SE(1.0), Probit()), X, y, seed=0)
+    >>> result = annealed_importance_sampling(GP(4.0 * SE(1.0), Probit()), X, y, rng=0)
     >>> result.certified, round(result.log_evidence, 1)
     (True, -4.6)
     """
-    check_arguments(runs, steps, start, moves, leapfrogs, updates, metric, target_error, budget)
-    rng = np.random.default_rng(seed)
+    check_arguments(runs, steps, start, moves, leapfrogs, updates, metric, target_error, max_time)
+    rng = np.random.default_rng(rng)
     with threads_for(len(np.asarray(y))):
         setup = AnnealingSetup(model, X, y, sample_weight, Moves(moves, leapfrogs, updates=updates), metric)
-        search = _Search(setup, runs, schedule, start, target_error, budget, rng, progress)
+        search = _Search(setup, runs, schedule, start, target_error, max_time, rng, progress)
         try:
             search.fixed(steps) if steps is not None else search.growing()
         except KeyboardInterrupt:
@@ -187,14 +187,14 @@ class _Search:
         schedule: str | float | ArrayLike,
         start: str,
         target_error: float | None,
-        budget: float | None,
+        max_time: float | None,
         rng: np.random.Generator,
         progress: ProgressLike,
     ) -> None:
         self.setup, self.runs, self.rng = setup, runs, rng
         self.schedules = schedule_functions(schedule)
         self.target, self.aim = target_error, target_error or DEFAULT_ERROR
-        self.budget = budget or DEFAULT_BUDGET
+        self.max_time = max_time or DEFAULT_MAX_TIME
         self.sets: list[Annealing] = []
         self._confirming: list[Annealing] = []
         self.interrupted = False
@@ -247,7 +247,7 @@ class _Search:
         self.run(other, steps if other is not start else max(1, steps // 2), 1)
 
     def growing(self) -> None:
-        """Sets of increasing length until a certificate, or until the next would not fit into the budget."""
+        """Sets of increasing length until a certificate, or until the next would not fit into the time."""
         start = self.setup.main_start(self._start, self.runs, self.rng)
         elsewhere = self._start == "auto" and start.name != "prior"
         if elsewhere and self._wanted(start) > MANY_STEPS:
@@ -317,7 +317,7 @@ class _Search:
 
     def _affordable(self, start: Start, share: float) -> int:
         """Steps that fit into a share of the time that is left."""
-        left = self.budget - (time.perf_counter() - self._began)
+        left = self.max_time - (time.perf_counter() - self._began)
         last = [s for s in self.sets if s.start == start.name]
         per_step = last[-1].time / last[-1].steps if last else start.pilot.seconds
         return max(0, int(share * left / max(per_step, 1e-9)))

@@ -185,7 +185,7 @@ def check_arguments(
     updates: int,
     metric: str,
     target_error: float | None,
-    budget: float | None,
+    max_time: float | None,
 ) -> None:
     """Refuse invalid arguments by name."""
     counts = {"runs": (runs, 2), "leapfrogs": (leapfrogs, 1), "updates": (updates, 1)}
@@ -197,7 +197,7 @@ def check_arguments(
     for name, text, known in (("start", start, STARTS), ("moves", moves, MOVES), ("metric", metric, METRICS)):
         if text not in known:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {text!r}")
-    for name, number in (("target_error", target_error), ("budget", budget)):
+    for name, number in (("target_error", target_error), ("max_time", max_time)):
         if number is not None and not number > 0:
             raise ValueError(f"{name} must be positive, got {number!r}")
 
