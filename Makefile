@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage faults lint types bench docs clean
+.PHONY: help demo test test-slow coverage faults lint types bench dist docs clean
 
 help:
 	@echo "make demo       install into .venv and run the demonstration on embedded data"
@@ -13,6 +13,7 @@ help:
 	@echo "make coverage   run all tests and print the line coverage"
 	@echo "make faults     plant sixty faults and count those that the tests find (an hour)"
 	@echo "make bench      install the peers into .venv-peers and run the benchmarks (long)"
+	@echo "make dist       build wheel and sdist into dist/"
 	@echo "make docs       build the documentation"
 
 # The stamps are younger than what they were made from, so a second call installs nothing.
@@ -61,9 +62,12 @@ faults: $(VENV)/.dev
 bench: $(VENV)/.dev .venv-peers/.run
 	$(BIN)/python -m benchmarks all
 
+dist: $(VENV)/.dev
+	$(BIN)/python -m build --outdir dist
+
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) .venv-peers docs/_build docs/api docs/gallery .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-peers dist docs/_build docs/api docs/gallery .mypy_cache .ruff_cache .pytest_cache

@@ -108,3 +108,30 @@ def test_unknown_names_are_attribute_errors():
     with pytest.raises(ImportError):
         from cavity import nothing_of_the_kind  # noqa: F401
     assert cavity.__version__
+
+
+def test_fitting_arrays_needs_no_package_for_tables_pictures_or_the_command_line():
+    """scikit-learn itself looks for pandas, so that they are made to be missing."""
+    code = """
+import sys
+
+ABSENT = ("pandas", "matplotlib", "rich", "typer")
+
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ABSENT:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Absent())
+import numpy as np
+from cavity import GPRegressor
+
+x = np.linspace(0, 6, 20)[:, None]
+model = GPRegressor(n_restarts=0, random_state=0).fit(x, np.sin(x[:, 0]))
+model.predict_dist(x).interval(0.9)
+"""
+    loaded = modules_after(code)
+    assert "cavity.estimators.regressor" in loaded
+    assert not {m for m in loaded if m.split(".")[0] in ("pandas", "matplotlib", "rich", "typer")}

@@ -38,7 +38,7 @@ def fit_models(
     mean: Any,
     likelihood: Any,
     least_noise: float,
-    random_state: Any,
+    rng: Any,
     **options: Any,
 ) -> tuple[Sequence[int], Array, list[GPRegressor]]:
     """Angles that enter as sine and cosine, columns whose difference is predicted (D,), and a fitted model for each.
@@ -55,7 +55,7 @@ def fit_models(
     X = model_inputs(transitions.states, transitions.actions, chosen)
     Y = np.where(difference, transitions.differences, transitions.next_states)
     mean = _learnable_mean(mean, X, input_names(transitions, chosen, problem))
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(rng)
     models = []
     with Progress("learning dynamics", D) as progress:
         for k in range(D):
