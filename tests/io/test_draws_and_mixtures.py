@@ -254,7 +254,7 @@ WRONG = [
     (DRAWS, "with/draws/with/trace/with/positions", {"values": [[[0.0, 1.0]]]}, "every draw must have a density"),
     (DRAWS, "with/draws/with/trace/with/positions", {"values": [0.0]}, "a trace must hold draws"),
     (DRAWS, "with/draws/with/trace/with/names", {"tuple": ["a"]}, "names must be those of the coordinates"),
-    (DRAWS, "with/draws/with/trace/with/warmup", -3, "how it was made"),
+    (DRAWS, "with/draws/with/trace/with/warmup", -3, "warm-up is a count"),
     (DRAWS, "with/draws/with/trace/with/divergences", {"values": [0.0, 0.0]}, "divergences are counted"),
     (DRAWS, "with/draws/with/trace/with/info", {"dict": [["a", []]]}, "numbers and words"),
     (DRAWS, "with/draws/with/model/with/inference/with/n_draws", 10**12, "draws must be counts"),
