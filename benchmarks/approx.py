@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,6 @@ from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.learning import learn
 from cavity.likelihoods import Logit, Probit
-from cavity.numerics.tiles import Workspace
 
 IONOSPHERE_ROWS = 200
 SAME_EVIDENCE = 1e-3
@@ -126,18 +126,19 @@ class EPEvidence:
         self.problem, self.warm, self.repeats = problem, warm, repeats
         length, variance = np.exp(problem.theta)
         self.model = GP(variance * SE(length), Probit(), inference="ep").bind(problem.X.shape[1])
-        self.workspace = Workspace()
+        _, self.data = self.model.training(problem.X, problem.y)
+        self.known: Any = None
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
-        model, problem = self.model.replace(theta[::-1]), self.problem
-        value, gradient = model.evidence(problem.X, problem.y, workspace=self.workspace)
+        model = self.model.replace(theta[::-1])
+        value, gradient, self.known = model.evidence_of(self.data, self.known)
         return value, gradient[::-1]
 
     def __call__(self, k: int) -> float:
         """The median over repeats, each from the same start."""
         theta, taken = moved(self.problem.theta, k), []
         for _ in range(self.repeats):
-            self.workspace.memory.clear()
+            self.known = None
             if self.warm:
                 self.value_and_gradient(theta + NEIGHBOR * np.array([1.0, -1.0]))
             start = time.perf_counter()

@@ -11,7 +11,6 @@ from benchmarks.problems import Array, Problem, moved
 from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian
-from cavity.numerics.tiles import Workspace
 
 
 class Evidence:
@@ -22,7 +21,7 @@ class Evidence:
         values = np.exp(problem.theta)
         model = GP(values[-2] * SE(values[:-2]), Gaussian(values[-1]))
         self.model = model.bind(problem.X.shape[1])  # as learning does before its first evaluation
-        self.workspace = Workspace()
+        _, self.data = self.model.training(problem.X, problem.y)
         self.answers: dict[int, tuple[float, Array]] = {}
         """What each repetition gave, and"""
         self.seconds: list[float] = []
@@ -32,7 +31,7 @@ class Evidence:
         """At logarithms of length scales, signal and noise variance, and in the same order."""
         own = np.concatenate([theta[-2:-1], theta[:-2], theta[-1:]])
         model = self.model.replace(own)
-        value, gradient = model.evidence(self.problem.X, self.problem.y, workspace=self.workspace)
+        value, gradient, _ = model.evidence_of(self.data)
         return value, np.concatenate([gradient[1:-1], gradient[:1], gradient[-1:]])
 
     def __call__(self, k: int) -> float:

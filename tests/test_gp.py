@@ -11,14 +11,16 @@ import pytest
 
 from cavity import load
 from cavity.gp import GP
+from cavity.inference.base import InferenceRule
+from cavity.inference.exact import Exact
 from cavity.kernels import SE, Matern, White, ard
 from cavity.likelihoods import Gaussian, KnownNoise, Noiseless, as_likelihood
 from cavity.means.basis import Basis
 from cavity.means.functions import Constant
-from cavity.numerics.tiles import Workspace
 from cavity.parameters.param import Param, fixed
 from cavity.prediction import GaussianPrediction
 from cavity.sampling.mcmc import MCMC
+from tests.warm import Evaluations
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (20, 2))
@@ -162,10 +164,10 @@ def test_prior_draws_know_columns_by_name():
     np.testing.assert_array_equal(named, indexed)
 
 
-def test_a_workspace_changes_nothing():
-    space = Workspace()
+def test_evaluations_on_shared_memory_give_the_same():
+    space = Evaluations()
     for _ in range(2):
-        value, gradient = MODEL.evidence(X, Y, workspace=space)
+        value, gradient = space.evidence(MODEL, X, Y)
         again, same = MODEL.evidence(X, Y)
         assert value == again
         np.testing.assert_array_equal(gradient, same)
@@ -283,19 +285,23 @@ def test_known_noise_says_nothing_about_new_observations():
 
 
 def test_update_where_the_rule_cannot_extend():
-    class Plain:
+    class Plain(InferenceRule):
         name = "plain"
 
-        def __init__(self):
-            from cavity.inference.exact import Exact
-
-            self.rule = Exact()
+        def supports(self, likelihood):
+            return True
 
         def infer(self, *args):
-            return self.rule.infer(*args)
+            return Exact().infer(*args)
 
         def evidence(self, *args):
-            return self.rule.evidence(*args)
+            return Exact().evidence(*args)
+
+        def leave_one_out(self, *args):
+            return Exact().leave_one_out(*args)
+
+        def degrees_of_freedom(self, *args):
+            return Exact().degrees_of_freedom(*args)
 
     model = GP(SE(1.0), Gaussian(0.05), inference=Plain())
     updated = model.condition(X[:15], Y[:15]).update(X[15:], Y[15:])

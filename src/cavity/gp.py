@@ -1,39 +1,40 @@
-"""`GP`: a kernel, a mean function, a likelihood and an inference rule, put together.
+"""`GP`: a kernel, a mean function, a likelihood, an inference rule and a representation, put together.
 
-An immutable value like its parts. `theta` lists the free parameters of kernel, mean and likelihood, in this
-order; `evidence` and `leave_one_out_log_prob` return a value with its gradient in `theta`; `condition`
-returns a posterior.
+An immutable value like its parts. `theta` lists the free parameters of kernel, mean, likelihood and representation, in
+this order; `evidence` and `leave_one_out_log_prob` return a value with its gradient in `theta`; `condition` returns a
+posterior. For many evaluations on the same data, `training` checks them once, and `evidence_of` takes what it returns.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.inference.base import Approximation, Status
+from cavity.inference.base import Approximation, InferenceRule, Status, TrainingData
+from cavity.inference.exact import Exact
 from cavity.inference.registry import as_inference
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.kernels.basis_functions import FeatureKernel
-from cavity.latent.dense import DensePrior
-from cavity.latent.process import BasisWeights, PosteriorProcess
-from cavity.latent.several import BlockPosterior, BlockPrior, PerLatent
+from cavity.latent.base import Inputs, Representation
+from cavity.latent.registry import as_representation
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import Gaussian
 from cavity.means.basis import Basis
 from cavity.means.functions import FunctionMean, Mean, Zero, as_mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
-from cavity.numerics.tiles import Workspace
 from cavity.parameters.param import Parametrized
+from cavity.parameters.per_latent import PerLatent
 from cavity.prediction import GaussianPrediction, Prediction
 
 if TYPE_CHECKING:
     from cavity.control.uncertain_inputs.output_moments import OutputMoments
+    from cavity.latent.trend import BasisWeights
     from cavity.learning import Learned
 
 VAGUE_SD = 100.0
@@ -55,14 +56,11 @@ class Posterior:
     True
     """
 
-    def __init__(
-        self, model: GP, approximation: Approximation, y: Array, sample_weight: Array | None
-    ) -> None:
-        self.model, self.approximation = model, approximation
-        self._y, self._sample_weight = y, sample_weight
+    def __init__(self, model: GP, approximation: Approximation, data: TrainingData) -> None:
+        self.model, self.approximation, self.data = model, approximation, data
 
     @property
-    def process(self) -> PosteriorProcess:
+    def process(self) -> Any:
         """The latent posterior process."""
         return self.approximation.process
 
@@ -79,31 +77,40 @@ class Posterior:
     @property
     def basis(self) -> BasisWeights | None:
         """Posterior of the weights of explicit basis functions, where the mean has them."""
-        return self.process.basis
+        return cast("BasisWeights | None", self.process.basis)
 
     def mean(self, X: ArrayLike) -> Array:
         """Posterior mean of f, shape (m,) or (m, T)."""
-        return self.process.mean(self.model.inputs(X))
+        return np.asarray(self.process.mean(self.model.inputs(X)))
 
     def variance(self, X: ArrayLike) -> Array:
         """Posterior variance of f, shape (m,)."""
-        return self.process.variance(self.model.inputs(X))
+        return np.asarray(self.process.variance(self.model.inputs(X)))
 
     def covariance(self, X: ArrayLike) -> Array:
         """Posterior covariance of f among the rows of X, shape (m, m)."""
-        return self.process.covariance(self.model.inputs(X))
+        return np.asarray(self.process.covariance(self.model.inputs(X)))
 
     def mean_gradient(self, X: ArrayLike) -> Array:
         """d mean / dx, shape (m, D)."""
-        return self.process.mean_gradient(self.model.inputs(X))
+        return cast(Array, self._capable("mean_gradient")(self.model.inputs(X)))
 
     def variance_gradient(self, X: ArrayLike) -> Array:
         """d variance / dx, shape (m, D)."""
-        return self.process.variance_gradient(self.model.inputs(X))
+        return cast(Array, self._capable("variance_gradient")(self.model.inputs(X)))
+
+    def _capable(self, method: str) -> Any:
+        """A method that processes of some representations have."""
+        found = getattr(self.process, method, None)
+        if found is None:
+            raise ValueError(
+                f"the representation {self.model.representation.name!r} has no {method}; use representation='dense'"
+            )
+        return found
 
     def sample(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
         """Joint draws of f at X, shape (size, m)."""
-        return self.process.sample(self.model.inputs(X), size, rng)
+        return np.asarray(self.process.sample(self.model.inputs(X), size, rng))
 
     def predict_f(self, X: ArrayLike, *, joint: bool = False) -> GaussianPrediction:
         """Distribution of f at X; with `joint` including the covariance among the rows."""
@@ -127,7 +134,7 @@ class Posterior:
         mean = self.mean(X)
         likelihood = self.model.likelihood.of_new(len(mean), noise_variance)
         if likelihood.n_latent > 1:
-            return likelihood.predictive(mean, cast(BlockPosterior, self.process).blocks(X))
+            return likelihood.predictive(mean, cast(Any, self.process).blocks(self.model.inputs(X)))
         return likelihood.predictive(mean, self._per_target(self.variance(X), mean))
 
     def predict_gaussian(self, mean: ArrayLike, cov: ArrayLike, **options: Any) -> OutputMoments:
@@ -163,27 +170,27 @@ class Posterior:
         With exact inference the Cholesky factor is extended: O(n^2 m) for m new observations. Under `KnownNoise`
         their noise variances must be given, a number or an array (m,).
         """
-        model = self.model
-        X_new, y_new = model._data(X, y)
-        if X_new.shape[1] != self.process.X.shape[1] or y_new.shape[1:] != self._y.shape[1:]:
+        model, data = self.model, self.data
+        X_new, y_new = model._checked_data(X, y)
+        if X_new.shape[1] != data.X.shape[1] or y_new.shape[1:] != data.y.shape[1:]:
             raise ValueError(
-                f"X and y must have the columns of the data before, {self.process.X.shape[1]} and "
-                f"{self._y.shape[1:]}, got {X_new.shape[1]} and {y_new.shape[1:]}"
+                f"X and y must have the columns of the data before, {data.X.shape[1]} and "
+                f"{data.y.shape[1:]}, got {X_new.shape[1]} and {y_new.shape[1:]}"
             )
         model = model.with_likelihood(model.likelihood.and_new(len(X_new), noise_variance))
-        X_all, y_all = np.vstack([self.process.X, X_new]), np.concatenate([self._y, y_new])
-        weight = self._sample_weight
+        X_all, y_all = np.vstack([data.X, X_new]), np.concatenate([data.y, y_new])
+        weight = data.weight
         if weight is not None:
             weight = np.concatenate([weight, np.ones(len(X_new))])
-        extend = getattr(model.inference, "extend", None)
-        if extend is None:
+        known = getattr(self.process, "conditioning", None)
+        if known is None or not isinstance(model.inference, Exact):
             return model.condition(X_all, y_all, sample_weight=weight)
-        return Posterior(
-            model,
-            extend(self.approximation, model.prior(X_all), model.likelihood, y_all, weight),
-            y_all,
-            weight,
+        both = TrainingData(X_all, y_all, weight, model.representation.prepare(X_all))
+        approximation = model.inference.extend(
+            known, model.prior(both.inputs), model.likelihood, y_all, weight
         )
+        both.inputs.release()
+        return Posterior(model, approximation, both)
 
 
 class GP(Parametrized):
@@ -200,6 +207,8 @@ class GP(Parametrized):
         Prior mean function; zero by default. Several latent functions take one each.
     inference : object or {"auto", "exact", "laplace", "ep", "variational", "mcmc"}, optional
         Inference rule; by default ("auto") exact for Gaussian noise, EP or Laplace's method otherwise.
+    representation : Representation or {"dense"}, optional
+        How the process is held at the training inputs.
 
     Examples
     --------
@@ -223,6 +232,7 @@ class GP(Parametrized):
         likelihood: Likelihood | None = None,
         mean: Mean | str | Sequence[Mean | str | None] | None = None,
         inference: Any = None,
+        representation: Representation | str = "dense",
     ) -> None:
         noise = Gaussian() if likelihood is None else likelihood
         if not all(isinstance(k, Kernel) for k in (kernel if isinstance(kernel, list | tuple) else [kernel])):
@@ -239,8 +249,8 @@ class GP(Parametrized):
         self._columns: int | None = None
         self._names: tuple[str, ...] | None = None
         self._note = ""
-        self.inference = as_inference(inference, noise)
-        self._set_up({}, (covariance, trend, noise))
+        self.inference: InferenceRule = as_inference(inference, noise)
+        self._set_up({}, (covariance, trend, noise, as_representation(representation)))
 
     @property
     def kernel(self) -> Kernel:
@@ -256,6 +266,11 @@ class GP(Parametrized):
     def likelihood(self) -> Likelihood:
         """Observation model."""
         return cast(Likelihood, self._parts[2])
+
+    @property
+    def representation(self) -> Representation:
+        """How the process is held at the training inputs."""
+        return cast(Representation, self._parts[3])
 
     def __repr__(self) -> str:
         return f"GP({self.kernel!r}, {self.likelihood!r}, mean={self.mean!r})"
@@ -273,18 +288,20 @@ class GP(Parametrized):
         """
         kernel = self.kernel.bind(n_features, feature_names)
         mean = self.mean.bind(n_features, feature_names)
-        new = self._rebuild({}, (kernel, mean, self.likelihood))
+        new = self._rebuild(
+            {}, (kernel, mean, self.likelihood, self.representation.bind(n_features, feature_names))
+        )
         new._columns = n_features
         new._names = None if feature_names is None else tuple(feature_names)
         return new
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
         """The same model with another observation model."""
-        return self._rebuild({}, (self.kernel, self.mean, likelihood))
+        return self._rebuild({}, (self.kernel, self.mean, likelihood, self.representation))
 
     def with_inference(self, inference: Any) -> Self:
         """The same model with another inference rule."""
-        new = self._rebuild({}, (self.kernel, self.mean, self.likelihood))
+        new = self._rebuild({}, (self.kernel, self.mean, self.likelihood, self.representation))
         new.inference = as_inference(inference, self.likelihood)
         return new
 
@@ -300,16 +317,26 @@ class GP(Parametrized):
             )
         return as_inputs(X)
 
-    def _given(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Self, Array, Array, Array | None]:
-        """Checked data, and the model made definite for their columns."""
-        names = _column_names(X)
-        X, y = self._data(X, y)
-        model = self._bound(X, names)._with_basis_in_kernel(X, y)
-        return model, X, y, _checked_weight(sample_weight, len(X))
+    def training(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        basis_in_kernel: bool = False,
+    ) -> tuple[Self, TrainingData]:
+        """The model made definite for the columns of X, and the data, checked once for many evaluations.
 
-    def _data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        With `basis_in_kernel`, basis functions are in the covariance already if the rule does not integrate them out.
+        """
+        names = _column_names(X)
+        X, y = self._checked_data(X, y)
+        model = self._bound(X, names)
+        weight = _checked_weight(sample_weight, len(X))
+        data = TrainingData(X, y, weight, model.representation.prepare(X))
+        return (model._with_basis_in_kernel(data) if basis_in_kernel else model), data
+
+    def _checked_data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
         X, y = self.inputs(X), self.likelihood.check(y)
         if len(X) == 0:
             raise ValueError("X is empty: a model needs at least one row")
@@ -317,13 +344,13 @@ class GP(Parametrized):
             raise ValueError(f"X and y must have as many rows as each other, got {len(X)} and {len(y)}")
         return X, y
 
-    def prior(self, X: ArrayLike, workspace: Workspace | None = None) -> Any:
-        """The process at the inputs: a `DensePrior`, or a `BlockPrior` of several latent functions."""
-        mean: Mean | None = self.mean
+    def prior(self, X: ArrayLike | Inputs) -> Any:
+        """The process at the inputs: a `LatentPrior`, or several of them for several latent functions."""
+        inputs = X if isinstance(X, Inputs) else self.representation.prepare(as_inputs(X))
         if self.likelihood.n_latent > 1:
-            means = mean if isinstance(mean, PerLatent) else None
-            return BlockPrior(self.kernel, as_inputs(X), self.likelihood.n_latent, means, workspace)
-        return DensePrior(self.kernel, as_inputs(X), mean, workspace)
+            means = self.mean if isinstance(self.mean, PerLatent) else None
+            return self.representation.several(self.kernel, means, inputs, self.likelihood.n_latent)
+        return self.representation.prior(self.kernel, self.mean, inputs)
 
     def sample_prior(
         self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None
@@ -359,15 +386,16 @@ class GP(Parametrized):
             f = f + rng.standard_normal((size, len(lower))) @ (basis.features(X) @ lower).T
         return np.asarray(f)
 
-    def _with_basis_in_kernel(self, X: Array, y: Array) -> Self:
-        """For rules other than the exact one: basis functions integrated out through the covariance.
+    def _with_basis_in_kernel(self, data: TrainingData) -> Self:
+        """For rules that do not integrate them out: basis functions through the covariance.
 
         Vague weights get a finite prior here: each basis function's contribution has `VAGUE_SD` times the spread of
         the targets as its standard deviation (of a unit latent function where targets are labels or counts).
         """
         basis = self.mean
-        if not isinstance(basis, Basis) or self.inference.name == "exact":
+        if not isinstance(basis, Basis) or self.inference.integrates_basis:
             return self
+        X, y = data.X, data.y
         note = ""
         if basis.vague:
             spread = 1.0 if self.likelihood.discrete else float(np.std(y)) or 1.0
@@ -381,7 +409,9 @@ class GP(Parametrized):
         if np.any(basis.prior_mean != 0):
             b = basis.prior_mean
             offset = offset + FunctionMean(WeightedFeatures(basis, b))
-        new = self._rebuild({}, (self.kernel + FeatureKernel(basis), offset, self.likelihood))
+        new = self._rebuild(
+            {}, (self.kernel + FeatureKernel(basis), offset, self.likelihood, self.representation)
+        )
         new._note = note
         return new
 
@@ -391,30 +421,43 @@ class GP(Parametrized):
     # --- objectives -----------------------------------------------------------------------------------------
 
     def evidence(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        workspace: Workspace | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> tuple[float, Array]:
         """Log evidence and its gradient in `theta` (of the model bound to the columns of X)."""
-        model, X, y, weight = self._given(X, y, sample_weight)
-        with threads_for(len(X)):
-            value, gradient = model.inference.evidence(model.prior(X, workspace), model.likelihood, y, weight)
-        return value, model.to_theta(gradient.flat)
+        model, data = self.training(X, y, sample_weight)
+        return model.evidence_of(data)[:2]
+
+    def evidence_of(self, data: TrainingData, warm: Any = None) -> tuple[float, Array, Any]:
+        """Log evidence, its gradient in `theta`, and what the inference rule wants to know at the next evaluation.
+
+        Parameters
+        ----------
+        data : TrainingData
+            Of `training`, by a model that differs in parameter values alone.
+        warm : object, optional
+            What the last evaluation near by returned; one run of an optimizer follows one solution with it.
+        """
+        model = self._with_basis_in_kernel(data)
+        with threads_for(len(data.X)):
+            found = model.inference.evidence(
+                model.prior(data.inputs), model.likelihood, data.y, data.weight, warm
+            )
+        return found.value, model.to_theta(found.gradient.flat), found.warm
 
     def leave_one_out_log_prob(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        workspace: Workspace | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> tuple[float, Array]:
         """Sum of the log densities of each target given the others, and its gradient in `theta`."""
-        model, X, y, weight = self._given(X, y, sample_weight)
-        prior = model.prior(X, workspace)
-        with threads_for(len(X)):
-            value, gradient = model.inference.leave_one_out_log_prob(prior, model.likelihood, y, weight)
+        model, data = self.training(X, y, sample_weight)
+        return model.leave_one_out_log_prob_of(data)
+
+    def leave_one_out_log_prob_of(self, data: TrainingData) -> tuple[float, Array]:
+        """As `leave_one_out_log_prob`, for data of `training`."""
+        model = self._with_basis_in_kernel(data)
+        with threads_for(len(data.X)):
+            value, gradient = model.inference.leave_one_out_log_prob(
+                model.prior(data.inputs), model.likelihood, data.y, data.weight
+            )
         return value, model.to_theta(gradient.flat)
 
     # --- learning -------------------------------------------------------------------------------------------
@@ -473,7 +516,7 @@ class GP(Parametrized):
         from cavity.learning.fit import learn
 
         names = _column_names(X)
-        X, y = self._data(X, y)
+        X, y = self._checked_data(X, y)
         return learn(
             self._bound(X, names),
             X,
@@ -495,44 +538,50 @@ class GP(Parametrized):
         X: ArrayLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
-        memory: Mapping[str, Any] | None = None,
+        warm: Any = None,
     ) -> Posterior:
         """The posterior given the data, at these hyperparameters.
 
-        `memory` is what the inference rule remembers of a run of the optimizer that ended here (`Run.memory`):
-        where the posterior has several approximations, the one that the run followed is found again.
+        `warm` is what the inference rule knows of a run of the optimizer that ended here (`Run.warm`): if the
+        posterior has several approximations, the one that the run followed is found again.
 
         Under "mcmc" hyperparameters are sampled too, and the result is a `SamplePosterior`: the same questions,
-        answered by averages over draws. `memory["ends"]` may then hold hyperparameters where several runs of an
+        answered by averages over draws. `warm` may then be a `KnownModes` of hyperparameters where several runs of an
         optimizer ended: chains start at all modes that these lead to, and jump between them.
         """
-        sampler = getattr(self.inference, "sample_posterior", None)
-        if sampler is not None:
-            return cast(Posterior, sampler(self, X, y, sample_weight, (memory or {}).get("ends", ())))
-        model, X, y, weight = self._given(X, y, sample_weight)
+        if self.inference.samples:
+            return cast(
+                Posterior, cast(Any, self.inference).sample_posterior(self, X, y, sample_weight, warm)
+            )
+        model, data = self.training(X, y, sample_weight)
         # the posterior keeps them, in the order that they have, and the caller's arrays may change
-        X, y = X.copy(order="K"), y.copy(order="K")
-        workspace = Workspace()
-        workspace.memory.update(memory or {})
+        X, y = data.X.copy(order="K"), data.y.copy(order="K")
+        data = replace(data, X=X, y=y, inputs=model.representation.prepare(X))
+        model = model._with_basis_in_kernel(data)
         with threads_for(len(X)):
-            approximation = model.inference.infer(model.prior(X, workspace), model.likelihood, y, weight)
+            approximation = model.inference.infer(
+                model.prior(data.inputs), model.likelihood, y, data.weight, warm
+            )
         if model._note:
             message = "; ".join(part for part in (approximation.status.message, model._note) if part)
             approximation = replace(approximation, status=replace(approximation.status, message=message))
-        return Posterior(model, approximation, y, weight)
+        data.inputs.release()
+        return Posterior(model, approximation, data)
 
     def leave_one_out(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Prediction:
         """Distribution of each target given all others, at these hyperparameters."""
-        model, X, y, weight = self._given(X, y, sample_weight)
-        with threads_for(len(X)):
-            return cast(
-                Prediction, model.inference.leave_one_out(model.prior(X), model.likelihood, y, weight)
+        model, data = self.training(X, y, sample_weight)
+        model = model._with_basis_in_kernel(data)
+        with threads_for(len(data.X)):
+            return model.inference.leave_one_out(
+                model.prior(data.inputs), model.likelihood, data.y, data.weight
             )
 
     def degrees_of_freedom(self, X: ArrayLike, y: ArrayLike) -> float:
         """Effective number of parameters of the fit."""
-        model, X, y, _ = self._given(X, y, None)
-        return float(model.inference.degrees_of_freedom(model.prior(X), model.likelihood, y))
+        model, data = self.training(X, y)
+        model = model._with_basis_in_kernel(data)
+        return float(model.inference.degrees_of_freedom(model.prior(data.inputs), model.likelihood, data.y))
 
 
 @dataclass(frozen=True, eq=False)

@@ -547,7 +547,7 @@ def test_grid_search_and_pipeline():
 def test_one_ctrl_c_ends_the_learning_of_all_models(monkeypatch):
     """The models that were not reached keep the values from which learning would have started."""
     some = slice(None, None, 5)
-    evidence, calls = GP.evidence, []
+    evidence, calls = GP.evidence_of, []
 
     def interrupted(self, *arguments, **options):
         calls.append(1)
@@ -555,7 +555,7 @@ def test_one_ctrl_c_ends_the_learning_of_all_models(monkeypatch):
             raise KeyboardInterrupt
         return evidence(self, *arguments, **options)
 
-    monkeypatch.setattr(GP, "evidence", interrupted)
+    monkeypatch.setattr(GP, "evidence_of", interrupted)
     model = GPClassifier(multi_class="one_vs_rest", n_restarts=0, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"against the rest: .* \(interrupted\)") as all_:
         model.fit(IRIS_X[some], IRIS_NAMES[some])

@@ -151,7 +151,7 @@ def test_processes_give_the_same_fit():
 
 def test_ctrl_c_leaves_a_fitted_estimator_with_a_warning(monkeypatch):
     calls = [0]
-    original = GP.evidence
+    original = GP.evidence_of
 
     def evidence(self, *args, **kwargs):
         calls[0] += 1
@@ -159,7 +159,7 @@ def test_ctrl_c_leaves_a_fitted_estimator_with_a_warning(monkeypatch):
             raise KeyboardInterrupt
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(GP, "evidence", evidence)
+    monkeypatch.setattr(GP, "evidence_of", evidence)
     with pytest.warns(ConvergenceWarning, match=r"stopped early \(interrupted\); the best .* are kept"):
         model = GPRegressor().fit(X, Y)
     assert model.predict(POINTS).shape == (9,)

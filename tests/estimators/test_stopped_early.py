@@ -170,14 +170,14 @@ def test_a_fit_that_did_not_come_to_an_end_is_no_warm_start(work, kind):
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, on a clock on which every evaluation of an evidence takes a second and nothing else does."""
-    now, evidence = [0.0], GP.evidence
+    now, evidence = [0.0], GP.evidence_of
     clock = SimpleNamespace(monotonic=lambda: now[0])
 
     def slow(self, *arguments, **options):
         now[0] += 1.0
         return evidence(self, *arguments, **options)
 
-    monkeypatch.setattr(GP, "evidence", slow)
+    monkeypatch.setattr(GP, "evidence_of", slow)
     monkeypatch.setattr(deadlines, "time", clock)
     monkeypatch.setattr(objective, "time", clock)
     return now

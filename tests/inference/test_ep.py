@@ -12,11 +12,11 @@ from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.inference.ep import EP
 from cavity.inference.ep.effort import Effort
-from cavity.inference.ep.log_concave import guessed_sites, positive_ep, positive_state
+from cavity.inference.ep.log_concave import guessed_sites, log_concave_ep, state_at
 from cavity.inference.ep.log_concave_newton import krylov, newton_sites
 from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.rule import certify
-from cavity.inference.ep.state import Problem, State
+from cavity.inference.ep.state import EPProblem, EPState
 from cavity.inference.exact import Exact
 from cavity.inference.registry import as_inference
 from cavity.inference.variational.elbo import lower_bound
@@ -43,16 +43,16 @@ from cavity.likelihoods import (
 )
 from cavity.means.basis import Basis
 from cavity.means.functions import Constant
-from cavity.numerics.tiles import Workspace
 from tests.inference.ep_cases import enumerate_mixture, mismatch_and_evidence, one_point, tensor_posterior
 from tests.inference.variational_cases import Cauchy, inputs, likelihoods, richardson, targets
+from tests.warm import Evaluations
 
 N = 9
 NAMES = sorted(likelihoods(N))
 
 
-def prior_of(X, variance=1.5, length=1.0, mean=None, workspace=None):
-    return DensePrior((variance * SE(length)).bind(X.shape[1]), X, mean, workspace)
+def prior_of(X, variance=1.5, length=1.0, mean=None):
+    return DensePrior((variance * SE(length)).bind(X.shape[1]), X, mean)
 
 
 def model(likelihood, variance=1.5, length=1.0, mean=None, inference="ep"):
@@ -75,8 +75,8 @@ def test_gaussian_noise_is_exact(likelihood, weighted):
     new = np.linspace(-4, 4, 11)[:, None]
     np.testing.assert_allclose(ours.process.mean(new), exact.process.mean(new), atol=1e-8)
     np.testing.assert_allclose(ours.process.variance(new), exact.process.variance(new), atol=1e-8)
-    value, gradient = EP(tolerance=1e-10).evidence(prior_of(X, mean=mean), likelihood, y, w)
-    reference, exact_gradient = Exact().evidence(prior_of(X, mean=mean), likelihood, y, w)
+    value, gradient, _ = EP(tolerance=1e-10).evidence(prior_of(X, mean=mean), likelihood, y, w)
+    reference, exact_gradient, _ = Exact().evidence(prior_of(X, mean=mean), likelihood, y, w)
     assert value == pytest.approx(reference, abs=1e-8)
     np.testing.assert_allclose(gradient.flat, exact_gradient.flat, rtol=1e-7, atol=1e-7)
 
@@ -286,13 +286,13 @@ def test_moments_match_when_recomputed_from_the_sites(name, weighted):
 
 def test_certification_is_by_moments():
     X, y = inputs(N), targets("sign", N)
-    problem = Problem(prior_of(X), Probit(), y)
-    solution, _ = positive_ep(problem, Sites.zero(N), 1e-9)
+    problem = EPProblem(prior_of(X), Probit(), y)
+    solution, _ = log_concave_ep(problem, Sites.zero(N), 1e-9)
     assert certify(problem, solution.sites, 1e-6) is not None
     near = Sites(solution.sites.shift * (1 + 1e-4), solution.sites.precision)
     assert certify(problem, near, 1e-6) is None
     # a state that claims to be converged but whose sites say otherwise
-    fake = State(problem, Sites.zero(N))
+    fake = EPState(problem, Sites.zero(N))
     fake.__dict__["residual"] = 0.0
     assert certify(problem, fake.sites, 1e-6) is None
     assert certify(problem, Sites(np.full(N, np.nan), np.ones(N)), 1e-6) is None
@@ -303,7 +303,7 @@ def test_standing_still_is_not_convergence():
     """A site whose update is blocked stops moving; the moments still disagree, so nothing is claimed."""
     X, y = inputs(N), targets("real", N)
     likelihood = StudentT(0.05, 1.0)
-    problem = Problem(prior_of(X), likelihood, y)
+    problem = EPProblem(prior_of(X), likelihood, y)
     found, _, _ = damped(problem, Sites(np.zeros(N), np.full(N, 50.0)), step=1e-12)
     assert found is None
 
@@ -318,12 +318,12 @@ def test_gradients_are_those_of_the_evidence(name, weighted):
     X, y = inputs(N), targets(kind, N)
     w = np.linspace(0.5, 2.0, N) if weighted else None
     gp = model(likelihood, mean=Constant(0.3), inference=EP(tolerance=1e-10)).bind(1)
-    workspace = Workspace()
-    _, gradient = gp.evidence(X, y, w, workspace)
+    workspace = Evaluations()
+    _, gradient = workspace.evidence(gp, X, y, w)
     assert gradient.size == 3 + likelihood.theta.size
 
     def value(theta):
-        return gp.replace(theta).evidence(X, y, w, workspace)[0]
+        return workspace.evidence(gp.replace(theta), X, y, w)[0]
 
     np.testing.assert_allclose(gradient, richardson(value, gp.theta), rtol=1e-5, atol=2e-6)
 
@@ -349,7 +349,7 @@ def test_a_weight_of_two_is_an_observation_made_twice(name):
 def test_silent_sites_have_a_gradient():
     """A flat likelihood leaves the prior as it is; learning may pass through there."""
     prior = DensePrior((1.5 * SE(0.7)).bind(1), inputs(4), Constant(0.3))
-    state = positive_state(Problem(prior, EpsilonInsensitive(1.0, 100.0), targets("real", 4)), Sites.zero(4))
+    state = state_at(EPProblem(prior, EpsilonInsensitive(1.0, 100.0), targets("real", 4)), Sites.zero(4))
     assert state.residual < 1e-12
     pulled, same = state.q.pull(2.0), Conditioned(prior, Sites.zero(4)).pull(2.0)
     for part in ("kernel", "mean", "shift", "precision"):
@@ -404,8 +404,8 @@ def test_leave_one_out_refits_where_a_cavity_is_improper(monkeypatch):
     gp = model(likelihood)
     rest = np.arange(N) != 4
     refit = gp.condition(X[rest], y[rest]).predict_f(X[4:5])
-    found = EP()._solve(Problem(gp.bind(1).prior(X), likelihood, y))
-    found.state.__dict__["cavity"] = (found.state.cavity[0], np.where(rest, found.state.cavity[1], -1e-3))
+    found = EP()._solve(EPProblem(gp.bind(1).prior(X), likelihood, y))
+    found.state.q.__dict__["left"] = np.where(rest, found.state.q.left, -1e-3)
     solve = EP._solve
     monkeypatch.setattr(
         EP, "_solve", lambda self, problem: found if len(problem.y) == N else solve(self, problem)
@@ -462,7 +462,7 @@ def test_several_latent_functions_are_refused_by_name(likelihood):
 
 def test_basis_functions_with_integrated_weights_are_refused_by_the_rule():
     X, y = inputs(6), targets("real", 6)
-    with pytest.raises(UnsupportedPairError, match="integrated weights"):
+    with pytest.raises(UnsupportedPairError, match="weights are integrated out"):
         EP().infer(prior_of(X, mean=Basis("linear").bind(1)), Laplace(0.3), y)
 
 
@@ -639,12 +639,12 @@ def test_a_user_s_classifier_equals_the_probit():
 
 def test_where_a_bound_on_rounding_is_too_pessimistic_it_is_measured(monkeypatch):
     X, y = inputs(N), targets("real", N)
-    problem = Problem(prior_of(X), StudentT(0.3, 3.0), y, np.where(np.arange(N) < 3, 2.0, 1.0))
+    problem = EPProblem(prior_of(X), StudentT(0.3, 3.0), y, np.where(np.arange(N) < 3, 2.0, 1.0))
     state = EP(tolerance=1e-12)._solve(problem).state
     monkeypatch.setattr("cavity.inference.ep.rule._rounding", lambda state: 1e-5)
     assert certify(problem, state.sites, 1e-6) is not None
     near = Sites(state.sites.shift * (1 + 2e-7), state.sites.precision)
-    assert 0.3e-6 < State(problem, near).residual <= 1e-6
+    assert 0.3e-6 < EPState(problem, near).residual <= 1e-6
     assert certify(problem, near, 1e-6) is None  # what rounding may add to it cannot be told
     monkeypatch.setattr("cavity.inference.ep.rule._rounding", lambda state: 1.0)
     assert certify(problem, state.sites, 1e-6) is None
@@ -655,8 +655,8 @@ def test_where_a_bound_on_rounding_is_too_pessimistic_it_is_measured(monkeypatch
 
 def test_newton_saves_sweeps_and_finds_the_same_point():
     X, y = inputs(40, 2), targets("sign", 40, 2)
-    problem = Problem(prior_of(X, 20.0), Logit(), y)
-    fast, sweeps = positive_ep(problem, Sites.zero(40))
+    problem = EPProblem(prior_of(X, 20.0), Logit(), y)
+    fast, sweeps = log_concave_ep(problem, Sites.zero(40))
     slow, _, more = damped(problem, Sites.zero(40), 1e-9)
     assert sweeps <= 8 < more
     np.testing.assert_allclose(fast.sites.precision, slow.sites.precision, rtol=1e-4, atol=1e-7)
@@ -668,12 +668,12 @@ def test_newton_saves_sweeps_and_finds_the_same_point():
 )
 def test_newton_steps_are_quadratic(likelihood, kind):
     X, y = inputs(40, 2), targets(kind, 40, 2)
-    problem = Problem(prior_of(X, 5.0, mean=Constant(0.2)), likelihood, y)
-    state, _ = positive_ep(problem, Sites.zero(40), 1e-9)
+    problem = EPProblem(prior_of(X, 5.0, mean=Constant(0.2)), likelihood, y)
+    state, _ = log_concave_ep(problem, Sites.zero(40), 1e-9)
     sizes = []
     for move in (1e-2, 1e-3):
         near = Sites(state.sites.shift * (1 + move), state.sites.precision * (1 + move))
-        after = positive_state(problem, newton_sites(positive_state(problem, near), 1e-12))
+        after = state_at(problem, newton_sites(state_at(problem, near), 1e-12))
         sizes.append(after.merit)
     # a tenth of the distance, a hundredth of the error
     assert sizes[1] < 0.02 * sizes[0]
@@ -682,27 +682,27 @@ def test_newton_steps_are_quadratic(likelihood, kind):
 def test_guessed_sites_are_nearer_than_those_of_a_sweep():
     X, y = inputs(60, 2), targets("sign", 60, 2)
     for variance in (5.0, 50.0, 500.0):
-        problem = Problem(prior_of(X, variance, mean=Constant(0.3)), Probit(), y)
-        swept = positive_state(problem, positive_state(problem, Sites.zero(60)).target)
-        guessed = positive_state(problem, guessed_sites(problem))
+        problem = EPProblem(prior_of(X, variance, mean=Constant(0.3)), Probit(), y)
+        swept = state_at(problem, state_at(problem, Sites.zero(60)).target)
+        guessed = state_at(problem, guessed_sites(problem))
         assert guessed.residual < 0.5 * swept.residual
 
 
 def test_a_useless_guess_does_no_harm(monkeypatch):
     X, y = inputs(40, 2), targets("sign", 40, 2)
-    problem = Problem(prior_of(X, 20.0), Probit(), y)
-    usual, _ = positive_ep(problem, Sites.zero(40), 1e-9)
+    problem = EPProblem(prior_of(X, 20.0), Probit(), y)
+    usual, _ = log_concave_ep(problem, Sites.zero(40), 1e-9)
     nothing = Sites(np.full(40, np.nan), np.ones(40))
     monkeypatch.setattr("cavity.inference.ep.log_concave.guessed_sites", lambda problem: nothing)
-    without, _ = positive_ep(problem, Sites.zero(40), 1e-9)
+    without, _ = log_concave_ep(problem, Sites.zero(40), 1e-9)
     assert without.log_evidence == pytest.approx(usual.log_evidence, abs=1e-9)
 
 
 def test_sites_that_say_nothing_do_not_stop_newton():
     # a prior mean far on the right side of the boundary for most labels: site precisions of rounding size
     X = np.linspace(-30, 30, 60)[:, None]
-    problem = Problem(prior_of(X, 2.0, 2.0, Constant(12.0)), Probit(), np.where(X[:, 0] > 28, -1.0, 1.0))
-    state, sweeps = positive_ep(problem, Sites.zero(60))
+    problem = EPProblem(prior_of(X, 2.0, 2.0, Constant(12.0)), Probit(), np.where(X[:, 0] > 28, -1.0, 1.0))
+    state, sweeps = log_concave_ep(problem, Sites.zero(60))
     assert state is not None
     assert sweeps <= 15
     assert np.min(state.sites.precision * state.q.var) < 1e-6
@@ -714,9 +714,9 @@ def test_sites_that_say_nothing_do_not_stop_newton():
 
 def test_unusable_sites_have_no_state():
     X, y = inputs(N), targets("sign", N)
-    problem = Problem(prior_of(X), Probit(), y)
-    assert positive_state(problem, Sites(np.full(N, np.nan), np.ones(N))) is None
-    assert positive_ep(problem, Sites(np.full(N, np.inf), np.ones(N))) == (None, 0)
+    problem = EPProblem(prior_of(X), Probit(), y)
+    assert state_at(problem, Sites(np.full(N, np.nan), np.ones(N))) is None
+    assert log_concave_ep(problem, Sites(np.full(N, np.inf), np.ones(N))) == (None, 0)
 
 
 def test_krylov_solves_linear_equations():
@@ -732,17 +732,17 @@ def test_krylov_solves_linear_equations():
 def test_warm_starts_reproduce_the_cold_value_in_fewer_sweeps():
     X, y = inputs(40, 2), targets("sign", 40, 2)
     gp = model(Probit(), 20.0, inference=EP(tolerance=1e-9)).bind(1)
-    workspace = Workspace()
-    gp.evidence(X, y, workspace=workspace)
+    workspace = Evaluations()
+    workspace.evidence(gp, X, y)
     moved = gp.replace(gp.theta + 0.05)
-    warm, warm_gradient = moved.evidence(X, y, workspace=workspace)
+    warm, warm_gradient = workspace.evidence(moved, X, y)
     cold, cold_gradient = moved.evidence(X, y)
     assert warm == pytest.approx(cold, abs=1e-8)
     np.testing.assert_allclose(warm_gradient, cold_gradient, atol=1e-6)
     strong, near = (model(Probit(), v).bind(1).prior(X) for v in (2000.0, 2100.0))
-    problem, near = Problem(strong, Probit(), y), Problem(near, Probit(), y)
-    _, from_zero = positive_ep(problem, Sites.zero(40))
-    _, from_near = positive_ep(problem, positive_ep(near, Sites.zero(40))[0].sites)
+    problem, near = EPProblem(strong, Probit(), y), EPProblem(near, Probit(), y)
+    _, from_zero = log_concave_ep(problem, Sites.zero(40))
+    _, from_near = log_concave_ep(problem, log_concave_ep(near, Sites.zero(40))[0].sites)
     assert from_near < from_zero
 
 
@@ -756,7 +756,7 @@ def test_limits_that_would_fail_or_never_be_reached_are_refused(wrong):
 
 def test_an_iteration_whose_effort_is_spent_stops():
     X, y = inputs(N), targets("real", N)
-    problem = Problem(prior_of(X), StudentT(0.3, 3.0), y)
+    problem = EPProblem(prior_of(X), StudentT(0.3, 3.0), y)
     found, best, sweeps = damped(problem, Sites.zero(N), effort=Effort(0.0))
     assert found is None
     assert best is None

@@ -5,8 +5,8 @@ import pytest
 
 from cavity.inference.ep.acceleration import DEPTH, NEAR, WORSE, Acceleration
 from cavity.inference.ep.parallel import _any_state, _step, damped
-from cavity.inference.ep.rule import EP, SWEEPS, certify
-from cavity.inference.ep.state import TOLERANCE, Problem
+from cavity.inference.ep.rule import EP, certify
+from cavity.inference.ep.state import TOLERANCE, EPProblem
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
@@ -107,7 +107,7 @@ def problem_of(likelihood, amplitude=1.0, n=60):
     X = rng.uniform(-3, 3, (n, 1))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n)
     y[::9] += 2.0 * rng.choice([-1.0, 1.0], len(y[::9]))
-    return Problem(DensePrior(amplitude * SE(0.7), X, Zero()), likelihood, y)
+    return EPProblem(DensePrior(amplitude * SE(0.7), X, Zero()), likelihood, y)
 
 
 def plain_sweeps(problem, start, tolerance=TOLERANCE, most=2000):
@@ -143,15 +143,11 @@ def test_evaluations_along_a_way_learn_from_each_other():
     """The sweeps of one evaluation help the next; nothing of that is in its value."""
     together, apart = 0, 0
     rule, start = EP(), damped(problem_of(CASES[0]), Sites.zero(60))[0].sites
-    first = problem_of(CASES[0])
+    known = Acceleration()
     for amplitude in (1.02, 1.04, 1.06):
         problem = problem_of(CASES[0], amplitude)
-        alone = rule._fast(problem, start)
-        problem = problem_of(CASES[0], amplitude)
-        problem.prior.workspace.memory[SWEEPS] = first.prior.workspace.memory.setdefault(
-            SWEEPS, Acceleration()
-        )
-        helped = rule._fast(problem, start)
+        alone = rule._fast(problem, start, Acceleration())
+        helped = rule._fast(problem_of(CASES[0], amplitude), start, known)
         assert helped.state.log_evidence == pytest.approx(alone.state.log_evidence, abs=1e-8)
         together, apart = together + helped.iterations, apart + alone.iterations
     assert together < apart

@@ -9,14 +9,15 @@ from scipy.special import log_softmax, softmax
 
 from cavity.gp import GP
 from cavity.inference.base import UnsupportedPairError
-from cavity.inference.laplace.several import ManyLatents, gradient, without_own_site
+from cavity.inference.laplace import Laplace
+from cavity.inference.laplace.several import SeveralLatents, cavities, gradient
 from cavity.inference.laplace.tracking import search
 from cavity.kernels import SE, Matern
-from cavity.latent.several import DenseCorrection
+from cavity.latent.several import BlockConditioning
 from cavity.learning import learn
 from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Logit, Softmax
 from cavity.means.basis import Basis
-from cavity.numerics.tiles import Workspace
+from tests.warm import Evaluations
 
 RNG = np.random.default_rng(2)
 N, C = 12, 3
@@ -94,9 +95,9 @@ def test_the_two_ways_to_factorize_agree(kernel):
     gp = model(Softmax(C), kernel)
     answers = []
     for dense in (False, True):
-        problem = ManyLatents(gp.prior(X), gp.likelihood, LABELS, WEIGHTS, dense)
+        problem = SeveralLatents(gp.prior(X), gp.likelihood, LABELS, WEIGHTS, dense)
         mode = search(problem).mode
-        left = without_own_site(problem, mode)
+        left = cavities(Laplace(), problem, mode)
         answers.append((mode.value, mode.curvature.log_det, *left, gradient(problem, mode)[1].flat))
     for fast, slow in zip(*answers):
         np.testing.assert_allclose(fast, slow, rtol=1e-6, atol=1e-7)
@@ -158,10 +159,10 @@ def test_gradients_are_those_of_the_whole_evidence(likelihood, y, kernel, mean, 
 
 
 def test_warm_starts_do_not_change_the_value():
-    gp, workspace = model(Softmax(C), OWN), Workspace()
+    gp, workspace = model(Softmax(C), OWN), Evaluations()
     for step in (0.0, 0.2, 1.5, -2.0):
         moved = gp.replace(gp.theta + step)
-        warm, slopes = moved.evidence(X, LABELS, workspace=workspace)
+        warm, slopes = workspace.evidence(moved, X, LABELS)
         cold, expected = moved.evidence(X, LABELS)
         assert warm == pytest.approx(cold, abs=1e-8)
         np.testing.assert_allclose(slopes, expected, atol=1e-6)
@@ -320,7 +321,7 @@ def test_leaving_out_a_point_whose_removal_is_improper_refits():
 
 def test_the_way_down_from_a_saddle():
     gp, x, y = few_points()
-    problem = ManyLatents(gp.prior(x), gp.likelihood, y)
+    problem = SeveralLatents(gp.prior(x), gp.likelihood, y)
     f = np.zeros((5, 2))
     d = problem.derivatives(f)
     da, df = problem.downward(f, d)
@@ -330,23 +331,23 @@ def test_the_way_down_from_a_saddle():
     assert along < 0  # Psi curves upwards here
 
 
-def test_firmness_is_the_smallest_eigenvalue_of_the_whitened_curvature():
+def test_smallest_curvature_is_the_smallest_eigenvalue_of_the_whitened_curvature():
     gp, x, y = few_points()
-    problem = ManyLatents(gp.prior(x), gp.likelihood, y)
+    problem = SeveralLatents(gp.prior(x), gp.likelihood, y)
     mode = search(problem).mode
-    M = DenseCorrection.whitened(problem.prior, -mode.derivatives.hessian)
+    M = BlockConditioning.whitened(problem.prior, -mode.derivatives.hessian)
     smallest = np.linalg.eigvalsh(np.tril(M) + np.tril(M, -1).T)[0]
     assert smallest < 1
-    assert problem.firmness(mode) == pytest.approx(smallest, rel=1e-3)
+    assert problem.smallest_curvature(mode) == pytest.approx(smallest, rel=1e-3)
 
 
 def test_the_branch_is_followed_while_noise_parameters_change():
     gp = model(HeteroscedasticGaussian(0.2), [1.5 * SE(1.0), 0.5 * SE(2.0)])
-    workspace = Workspace()
-    gp.evidence(X, REAL, workspace=workspace)
+    workspace = Evaluations()
+    workspace.evidence(gp, X, REAL)
     for step in (0.1, 1.0, -1.0):
         moved = gp.replace(gp.theta + step)
-        value, _ = moved.evidence(X, REAL, workspace=workspace)
+        value, _ = workspace.evidence(moved, X, REAL)
         assert value == pytest.approx(moved.evidence(X, REAL)[0], abs=1e-7)
 
 

@@ -16,7 +16,6 @@ from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM, square
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.likelihoods import Gaussian, Laplace, MixtureOfGaussians, Probit, StudentT
-from cavity.numerics.tiles import Workspace
 from tests.inference.variational_cases import (
     grid_log_evidence,
     inputs,
@@ -24,6 +23,7 @@ from tests.inference.variational_cases import (
     richardson,
     targets,
 )
+from tests.warm import Evaluations
 
 NOISE = {
     "student-t": StudentT(0.3, 3.0),
@@ -208,9 +208,9 @@ def test_gradient_of_the_reoptimized_bound(name, weighted):
     X, y = inputs(12), targets("real", 12)
     w = np.linspace(0.5, 1.5, 12) if weighted else None
     model = GP(1.5 * SE(1.0), NOISE[name], "constant", ScaleMixtureEM(tolerance=1e-9)).bind(1)
-    workspace = Workspace()
-    _, gradient = model.evidence(X, y, w, workspace)
-    numeric = richardson(lambda theta: model.replace(theta).evidence(X, y, w, workspace)[0], model.theta)
+    workspace = Evaluations()
+    _, gradient = workspace.evidence(model, X, y, w)
+    numeric = richardson(lambda theta: workspace.evidence(model.replace(theta), X, y, w)[0], model.theta)
     np.testing.assert_allclose(gradient, numeric, atol=1e-5 * max(1.0, np.abs(numeric).max()))
 
 

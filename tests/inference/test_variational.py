@@ -30,7 +30,6 @@ from cavity.likelihoods import (
 )
 from cavity.means.basis import Basis
 from cavity.means.functions import Constant
-from cavity.numerics.tiles import Workspace
 from tests.inference.variational_cases import (
     Cauchy,
     expected,
@@ -42,13 +41,14 @@ from tests.inference.variational_cases import (
     richardson,
     targets,
 )
+from tests.warm import Evaluations
 
 N = 9
 NAMES = sorted(likelihoods(N))
 
 
-def prior_of(X, variance=1.5, length=1.0, mean=None, workspace=None):
-    return DensePrior((variance * SE(length)).bind(X.shape[1]), X, mean, workspace)
+def prior_of(X, variance=1.5, length=1.0, mean=None):
+    return DensePrior((variance * SE(length)).bind(X.shape[1]), X, mean)
 
 
 # --- Gaussian noise: exact inference ------------------------------------------------------------------------
@@ -67,8 +67,8 @@ def test_gaussian_noise_is_exact(likelihood, weighted):
     new = np.linspace(-4, 4, 11)[:, None]
     np.testing.assert_allclose(ours.process.mean(new), exact.process.mean(new), atol=1e-9)
     np.testing.assert_allclose(ours.process.variance(new), exact.process.variance(new), atol=1e-9)
-    value, gradient = Variational().evidence(prior_of(X, mean=mean), likelihood, y, w)
-    reference, exact_gradient = Exact().evidence(prior_of(X, mean=mean), likelihood, y, w)
+    value, gradient, _ = Variational().evidence(prior_of(X, mean=mean), likelihood, y, w)
+    reference, exact_gradient, _ = Exact().evidence(prior_of(X, mean=mean), likelihood, y, w)
     assert value == pytest.approx(reference, abs=1e-9)
     np.testing.assert_allclose(gradient.flat, exact_gradient.flat, rtol=1e-7, atol=1e-8)
 
@@ -201,9 +201,9 @@ def test_gradient_of_the_reoptimized_bound(name, weighted):
     w = np.linspace(0.5, 1.5, N) if weighted else None
     rule = Variational(tolerance=1e-9)
     model = GP(1.5 * SE(1.0), likelihood, "constant", rule).bind(1)
-    workspace = Workspace()
-    value, gradient = model.evidence(X, y, w, workspace)
-    numeric = richardson(lambda theta: model.replace(theta).evidence(X, y, w, workspace)[0], model.theta)
+    workspace = Evaluations()
+    value, gradient = workspace.evidence(model, X, y, w)
+    numeric = richardson(lambda theta: workspace.evidence(model.replace(theta), X, y, w)[0], model.theta)
     np.testing.assert_allclose(gradient, numeric, atol=1e-5 * max(1.0, np.abs(numeric).max()))
     assert value == pytest.approx(rule.infer(model.prior(X), model.likelihood, y, w).log_evidence, abs=1e-8)
 
@@ -264,7 +264,7 @@ def improper_case():
         y[::4] += 1.5
         likelihood = MixtureOfGaussians(0.3, 0.05, 30.0)
         found = Variational().infer(prior_of(X), likelihood, y)
-        _, var = Conditioned(prior_of(X), found.sites).without_own_site()
+        _, var = Conditioned(prior_of(X), found.sites).cavities()
         if np.isnan(var).any():
             return X, y, likelihood, np.flatnonzero(np.isnan(var))
     raise AssertionError("no problem with an improper cavity among the seeds")
@@ -285,7 +285,7 @@ def test_where_no_proper_marginal_is_left_the_point_is_left_out_in_earnest():
 def test_marginals_without_a_site_agree_with_dense_algebra():
     X = inputs(6)
     sites = Sites(np.array([1.0, -2.0, 0.5, 0.0, 3.0, 1.0]), np.array([2.0, 1e9, -0.2, 0.0, 1.0, 0.3]))
-    mean, var = Conditioned(prior_of(X), sites).without_own_site()
+    mean, var = Conditioned(prior_of(X), sites).cavities()
     for i in range(6):
         nu, tau = sites.shift.copy(), sites.precision.copy()
         nu[i] = tau[i] = 0.0
@@ -326,7 +326,7 @@ def test_a_finished_climb_says_how():
 
 def test_the_next_evaluation_starts_where_the_best_one_ended():
     X, y = inputs(N), targets("real", N)
-    likelihood, workspace = StudentT(0.3, 3.0), Workspace()
+    likelihood, workspace = StudentT(0.3, 3.0), Evaluations()
     counted = []
 
     class Counting(StudentT):
@@ -335,25 +335,25 @@ def test_the_next_evaluation_starts_where_the_best_one_ended():
             return super().expected_log_prob(y, mean, var)
 
     likelihood = Counting(0.3, 3.0)
-    value, _ = Variational().evidence(prior_of(X, workspace=workspace), likelihood, y)
+    value, _ = workspace.of_rule(Variational(), prior_of(X), likelihood, y)
     cold = len(counted)
-    worse, _ = Variational().evidence(prior_of(X, 0.05, 0.1, workspace=workspace), likelihood, y)
+    worse, _ = workspace.of_rule(Variational(), prior_of(X, 0.05, 0.1), likelihood, y)
     assert worse < value
     counted.clear()
-    again, _ = Variational().evidence(prior_of(X, workspace=workspace), likelihood, y)
+    again, _ = workspace.of_rule(Variational(), prior_of(X), likelihood, y)
     assert again == pytest.approx(value, abs=1e-10)
     assert len(counted) <= 2 < cold
 
 
 def test_remembered_sites_that_outweigh_a_new_prior_are_survived():
     X, y = inputs(12), targets("real", 12)
-    likelihood, workspace = MixtureOfGaussians(0.3, 0.1, 30.0), Workspace()
-    Variational().evidence(prior_of(X, 1.5, workspace=workspace), likelihood, y)
-    assert workspace.memory["variational best"][1].precision.min() < 0
-    value, _ = Variational().evidence(prior_of(X, 1e6, workspace=workspace), likelihood, y)
+    likelihood, workspace = MixtureOfGaussians(0.3, 0.1, 30.0), Evaluations()
+    workspace.of_rule(Variational(), prior_of(X, 1.5), likelihood, y)
+    assert workspace.warm.sites.precision.min() < 0
+    value, _ = workspace.of_rule(Variational(), prior_of(X, 1e6), likelihood, y)
     assert np.isfinite(value)
     # memory of other data is not used
-    Variational().evidence(prior_of(X[:8], workspace=workspace), likelihood, y[:8])
+    workspace.of_rule(Variational(), prior_of(X[:8]), likelihood, y[:8])
 
 
 def test_a_vague_prior_with_an_infinite_expectation_is_no_obstacle():

@@ -18,6 +18,7 @@ import pytest
 
 import cavity
 from cavity import GP, GPClassifier, GPRegressor
+from cavity.inference.exact import Exact
 from cavity.io import ModelFileError, dumps, load, loads, register, registry, save
 from cavity.io.archive import pack, unpack
 from cavity.kernels import SE, Gibbs, Power, Warped
@@ -284,25 +285,13 @@ MODEL = f"{POSTERIOR}/model/with"
         (f"{POSTERIOR}/X", {"values": [[1.0, 2.0]]}, "as many rows"),
         (f"{POSTERIOR}/y", None, "as many rows"),
         (f"{POSTERIOR}/sample_weight", {"values": [1.0]}, "sample_weight"),
-        (f"{POSTERIOR}/weights", {"values": [1.0]}, "exact inference has no weights"),
+        (f"{POSTERIOR}/weights", {"values": [1.0]}, "weights must be one for each row"),
         (f"{POSTERIOR}/curvature", {"values": [1.0]}, "curvature"),
         (f"{POSTERIOR}/sites", 3, "sites must be"),
         (f"{POSTERIOR}/log_evidence", "high", "log_evidence must be"),
         (f"{POSTERIOR}/status", None, "status must be"),
         (f"{POSTERIOR}/status/with/converged", "yes", "how it ended"),
         (f"{POSTERIOR}/status/with", {"colour": "red"}, "cannot be made"),
-        (
-            "member/with/posterior/with/exactly",
-            {"dict": [["weights", {"values": [1.0]}]]},
-            "weights must fit",
-        ),
-        (f"{POSTERIOR}/exactly", {"dict": [["weights"]]}, "not a table"),
-        (
-            "member/with/posterior/with/exactly",
-            {"dict": [["else", {"values": [1.0]}]]},
-            "arrays that the model does not",
-        ),
-        (f"{POSTERIOR}/exactly", {"dict": [["factor jitter", "big"]]}, "jitter"),
         ("member", None, "has a fitted model"),
         ("member/with/posterior", None, "a model, a posterior and rows"),
         ("member/with/rows", None, "a model, a posterior and rows"),
@@ -312,7 +301,7 @@ MODEL = f"{POSTERIOR}/model/with"
         ("without_own_row", {"tuple": [1, 2]}, "without a row"),
         ("model_key", 3, "what tells the model from others must be known"),
         ("columns", {"dict": []}, "number of columns"),
-        (f"{POSTERIOR}/y", {"array": 0}, "same data"),
+        (f"{POSTERIOR}/y", {"array": 0}, "weights must be one for each row"),
         ("columns", {"dict": [["n_features_in_", 5]]}, "same data"),
         ("columns", {"dict": [["n_features_in_", 2], ["feature_names_in_", {"objects": ["a"]}]]}, "texts"),
         ("columns", {"dict": [["n_features_in_", 2], ["predict", 1]]}, "columns must be known"),
@@ -449,7 +438,7 @@ def _fresh(monkeypatch):
         (GP(Warped(SE(1.0), np.cosh)), "function cosh"),
         (GP(Gibbs(function=lambda x: x**2 + 1)), "function <lambda>"),
         (
-            GP(SE(1.0), inference=type("Rule", (), {"infer": print, "evidence": print, "name": "r"})()),
+            GP(SE(1.0), inference=type("Rule", (Exact,), {})()),
             "is a Rule",
         ),
     ],

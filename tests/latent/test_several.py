@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 
 from cavity.kernels import SE, Matern
-from cavity.latent.dense import ImproperPosteriorError
-from cavity.latent.several import BlockPosterior, BlockPrior, DenseCorrection, PerLatent, SoftmaxCorrection
+from cavity.latent.base import ImproperPosteriorError, Inputs
+from cavity.latent.several import (
+    BlockConditioning,
+    PerLatent,
+    SeveralPrior,
+    SeveralProcess,
+    SoftmaxConditioning,
+)
 from cavity.means.functions import Constant
 from cavity.means.functions import Linear as LinearMean
-from cavity.numerics.tiles import Workspace
 
 RNG = np.random.default_rng(0)
 N, L = 9, 3
@@ -61,16 +66,16 @@ def stacked(a):
 CASES = []
 for name, kernel in (("shared", SHARED), ("own", OWN)):
     for weight in (np.ones(N), WEIGHT):
-        CASES.append((f"softmax-{name}", kernel, SoftmaxCorrection, PI * weight[:, None]))
-    CASES.append((f"dense-{name}", kernel, DenseCorrection, softmax_W(PI)))
-    CASES.append((f"indefinite-{name}", kernel, DenseCorrection, indefinite_W(0.05)))
+        CASES.append((f"softmax-{name}", kernel, SoftmaxConditioning, PI * weight[:, None]))
+    CASES.append((f"dense-{name}", kernel, BlockConditioning, softmax_W(PI)))
+    CASES.append((f"indefinite-{name}", kernel, BlockConditioning, indefinite_W(0.05)))
 
 
 @pytest.mark.parametrize(("name", "kernel", "cls", "curvature"), CASES, ids=[c[0] for c in CASES])
 def test_corrections_against_dense_algebra(name, kernel, cls, curvature):
-    prior = BlockPrior(kernel, X, L)
+    prior = SeveralPrior(kernel, X, L)
     correction = cls(prior, curvature)
-    W = softmax_W(curvature) if cls is SoftmaxCorrection else curvature
+    W = softmax_W(curvature) if cls is SoftmaxConditioning else curvature
     K, R = full_K(prior), full_R(prior, W)
     assert correction.log_det == pytest.approx(np.linalg.slogdet(np.eye(L * N) + K @ full_W(W))[1], abs=1e-9)
     b = RNG.normal(size=(N, L))
@@ -88,10 +93,10 @@ def test_corrections_against_dense_algebra(name, kernel, cls, curvature):
 
 @pytest.mark.parametrize(("name", "kernel", "cls", "curvature"), CASES, ids=[c[0] for c in CASES])
 def test_posterior_elsewhere_against_dense_algebra(name, kernel, cls, curvature):
-    prior = BlockPrior(kernel, X, L)
+    prior = SeveralPrior(kernel, X, L)
     a = RNG.normal(size=(N, L))
-    posterior = BlockPosterior(prior, a, cls(prior, curvature))
-    R = full_R(prior, softmax_W(curvature) if cls is SoftmaxCorrection else curvature)
+    posterior = SeveralProcess(prior, a, cls(prior, curvature))
+    R = full_R(prior, softmax_W(curvature) if cls is SoftmaxConditioning else curvature)
     m = len(NEW)
     cross, own = np.zeros((L, N, L, m)), np.zeros((L, m, L, m))
     for c, p in enumerate(prior.functions):
@@ -107,8 +112,8 @@ def test_posterior_elsewhere_against_dense_algebra(name, kernel, cls, curvature)
 
 
 def test_draws_have_the_posterior_s_moments():
-    prior = BlockPrior(OWN, X, L, PerLatent([Constant(1.0), Constant(-2.0), LinearMean().bind(2)]))
-    posterior = BlockPosterior(prior, RNG.normal(size=(N, L)), SoftmaxCorrection(prior, PI))
+    prior = SeveralPrior(OWN, X, L, PerLatent([Constant(1.0), Constant(-2.0), LinearMean().bind(2)]))
+    posterior = SeveralProcess(prior, RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
     draws = posterior.sample(NEW, 40000, rng=1)
     assert draws.shape == (40000, 4, L)
     se = np.sqrt(posterior.variance(NEW) / 40000)
@@ -129,12 +134,12 @@ def test_pulls_against_finite_differences(kernel):
     g = RNG.normal(size=(N, L))
 
     def value(kernel, means):
-        prior = BlockPrior(kernel, X, L, means)
+        prior = SeveralPrior(kernel, X, L, means)
         return sum(np.vdot(G[c], p.covariance) for c, p in enumerate(prior.functions)) + np.vdot(
             g, prior.mean
         )
 
-    prior = BlockPrior(kernel, X, L, means)
+    prior = SeveralPrior(kernel, X, L, means)
     np.testing.assert_allclose(
         prior.times(g), np.column_stack([p.covariance @ g[:, c] for c, p in enumerate(prior.functions)])
     )
@@ -150,12 +155,12 @@ def test_pulls_against_finite_differences(kernel):
                 ends.append(value(moved, means) if which == 0 else value(kernel, moved))
             slopes.append((ends[0] - ends[1]) / 2e-5)
         np.testing.assert_allclose(part.to_theta(found[which]), slopes, rtol=1e-6, atol=1e-6)
-    assert BlockPrior(kernel, X, L).pull_mean(g).size == 0
+    assert SeveralPrior(kernel, X, L).pull_mean(g).size == 0
 
 
 def test_mean_gradient_against_finite_differences():
-    prior = BlockPrior(OWN.bind(2), X, L, PerLatent([Constant(1.0), LinearMean(), Constant(0.0)]).bind(2))
-    posterior = BlockPosterior(prior, RNG.normal(size=(N, L)), SoftmaxCorrection(prior, PI))
+    prior = SeveralPrior(OWN.bind(2), X, L, PerLatent([Constant(1.0), LinearMean(), Constant(0.0)]).bind(2))
+    posterior = SeveralProcess(prior, RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
     slopes = posterior.mean_gradient(NEW)
     for d in range(2):
         step = np.zeros(2)
@@ -167,9 +172,9 @@ def test_mean_gradient_against_finite_differences():
 
 
 def test_negative_curvature_that_outweighs_the_prior_is_refused():
-    prior = BlockPrior(SHARED, X, L)
+    prior = SeveralPrior(SHARED, X, L)
     with pytest.raises(ImproperPosteriorError, match="improper"):
-        DenseCorrection(prior, -softmax_W(5 * PI))
+        BlockConditioning(prior, -softmax_W(5 * PI))
 
 
 def test_names_are_numbered_and_values_are_replaced():
@@ -185,14 +190,14 @@ def test_names_are_numbered_and_values_are_replaced():
 
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match="3 latent functions, got 2 kernels"):
-        BlockPrior(PerLatent([SHARED, SHARED]), X, 3)
-    prior = BlockPrior(SHARED, X, L)
+        SeveralPrior(PerLatent([SHARED, SHARED]), X, 3)
+    prior = SeveralPrior(SHARED, X, L)
     with pytest.raises(ValueError, match="5 columns"):
-        BlockPosterior(prior, np.zeros((N, L)), SoftmaxCorrection(prior, PI)).mean(np.zeros((2, 5)))
+        SeveralProcess(prior, np.zeros((N, L)), SoftmaxConditioning(prior, PI)).mean(np.zeros((2, 5)))
 
 
 def test_memory_is_shared_between_evaluations():
-    workspace = Workspace()
-    first = BlockPrior(OWN, X, L, None, workspace).functions[1].covariance
-    second = BlockPrior(OWN, X, L, None, workspace).functions[1].covariance
+    inputs = Inputs(X)
+    first = SeveralPrior(OWN, inputs, L).functions[1].covariance
+    second = SeveralPrior(OWN, inputs, L).functions[1].covariance
     assert np.shares_memory(first, second)

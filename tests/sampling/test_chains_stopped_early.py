@@ -88,14 +88,14 @@ def test_without_a_draw_at_the_limit_there_is_an_error(method, now):
 
 
 def test_the_search_for_where_to_begin_is_limited_too(monkeypatch, now):
-    calls, evidence = [], GP.evidence
+    calls, evidence = [], GP.evidence_of
 
     def slow(self, *arguments, **options):
         calls.append(1)
         now[0] += 1.0
         return evidence(self, *arguments, **options)
 
-    monkeypatch.setattr(GP, "evidence", slow)
+    monkeypatch.setattr(GP, "evidence_of", slow)
     with pytest.raises(TimeoutError):
         sampled("integrated", max_time=5.0)
     assert len(calls) <= 6
@@ -180,13 +180,13 @@ def regressor(at_step=lambda step: None, **options) -> GPRegressor:
 
 
 def test_a_regressor_gives_its_chains_the_time_that_learning_has_left(monkeypatch, now):
-    evidence = GP.evidence
+    evidence = GP.evidence_of
 
     def slow(self, *arguments, **options):
         now[0] += 1.0
         return evidence(self, *arguments, **options)
 
-    monkeypatch.setattr(GP, "evidence", slow)
+    monkeypatch.setattr(GP, "evidence_of", slow)
     monkeypatch.setattr("cavity.learning.objective.time", SimpleNamespace(monotonic=lambda: now[0]))
     with pytest.warns(ConvergenceWarning, match=r"stopped early \(max_time was reached\), after"):
         model = regressor(max_time=300.0).fit(X, Y)

@@ -44,7 +44,7 @@ class Poor:
         found = EP(effort=0.0).infer(prior, likelihood, y)
         sites = Sites(0.5 * found.sites.shift, 0.5 * found.sites.precision)
         wrong = found.log_evidence + 2.0 * np.log(float(likelihood.scale))
-        return Approximation(found.process, wrong, found.status, sites)
+        return Approximation(found.process, wrong, found.status, prior.given(sites))
 
 
 def kernel(length):

@@ -138,7 +138,7 @@ def test_interrupted_learning_is_not_a_finished_cell(tmp_path: Path, monkeypatch
             signal.raise_signal(signal.SIGINT)
         return evidence(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(GP, "evidence", interrupted)
+    monkeypatch.setattr(GP, "evidence_of", interrupted)
     report = studies.run(studies.load("sinc"), quick=True, only=["snMLII"], out=tmp_path)
     assert calls >= 5
     assert not report.finished

@@ -145,7 +145,8 @@ def _prepared(
             "assess needs a mean function without integrated basis weights",
             remedy=("use ", Setting("mean", ("constant", "zero")), " with a single target"),
         )
-    bound, X_checked, _, _ = model._given(X, _targets(model, classes, y), None)
+    bound, data = model.training(X, _targets(model, classes, y), basis_in_kernel=True)
+    X_checked = data.X
     tested = None if y_test is None else bound.likelihood.check(_targets(model, classes, y_test))
     return bound, X_checked, bound.likelihood.check(_targets(model, classes, y)), tested
 

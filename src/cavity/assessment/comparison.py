@@ -119,7 +119,7 @@ def compare(
     return MethodResult(
         name,
         converged=posterior.status.converged,
-        stage=posterior.status.stage,
+        stage=posterior.status.label,
         log_evidence=posterior.log_evidence,
         evidence_error=posterior.log_evidence - gold.evidence.log_evidence,
         mean_error=float(np.sqrt(np.mean(shift**2))),

@@ -225,7 +225,7 @@ def predict(model: GP, X: Array, chains: Chains, X_new: Array) -> tuple[Predicti
     """
     prior = model.prior(X)
     cross = model.kernel(X, X_new)
-    weights = prior.factor.solve(cross)
+    weights = prior.observe(np.zeros(prior.n)).apply(cross)
     F = chains.thinned(PREDICTING_DRAWS)
     means = model.mean(X_new) + (F - model.mean(X)) @ weights
     variance = model.kernel.diag(X_new) - np.einsum("ij,ij->j", cross, weights)

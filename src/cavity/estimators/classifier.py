@@ -34,7 +34,6 @@ from cavity.estimators.multiclass import (
     fit_member,
 )
 from cavity.gp import GP
-from cavity.inference.base import samples
 from cavity.kernels import Kernel
 from cavity.learning.signal_prior import with_signal_prior
 from cavity.learning.starts import Starts
@@ -270,7 +269,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         prior = None if isinstance(self.signal_prior, str) else self.signal_prior
         typical = model.replace(Starts.of(model, X, targets).first).kernel
         kernel = with_signal_prior(model.kernel, X, prior, typical)
-        return model._rebuild({}, (kernel, model.mean, model.likelihood))
+        return model._rebuild({}, (kernel, model.mean, model.likelihood, model.representation))
 
     def _observation_model(self) -> Likelihood:
         likelihood = as_likelihood(self.likelihood)
@@ -454,7 +453,7 @@ def _one_after_another(arguments: Sequence[tuple[Any, ...]], time: Deadline) -> 
             member = replace(member, search=replace(member.search, stopped=StopReason.INTERRUPTED))
         interrupted = interrupted or pressed.interrupted or member.interrupted
         members.append(member)
-        if interrupted and samples(member.posterior.model.inference) and len(members) < len(arguments):
+        if interrupted and member.posterior.model.inference.samples and len(members) < len(arguments):
             raise KeyboardInterrupt
     return members
 

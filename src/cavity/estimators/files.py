@@ -180,7 +180,7 @@ def _regressor(
 
 def _check_data(posterior: Any, rows: TrainingRows, model: Any) -> None:
     right = rows.X.shape[1] == model.n_features_in_
-    same = np.array_equal(posterior.process.X, rows.X) and np.array_equal(posterior._y, rows.y)
+    same = np.array_equal(posterior.data.X, rows.X) and np.array_equal(posterior.data.y, rows.y)
     require(right and same, "rows and posterior must have the same data")
 
 

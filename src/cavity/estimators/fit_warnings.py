@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from cavity.gp import Posterior
-from cavity.inference.base import ConvergenceWarning
-from cavity.latent.several import PerLatent
+from cavity.inference.base import ConvergenceWarning, Stage
 from cavity.learning.multistart import SearchResult
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import JITTER_LADDER
+from cavity.parameters.per_latent import PerLatent
 from cavity.runtime.errors import InPython, Message, Setting
 from cavity.sampling.posterior import SamplePosterior
 
@@ -57,16 +57,16 @@ def _about_inference(posterior: Posterior | SamplePosterior, X: Array) -> Messag
     rule = type(model.inference).__name__
     if not status.converged:
         return Message(
-            (f"{rule} did not converge (stage {status.stage!r}): {status.message}",),
+            (f"{rule} did not converge (stage {status.label!r}): {status.message}",),
             remedy=(
                 "predictions are usable but less accurate: try another inference rule or likelihood, or a shorter "
                 "length scale to start from",
             ),
         )
-    if status.stage.startswith("power ep"):
+    if status.stage is Stage.POWER_EP:
         return Message(
             (
-                f"{rule} found no fixed point at full power; this is stage {status.stage!r} ({status.message}), whose "
+                f"{rule} found no fixed point at full power; this is stage {status.label!r} ({status.message}), whose "
                 "log evidence does not compare with that of EP",
             ),
             remedy=("try ", Setting("inference", "variational")),

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.gp import Posterior
-from cavity.latent.conditioned import Conditioned
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import GaussianNoise
 from cavity.likelihoods.base import Likelihood
@@ -34,11 +33,11 @@ def cavities(posterior: Posterior, rows: TrainingRows) -> Cavities:
 
     Needs sites: every rule for one latent function but exact inference has them.
     """
-    sites = posterior.approximation.sites
-    assert sites is not None
+    q = posterior.approximation.q
+    assert q is not None
+    sites = q.sites
     index = rows.index[rows.index >= 0]
-    q = Conditioned(posterior.model.prior(rows.X), sites)
-    mean, var = (part[index] for part in q.without_own_site())
+    mean, var = (part[index] for part in q.cavities())
     share = _shares(rows)
     some = share < 1.0
     if some.any():

@@ -17,7 +17,6 @@ from cavity.estimators.fit_warnings import issue, warnings_of
 from cavity.estimators.leave_one_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
 from cavity.estimators.members import Member
 from cavity.gp import GP
-from cavity.inference.base import samples
 from cavity.kernels import Kernel
 from cavity.learning.fit import STARTS, learn
 from cavity.learning.objective import OBJECTIVES
@@ -207,7 +206,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         by_row = likelihood.rows(np.arange(1)) is not likelihood
         exact = isinstance(likelihood, Noiseless)
         # chains give each row a noise variance of its own
-        own_noise = samples(model.inference) and is_robust(likelihood)
+        own_noise = model.inference.samples and is_robust(likelihood)
         return not (by_row or exact or own_noise or self.objective == "loo" or contains_white(model.kernel))
 
     def _initial_model(self, X: Array, y: Array) -> tuple[GP, tuple[Any, ...]]:
@@ -284,7 +283,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             require_memory(len(X), "predict")
             cov = self.posterior_.covariance(X)
             mean = self.posterior_.mean(X)
-            if noise and samples(self.model_.inference):  # averaged over the noise levels drawn
+            if noise and self.model_.inference.samples:  # averaged over the noise levels drawn
                 cov[np.diag_indices_from(cov)] = self.posterior_.predict_y(X, variances).variance
             elif noise:
                 cov[np.diag_indices_from(cov)] += self._noise_variance(mean, variances)
@@ -349,7 +348,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         variances = check_noise(noise, noise_variance)
         likelihood = self.likelihood_.of_new(len(X), variances) if noise else None
         if (
-            noise and variances is None and samples(self.model_.inference)
+            noise and variances is None and self.model_.inference.samples
         ):  # each draw has a noise level of its own
             return np.moveaxis(cast(Any, self.posterior_).sample_y(X, n_samples, rng), 0, -1)
         f = self.posterior_.sample(X, n_samples, rng)

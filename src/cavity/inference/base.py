@@ -1,22 +1,16 @@
-"""What every inference rule answers: the posterior process, the log evidence, and an honest status.
+"""What every inference rule answers: a Gaussian posterior, the log evidence with its gradient, and an honest status.
 
-An inference rule is an object with a `name` and
-
-- `supports(likelihood)`: whether it can handle the likelihood at all;
-- `infer(prior, likelihood, y, sample_weight=None)`: an `Approximation`;
-- `evidence(prior, likelihood, y, sample_weight=None)`: log evidence and its `Gradient`, for learning. It may
-  remember what helps the next evaluation in `prior.workspace.memory`, and raises `InferenceFailedError` where
-  the value would not be comparable with the last one (no convergence, another branch, another stage);
-- `leave_one_out(prior, likelihood, y, sample_weight=None)`: a `Prediction` of each target given the others.
-
-An unsupported pair raises `UnsupportedPairError`, which names alternatives. A sample weight w means that the
-likelihood factor is raised to the power w.
+A rule chooses Gaussian sites in the place of likelihood factors. It speaks to the prior in the latent protocol
+(`cavity.latent.base`) alone and knows no representation. A sample weight w means that the likelihood factor is
+raised to the power w.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +18,11 @@ from cavity.numerics.arrays import Array
 from cavity.runtime.errors import Described, InputError, Text
 
 if TYPE_CHECKING:
-    from cavity.latent.process import PosteriorProcess
+    from cavity.latent.base import Inputs, LatentPrior, Process
+    from cavity.latent.conditioned import Conditioned
     from cavity.latent.sites import Sites
+    from cavity.likelihoods.base import Likelihood
+    from cavity.prediction import Prediction
 
 
 class ConvergenceWarning(Described, UserWarning):
@@ -35,24 +32,36 @@ class ConvergenceWarning(Described, UserWarning):
 class InferenceFailedError(Described, np.linalg.LinAlgError):
     """An evaluation of the evidence that cannot be used by an optimizer; the message says why.
 
-    Where it is known, `reached` is the part of the way from the run's best evaluation up to which its solution could be
-    followed, and `normal` the direction in `theta` in which it ends there, whatever the way.
+    Attributes
+    ----------
+    reached : float or None
+        The part of the way from the run's best evaluation up to which its solution could be followed, if it is known.
     """
 
-    def __init__(
-        self, problem: Text, reached: float | None = None, normal: Array | None = None, *, remedy: Text = ()
-    ) -> None:
+    def __init__(self, problem: Text, reached: float | None = None, *, remedy: Text = ()) -> None:
         super().__init__(problem, remedy=remedy)
-        self.reached, self.normal = reached, normal
-
-
-def samples(rule: Any) -> bool:
-    """Whether a rule samples: it draws from the posterior of a whole model instead of approximating it."""
-    return hasattr(rule, "sample_posterior")
+        self.reached = reached
 
 
 class UnsupportedPairError(InputError):
     """An inference rule was asked to handle a likelihood or a representation it cannot."""
+
+
+class Stage(StrEnum):
+    """Which algorithm found a result. Accuracy differs by stage."""
+
+    EXACT = "exact"
+    NEWTON = "newton"
+    IRLS_NEWTON = "irls+newton"
+    EP = "ep"
+    EP_NEWTON = "ep by newton"
+    EP_CONTINUATION = "ep by continuation"
+    POWER_EP = "power ep"
+    SEQUENTIAL_EP = "sequential ep"
+    ADF = "adf"
+    VARIATIONAL = "variational"
+    SCALE_MIXTURE_EM = "scale-mixture EM"
+    SAMPLING = "mcmc"
 
 
 @dataclass(frozen=True)
@@ -63,9 +72,8 @@ class Status:
     ----------
     converged : bool
         Whether the rule's own criterion holds for what is returned.
-    stage : str
-        Which algorithm found the result ("exact", "newton", "ep", "double loop", "power ep", "variational",
-        ...).
+    stage : Stage
+        Which algorithm found the result.
     iterations : int
     residual : float
         The criterion's value: for EP the largest mismatch of moments, for Laplace the norm of the Newton
@@ -74,6 +82,10 @@ class Status:
         What was added to the diagonal of the factorized matrix; 0 nearly always.
     message : str
         Anything a user should know, in a sentence.
+    extended : bool
+        Whether some cavities of EP are improper.
+    detail : str
+        The method, of rules that have several.
 
     Examples
     --------
@@ -86,25 +98,70 @@ class Status:
     """
 
     converged: bool = True
-    stage: str = "exact"
+    stage: Stage = Stage.EXACT
     iterations: int = 0
     residual: float = 0.0
     jitter: float = 0.0
     message: str = ""
+    extended: bool = False
+    detail: str = ""
+
+    @property
+    def label(self) -> str:
+        """The stage in words, with what else there is to say of it."""
+        return (
+            f"{self.stage}{f' ({self.detail})' if self.detail else ''}{', extended' if self.extended else ''}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Checked data of one fit.
+
+    Attributes
+    ----------
+    X : array (n, D)
+    y : array (n,) or (n, T)
+    weight : array (n,) or None
+    inputs : Inputs
+        X, with memory that successive evaluations on it share.
+    """
+
+    X: Array
+    y: Array
+    weight: Array | None
+    inputs: Inputs
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """Derivatives of a scalar in the natural (flat) values of the three parts of a model."""
+    """Derivatives of a scalar in the natural (flat) values of the parts of a model."""
 
     kernel: Array
     mean: Array
     likelihood: Array
+    representation: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def flat(self) -> Array:
         """All of them, in the order of `GP.flat`."""
-        return np.concatenate([self.kernel, self.mean, self.likelihood])
+        return np.concatenate([self.kernel, self.mean, self.likelihood, self.representation])
+
+
+class Evidence(NamedTuple):
+    """One evaluation of the log evidence.
+
+    Attributes
+    ----------
+    value : float
+    gradient : Gradient
+    warm : object
+        What the rule wants to be given at the next evaluation near by; of the rule's own type, None if nothing.
+    """
+
+    value: float
+    gradient: Gradient
+    warm: Any = None
 
 
 @dataclass(frozen=True)
@@ -113,9 +170,12 @@ class Approximation:
 
     Attributes
     ----------
-    process : PosteriorProcess
+    process : Process
     log_evidence : float
     status : Status
+    q : Conditioned or None
+        The Gaussian at the training inputs. None if there are several targets or latent functions, basis functions
+        with weights integrated out, or observations without noise.
     sites : Sites or None
         None for exact inference, where the likelihood is itself Gaussian.
 
@@ -129,7 +189,130 @@ class Approximation:
     (2, -1.6)
     """
 
-    process: PosteriorProcess
+    process: Process
     log_evidence: float
     status: Status = field(default_factory=Status)
-    sites: Sites | None = None
+    q: Conditioned | None = None
+
+    @property
+    def sites(self) -> Sites | None:
+        """The sites of q; None for exact inference, where the likelihood is itself Gaussian."""
+        return None if self.q is None or self.status.stage is Stage.EXACT else self.q.sites
+
+
+class InferenceRule(ABC):
+    """Chooses sites for a prior and a likelihood.
+
+    Attributes
+    ----------
+    name : str
+    samples : bool
+        Whether the rule draws from the posterior instead (`cavity.sampling`).
+    integrates_basis : bool
+        Whether it integrates out basis functions with vague weights.
+    """
+
+    name: str
+    samples = False
+    integrates_basis = False
+
+    @abstractmethod
+    def supports(self, likelihood: Likelihood) -> bool:
+        """Whether the rule can handle the likelihood at all."""
+
+    def refuse_basis(self, prior: Any) -> None:
+        """Basis functions with weights to be integrated out are not for rules that do not."""
+        from cavity.means.basis import Basis
+        from cavity.parameters.per_latent import PerLatent
+
+        means = prior.mean_function
+        if any(isinstance(m, Basis) for m in (means if isinstance(means, PerLatent) else [means])):
+            raise UnsupportedPairError(
+                f"basis functions whose weights are integrated out need exact inference; with inference={self.name!r} "
+                "use a mean function with parameters ('constant', 'linear') or add a Linear kernel"
+            )
+
+    @abstractmethod
+    def infer(
+        self,
+        prior: LatentPrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        warm: Any = None,
+    ) -> Approximation:
+        """The posterior process; that of the solution which `warm` remembers, if it can be found again."""
+
+    @abstractmethod
+    def evidence(
+        self,
+        prior: LatentPrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        warm: Any = None,
+    ) -> Evidence:
+        """Log evidence and gradient, for learning.
+
+        Raises
+        ------
+        InferenceFailedError
+            If the value would not be comparable with the last one: no convergence, another branch, another stage.
+        """
+
+    @abstractmethod
+    def leave_one_out(
+        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> Prediction:
+        """Distribution of each target given the others, at the same hyperparameters."""
+
+    def leave_one_out_log_prob(
+        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> tuple[float, Gradient]:
+        """Sum of leave-one-out log densities and its gradient; only exact inference has it."""
+        raise UnsupportedPairError(
+            f"leave-one-out learning needs exact inference (Gaussian noise); with inference={self.name!r} use "
+            "objective='evidence'"
+        )
+
+    @abstractmethod
+    def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
+        """Effective number of parameters of the fit."""
+
+    def step_limit(self, likelihood: Likelihood) -> float:
+        """Longest step of an optimizer, in unit steps of a parameter, after which a solution can still be followed."""
+        return np.inf
+
+
+def cavities_by_refit(
+    rule: InferenceRule,
+    q: Conditioned,
+    likelihood: Likelihood,
+    y: Array,
+    sample_weight: Array | None,
+) -> tuple[Array, Array]:
+    """Mean and variance of each f_i without its own site, each (n,).
+
+    Negative sites elsewhere can leave nothing proper behind; such a point is left out in earnest, by a new fit.
+    """
+    mean, var = q.cavities()
+    for i in np.flatnonzero(np.isnan(var)):
+        mean[i], var[i] = refit_without(rule, q.prior, likelihood, y, sample_weight, int(i))
+    return mean, var
+
+
+def refit_without(
+    rule: InferenceRule,
+    prior: LatentPrior,
+    likelihood: Likelihood,
+    y: Array,
+    sample_weight: Array | None,
+    i: int,
+) -> tuple[Any, Any]:
+    """Mean and variance of f_i from a fit without row i: numbers, or arrays (L,) and (L, L)."""
+    keep = np.delete(np.arange(prior.n), i)
+    weight = None if sample_weight is None else sample_weight[keep]
+    process = rule.infer(prior.rows(keep), likelihood.rows(keep), y[keep], weight).process
+    at = prior.X[i : i + 1]
+    blocks = getattr(process, "blocks", None)
+    return process.mean(at)[0], process.variance(at)[0] if blocks is None else blocks(at)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from cavity.inference.base import InferenceRule
 from cavity.likelihoods.base import Likelihood
 from cavity.runtime.errors import InputError
 
@@ -22,12 +23,13 @@ PREFERENCE = ("exact", "ep", "laplace", "variational")
 """What "auto" tries in turn: the first rule that supports the likelihood."""
 
 
-def _rule(name: str) -> Any:
+def _rule(name: str) -> InferenceRule:
     module, attribute = RULES[name]
-    return getattr(import_module(module), attribute)()
+    rule: InferenceRule = getattr(import_module(module), attribute)()
+    return rule
 
 
-def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> Any:
+def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> InferenceRule:
     """An inference rule from what a user gave.
 
     Parameters
@@ -42,7 +44,7 @@ def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> Any:
     if spec is None:
         spec = "auto"
     if not isinstance(spec, str):
-        if not (callable(getattr(spec, "infer", None)) and callable(getattr(spec, "evidence", None))):
+        if not isinstance(spec, InferenceRule):
             raise _unknown("a rule", spec)
         return spec
     if spec == "auto":

@@ -20,11 +20,12 @@ from cavity.io.registry import Codec, add, constructor_arguments
 from cavity.kernels.automatic_relevance import Ard
 from cavity.kernels.basis_functions import FeatureKernel
 from cavity.kernels.input_functions import NamedFunction, as_function
-from cavity.latent.several import PerLatent
+from cavity.latent.dense import Dense
 from cavity.latent.sites import Sites
 from cavity.means import basis_features as basis
 from cavity.parameters import priors, transforms
 from cavity.parameters.param import Param
+from cavity.parameters.per_latent import PerLatent
 
 MAX_COUNT = 10_000
 """Largest degree, order, exponent or number of classes or latent functions in a file."""
@@ -96,6 +97,7 @@ def _param_fields(param: Param) -> dict[str, Any]:
 
 
 add(Codec("Param", Param, _param_fields, _param))
+add(Codec("representation.Dense", Dense, lambda _: {}, Dense))
 add(Codec("ard", Ard, lambda ard: {"start": ard.start}, Ard))
 add(Codec("Transform", transforms.Transform, lambda _: {}, transforms.Transform))
 add(Codec("Log", transforms.Log, constructor_arguments, transforms.Log))

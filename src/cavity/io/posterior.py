@@ -1,38 +1,32 @@
 """Models and posteriors in model files.
 
-A posterior is stored as its model, the data, the sites, and what inference said about itself. What prediction uses
-beyond that (covariance matrix, Cholesky factors) is computed again on loading, which keeps files small: for n rows
-a file holds O(n) numbers, not O(n^2). The same operations on the same numbers give the same bits on the same
-machine with the same number of threads. To be sure of that, `save` computes everything again itself and compares:
-arrays that differ in any bit (a factor that was extended by `update`, or that comes from a worker process with
-fewer threads) are stored as they are and put in the place of the recomputed ones.
+A posterior is stored as its model, the data, the sites, the weights of its mean, and what inference said about itself.
+Cholesky factors are computed again on loading, which keeps files small: for n rows a file holds O(n) numbers, not
+O(n^2). Means are repeated to the bit on the same machine, variances to rounding errors.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cavity.gp import GP, Posterior
-from cavity.inference.base import Approximation, Status
+from cavity.inference.base import Approximation, Stage, Status, TrainingData
 from cavity.inference.exact import Exact
 from cavity.io.errors import ModelFileError
 from cavity.io.registry import Codec, add
 from cavity.kernels.base import Kernel
-from cavity.latent.dense import ObservedCorrection, SiteCorrection
-from cavity.latent.process import PosteriorProcess
-from cavity.latent.several import BlockPosterior, DenseCorrection, PerLatent, SoftmaxCorrection
+from cavity.latent.base import Representation
+from cavity.latent.conditioned import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods import GaussianNoise, Likelihood
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
-from cavity.numerics.cholesky import Cholesky
 from cavity.numerics.threads import threads_for
+from cavity.parameters.per_latent import PerLatent
 
 LARGE = 2000
 """Rows from which the memory that is needed is compared to what is free."""
@@ -47,6 +41,7 @@ def _gp_fields(model: GP) -> dict[str, Any]:
         "likelihood": model.likelihood,
         "mean": model.mean,
         "inference": model.inference,
+        "representation": model.representation,
         "columns": model._columns,
         "names": model._names,
         "note": model._note,
@@ -54,7 +49,14 @@ def _gp_fields(model: GP) -> dict[str, Any]:
 
 
 def _gp(
-    kernel: Any, likelihood: Any, mean: Any, inference: Any, columns: Any, note: Any, names: Any = None
+    kernel: Any,
+    likelihood: Any,
+    mean: Any,
+    inference: Any,
+    representation: Any,
+    columns: Any,
+    note: Any,
+    names: Any = None,
 ) -> GP:
     require(isinstance(kernel, Kernel | PerLatent), "kernel must be a kernel")
     require(isinstance(likelihood, Likelihood), "likelihood must be a likelihood")
@@ -64,11 +66,13 @@ def _gp(
     known = isinstance(names, tuple) and len(names) == columns and all(isinstance(n, str) for n in names)
     require(names is None or known, "names must be texts, one for each column")
     require(not isinstance(inference, str | None), "inference must be a rule")
+    require(isinstance(representation, Representation), "representation must be a representation")
     model = GP(
         list(kernel) if isinstance(kernel, PerLatent) else kernel,  # type: ignore[arg-type]
         likelihood,
         list(mean) if isinstance(mean, PerLatent) else mean,  # type: ignore[arg-type]
         inference,
+        representation,
     )
     model._columns, model._names, model._note = columns, names, note
     return model
@@ -82,64 +86,53 @@ add(Codec("GP", GP, _gp_fields, _gp))
 
 def _posterior_fields(posterior: Posterior) -> dict[str, Any]:
     approximation, process = posterior.approximation, posterior.process
-    fields: dict[str, Any] = {
+    conditioning = getattr(process, "conditioning", None)
+    weights = getattr(process, "weights", None)
+    if conditioning is None or weights is None:
+        raise ModelFileError(f"a posterior of the kind {type(process).__name__} cannot be stored")
+    exact = isinstance(posterior.model.likelihood, GaussianNoise) and isinstance(
+        posterior.model.inference, Exact
+    )
+    return {
         "model": posterior.model,
-        "X": process.X,
-        "y": posterior._y,
-        "sample_weight": posterior._sample_weight,
-        "sites": approximation.sites,
+        "X": posterior.data.X,
+        "y": posterior.data.y,
+        "sample_weight": posterior.data.weight,
+        "sites": None if exact else approximation.sites,
         "log_evidence": approximation.log_evidence,
         "status": approximation.status,
-        "curvature": _curvature(process),
-        "weights": None if _is_exact(process) else process.weights,
+        "curvature": getattr(conditioning, "curvature", None),
+        "weights": weights,
     }
-    again = _process(**{name: fields[name] for name in PROCESS_FIELDS})
-    fields["exactly"] = _differences(process, again)
-    return fields
 
 
-PROCESS_FIELDS = ("model", "X", "y", "sample_weight", "sites", "curvature", "weights")
-
-
-def _is_exact(process: Any) -> bool:
-    return isinstance(process, PosteriorProcess) and isinstance(process.correction, ObservedCorrection)
-
-
-def _curvature(process: Any) -> Array | None:
-    """The curvature of the likelihood at each row, for several latent functions."""
-    if not isinstance(process, BlockPosterior):
-        known = isinstance(process, PosteriorProcess) and isinstance(
-            process.correction, ObservedCorrection | SiteCorrection
-        )
-        if not known:
-            raise ModelFileError(f"a posterior of the kind {type(process).__name__} cannot be stored")
-        return None
-    correction = process.correction
-    return correction.D if isinstance(correction, SoftmaxCorrection) else correction.W  # type: ignore[attr-defined]
-
-
-def _process(
+def _approximation(
     model: GP,
-    X: Array,
-    y: Array,
-    sample_weight: Array | None,
+    data: TrainingData,
     sites: Sites | None,
-    curvature: Any,
-    weights: Any,
-) -> Any:
-    """The posterior process, computed from what is stored."""
-    with threads_for(len(X)):
-        prior = model.prior(X)
+    curvature: Array | None,
+    weights: Array,
+    log_evidence: float,
+    status: Status,
+) -> Approximation:
+    """What inference returned, computed from what is stored."""
+    with threads_for(len(data.X)):
+        prior = model.prior(data.inputs)
         if curvature is not None:
-            kind = SoftmaxCorrection if curvature.ndim == 2 else DenseCorrection
-            return BlockPosterior(prior, weights, kind(prior, curvature))
+            softmax = curvature.ndim == 2
+            found = prior.condition_softmax(curvature) if softmax else prior.condition(curvature)
+            return Approximation(prior.process(weights, found), log_evidence, status)
         if sites is None:
             require(
                 isinstance(model.likelihood, GaussianNoise), "a posterior without sites needs Gaussian noise"
             )
-            return Exact().infer(prior, model.likelihood, y, sample_weight).process
-        correction = prior.condition(sites)
-        return PosteriorProcess(prior.kernel, prior.rows, prior.X, prior.mean_function, weights, correction)
+            exact = Exact().infer(prior, model.likelihood, data.y, data.weight)
+            process: Any = exact.process
+            require(process.weights.shape == weights.shape, "weights must be one for each row")
+            process.weights = weights
+            return Approximation(process, log_evidence, status, exact.q)
+        q = Conditioned(prior, sites)
+        return Approximation(prior.process(weights, q.conditioning), log_evidence, status, q)
 
 
 def _posterior(
@@ -152,19 +145,17 @@ def _posterior(
     status: Any,
     curvature: Any,
     weights: Any,
-    exactly: Any,
 ) -> Posterior:
     check_data(model, X, y, sample_weight)
-    _check_approximation(model, len(X), sites, curvature, weights)
+    _check_approximation(model, X, y, sites, curvature, weights)
     require(is_float(log_evidence), "log_evidence must be a number")
     require(isinstance(status, Status), "status must be a status")
-    require(isinstance(exactly, dict), "exactly must be a table of arrays")
     require_room(len(X) * (model.likelihood.n_latent if curvature is not None else 1))
-    process = _process(model, X, y, sample_weight, sites, curvature, weights)
-    _restore(process, exactly)
-    approximation = Approximation(process, float(log_evidence), status, sites)
-    posterior = Posterior(model, approximation, y, sample_weight)
-    at_first = process.X[:1]
+    data = TrainingData(X, y, sample_weight, model.representation.prepare(X))
+    approximation = _approximation(model, data, sites, curvature, weights, float(log_evidence), status)
+    data.inputs.release()
+    posterior = Posterior(model, approximation, data)
+    at_first = X[:1]
     require(
         bool(np.isfinite(posterior.mean(at_first)).all() and np.isfinite(posterior.variance(at_first)).all()),
         "its predictions are not finite",
@@ -184,106 +175,37 @@ def check_data(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
     require(sample_weight is None or bool((sample_weight > 0).all()), "sample_weight must be positive")
 
 
-def _check_approximation(model: GP, n: int, sites: Any, curvature: Any, weights: Any) -> None:
-    L = model.likelihood.n_latent
+def _check_approximation(model: GP, X: Array, y: Array, sites: Any, curvature: Any, weights: Any) -> None:
+    n, L = len(X), model.likelihood.n_latent
     require(sites is None or (isinstance(sites, Sites) and len(sites) == n), "sites must be one for each row")
+    require(is_array(weights) and bool(np.isfinite(weights).all()), "weights must be finite numbers")
     if curvature is not None:
         fits = is_array(curvature) and curvature.shape in ((n, L), (n, L, L))
         require(L > 1 and fits, "curvature must be that of each row")
-        require(is_array(weights, 2) and weights.shape == (n, L), "weights must be those of each row")
-    elif sites is not None:
-        require(L == 1, "sites are for one latent function")
-        require(is_array(weights, 1) and len(weights) == n, "weights must be one for each row")
+        require(weights.shape == (n, L), "weights must be those of each row")
     else:
-        require(L == 1 and weights is None, "exact inference has no weights of its own")
+        require(L == 1, "sites are for one latent function")
+        expected = y.shape if sites is None else (n,)
+        require(weights.shape == expected, "weights must be one for each row")
 
 
 add(Codec("Posterior", Posterior, _posterior_fields, _posterior))
-
-
-# --- bit for bit --------------------------------------------------------------------------------------------
-
-
-def _differences(process: Any, again: Any) -> dict[str, Any]:
-    """Arrays of a process that are not, bit for bit, those of its recomputation."""
-    theirs = dict(_live(again))
-    found: dict[str, Any] = {}
-    for name, item in _live(process):
-        mine, other = _values(item), _values(theirs[name])
-        if mine.tobytes() != other.tobytes():
-            found[name] = mine
-        if isinstance(item, Cholesky) and item.jitter != theirs[name].jitter:
-            found[f"{name} jitter"] = float(item.jitter)
-    return found
-
-
-def _restore(process: Any, exactly: dict[Any, Any]) -> None:
-    """Put stored arrays in the place of recomputed ones."""
-    left = dict(exactly)
-    for name, item in _live(process):
-        jitter = left.pop(f"{name} jitter", None)
-        if jitter is not None:
-            require(
-                isinstance(item, Cholesky) and is_float(jitter) and jitter >= 0, "jitter must be a number"
-            )
-            item.jitter = float(jitter)
-        stored = left.pop(name, None)
-        if stored is None:
-            continue
-        require(is_array(stored) and stored.shape == _values(item).shape, f"{name} must fit the model")
-        require(bool(np.isfinite(stored).all()), f"{name} must be finite")
-        if isinstance(item, Cholesky):
-            item.lower[_triangle(len(item.lower))] = stored
-            require(bool((np.diagonal(item.lower) > 0).all()), f"{name} must have a positive diagonal")
-        else:
-            item[...] = stored
-    require(not left, f"it has arrays that the model does not: {sorted(map(str, left))[:3]}")
-
-
-def _live(process: Any) -> Iterator[tuple[str, Any]]:
-    """The arrays and factors that prediction reads, by name."""
-    yield "weights", process.weights
-    correction = process.correction
-    if isinstance(process, BlockPosterior):
-        if isinstance(correction, SoftmaxCorrection):
-            for c, E in enumerate(correction.E):
-                yield f"E{c}", E
-        else:
-            for c, factor in enumerate(correction.factors):
-                yield f"factor{c}", factor
-        yield "M", correction.M
-        return
-    yield "factor", correction.factor
-    if getattr(correction, "_C", None) is not None:
-        yield "C", correction._C
-        yield "VN", correction._VN
-    if process.basis is not None:
-        yield "basis mean", process.basis.mean
-        yield "basis shift", process.basis.shift
-        yield "basis precision", process.basis.precision
-        yield "basis projection", process.basis.projection
-
-
-def _values(item: Any) -> NDArray[Any]:
-    """The numbers of an array, or the lower triangle of a factor, row by row."""
-    return item.lower[_triangle(len(item.lower))] if isinstance(item, Cholesky) else item
-
-
-def _triangle(n: int) -> NDArray[np.bool_]:
-    return np.tri(n, dtype=bool)
 
 
 # --- statuses and checks ------------------------------------------------------------------------------------
 
 
 def _status_fields(status: Status) -> dict[str, Any]:
-    return {name: getattr(status, name) for name in inspect.signature(Status).parameters}
+    fields = {name: getattr(status, name) for name in inspect.signature(Status).parameters}
+    return {**fields, "stage": str(status.stage)}
 
 
-def _status(**fields: Any) -> Status:
-    status = replace(Status(), **fields)
+def _status(stage: Any, **fields: Any) -> Status:
+    require(isinstance(stage, str) and stage in list(Stage), "a status names its stage")
+    status = replace(Status(), stage=Stage(stage), **fields)
+    require(isinstance(status.converged, bool), "a status says how it ended")
     require(
-        isinstance(status.converged, bool) and isinstance(status.stage, str), "a status says how it ended"
+        isinstance(status.extended, bool) and isinstance(status.detail, str), "a status says how it ended"
     )
     require(is_float(status.residual) and is_float(status.jitter), "a status has a residual and a jitter")
     require(isinstance(status.iterations, int) and isinstance(status.message, str), "a status counts")

@@ -1,16 +1,19 @@
-"""Sites in, marginals out: a dense prior times Gaussian sites, and the pullback of everything that comes out.
+"""Sites in, marginals out: a latent prior times Gaussian sites, and the pullback of everything that comes out.
 
 With T = diag(precision), nu the shifts, m the prior mean and R = (K + T^-1)^-1:
 
     alpha = (I - R K)(nu - T m),   mean = m + K alpha,   Sigma = K - K R K
     log Z = log int N(f | m, K) prod_i exp(nu_i f_i - tau_i f_i^2 / 2) df
           = -1/2 log|I + K T| + 1/2 (nu - T m)' K alpha + nu' m - 1/2 m' T m
+    KL(q || prior) = 1/2 (log|I + K T| - sum_i tau_i var_i + alpha' K alpha)
 
-Derivatives, with P = I - K R = (I + K T)^-1, dSigma = P dK P' - Sigma dT Sigma:
+Derivatives, with P = I - K R = (I + K T)^-1 and dSigma = P dK P' - Sigma dT Sigma:
 
     d log Z / dK = (alpha alpha' - R) / 2,   d log Z / d(nu, tau) = (mean, -(var + mean^2) / 2),
     d log Z / dm = alpha,
     d mean = P dK alpha + Sigma (dnu - dT mean) + P dm
+
+Everything is said in the latent protocol (`latent.base`), so that one class serves every representation.
 """
 
 from __future__ import annotations
@@ -20,14 +23,12 @@ from functools import cached_property
 
 import numpy as np
 
-from cavity.latent.dense import DensePrior
-from cavity.latent.process import PosteriorProcess
+from cavity.latent.base import Conditioning, LatentPrior, Process
 from cavity.latent.sites import Sites
 from cavity.numerics.arrays import Array
-from cavity.numerics.tiles import mirror_lower
 
 INFORMATIVE = 0.5
-"""Value of tau v above which 1 - tau v is taken from R, where it does not cancel."""
+"""Value of tau var above which 1 - tau var is taken from R, where nothing cancels."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,13 @@ class Pulled:
 class Conditioned:
     """The Gaussian q(f) proportional to N(f | m, K) times the sites.
 
+    Parameters
+    ----------
+    prior : LatentPrior
+    sites : Sites
+    conditioning : Conditioning, optional
+        That of the sites' precisions, if it is known.
+
     Raises
     ------
     ImproperPosteriorError
@@ -54,93 +62,119 @@ class Conditioned:
         Posterior means at the training inputs.
     weights : array (n,)
         alpha, with mean = m + K alpha.
-    log_normalizer : float
     """
 
-    def __init__(self, prior: DensePrior, sites: Sites) -> None:
+    def __init__(self, prior: LatentPrior, sites: Sites, conditioning: Conditioning | None = None) -> None:
         self.prior, self.sites = prior, sites
-        self.correction = prior.condition(sites)
-        m, K = prior.mean, prior.covariance
-        shift = sites.shift - sites.precision * m
-        self.weights = self.correction.weights(K, shift)
-        moved = K @ self.weights
-        self.mean = m + moved
-        offset = float(sites.shift @ m - 0.5 * sites.precision @ m**2)
-        self.log_normalizer = -0.5 * self.correction.log_det + 0.5 * float(shift @ moved) + offset
+        self.conditioning = prior.condition(sites.precision) if conditioning is None else conditioning
+        self._shift = sites.shift - sites.precision * prior.mean
+        self.weights, self._moved = self.conditioning.project(self._shift)
+        self.mean = prior.mean + self._moved
 
-    @cached_property
+    @property
+    def jitter(self) -> float:
+        """What was added to the diagonal of the factorized matrix."""
+        return self.conditioning.jitter
+
+    @property
     def var(self) -> Array:
         """Posterior variances at the training inputs, shape (n,)."""
-        return self.correction.marginal_variances(self.prior)
+        return self.conditioning.var
 
-    @cached_property
+    @property
     def covariance(self) -> Array:
         """Posterior covariance of f at the training inputs, shape (n, n)."""
-        K = self.prior.covariance
-        minus, plus = self.correction.reductions(K)
-        S = K - minus.T @ minus
-        if plus is not None:
-            S += plus.T @ plus
-        return 0.5 * (S + S.T)
+        return self.conditioning.covariance
 
-    def cov_times(self, U: Array) -> Array:
-        """Sigma U."""
-        K = self.prior.covariance
-        return K @ (U - self.correction.apply(K @ U))
+    @cached_property
+    def log_normalizer(self) -> float:
+        """log Z."""
+        m, sites = self.prior.mean, self.sites
+        offset = float(sites.shift @ m - 0.5 * sites.precision @ m**2)
+        return -0.5 * self.conditioning.log_det + 0.5 * float(self._shift @ self._moved) + offset
 
-    def without_own_site(self) -> tuple[Array, Array]:
-        """Mean and variance of each f_i given the sites of the others, each (n,); nan where improper."""
+    @property
+    def log_density_at_mean(self) -> float:
+        """log Z minus the sites at the mean: -1/2 log|I + K T| - 1/2 alpha' K alpha, where nothing cancels."""
+        return -0.5 * self.conditioning.log_det - 0.5 * float(self.weights @ self._moved)
+
+    @property
+    def kl(self) -> float:
+        """KL(q || prior), in nats.
+
+        Prior and posterior process differ through the sites alone, so this is also the divergence of the processes.
+        """
+        explained = float(self.sites.precision @ self.var)
+        return 0.5 * (self.conditioning.log_det - explained + float(self.weights @ self._moved))
+
+    @cached_property
+    def left(self) -> Array:
+        """1 - tau var, the part of a marginal's precision that is not its own site's, shape (n,)."""
         tau, var = self.sites.precision, self.var
         left = 1.0 - tau * var
         strong = tau * var > INFORMATIVE
         if strong.any():
-            left[strong] = np.diagonal(self.correction.lower_matrix())[strong] / tau[strong]
-        cavity_var = var / np.where(left > 0, left, np.nan)
+            left[strong] = self.conditioning.unexplained[strong] / tau[strong]
+        return left
+
+    def natural_cavities(self, share: float = 1.0) -> tuple[Array, Array]:
+        """(shift, precision) of each marginal without this share of its own site, each (n,); of any sign.
+
+        precision = (1 - share tau var) / var and shift = precision mean - share alpha, since alpha = nu - tau mean: no
+        difference of large numbers if sites are sharp.
+        """
+        left = self.left if share == 1.0 else (1.0 - share) + share * self.left
+        precision = left / self.var
+        return precision * self.mean - share * self.weights, precision
+
+    def cavities(self) -> tuple[Array, Array]:
+        """Mean and variance of each f_i given the sites of the others, each (n,); nan if improper."""
+        cavity_var = self.var / np.where(self.left > 0, self.left, np.nan)
         return self.mean - cavity_var * self.weights, cavity_var
 
-    def process(self) -> PosteriorProcess:
-        """The posterior process away from the training inputs."""
-        prior = self.prior
-        return PosteriorProcess(
-            prior.kernel, prior.rows, prior.X, prior.mean_function, self.weights, self.correction
-        )
+    def process(self) -> Process:
+        """The posterior process anywhere."""
+        return self.prior.process(self.weights, self.conditioning)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws of f at the training inputs, shape (size, n).
+
+        By Matheron's rule: a draw of the prior, corrected by what noisy draws of the sites ask for. Sites that are
+        not observations of a positive variance take the covariance matrix.
+        """
+        n, tau = self.prior.n, self.sites.precision
+        if np.all(tau >= 0):
+            F = (
+                self.prior.unwhiten(rng.standard_normal((self.prior.white_dim, size)))
+                - self.prior.mean[:, None]
+            )
+            noise = rng.standard_normal((n, size))
+            root = np.sqrt(tau)[:, None]
+            # f + Sigma (T (target - f)), T target = root * noise in expectation of zero
+            correction = self.conditioning.project(root * noise - tau[:, None] * F)[1]
+            return np.asarray(self.mean + (F + correction).T)
+        from cavity.numerics.cholesky import covariance_root
+
+        return np.asarray(self.mean + covariance_root(self.covariance)(rng.standard_normal((n, size))).T)
 
     def pull(
         self, d_log_normalizer: float = 1.0, d_mean: Array | None = None, d_var: Array | None = None
     ) -> Pulled:
-        """Cotangents of (log normalizer, mean, var) pulled back to kernel, mean function and sites.
-
-        The first alone costs one inversion, `d_mean` two matrix-vector products more, `d_var` two matrix
-        products.
-        """
-        K, a, c = self.prior.covariance, self.weights, d_log_normalizer
+        """Cotangents of (log normalizer, mean, var) pulled back to kernel, mean function and sites."""
+        a, c = self.weights, d_log_normalizer
         left, right = [0.5 * c * a], [a]
         d_shift, d_m = c * self.mean, c * a
         d_precision = -0.5 * c * (self.var + self.mean**2)
         if d_mean is not None:
-            u = d_mean - self.correction.apply(K @ d_mean)
-            moved = K @ u
+            u, moved = self.conditioning.project(d_mean)
             left += [0.5 * u, 0.5 * a]
             right += [a, u]
             d_shift = d_shift + moved
             d_precision = d_precision - moved * self.mean
             d_m = d_m + u
-        F, H = np.column_stack(left), np.column_stack(right)
-        # R may live on fewer points than there are; its lower triangle is enough for tiles below the
-        # diagonal.
-        R = self.correction.lower_matrix()
-        dense = None
         if d_var is not None:
-            d_precision = d_precision - (self.covariance**2) @ d_var
-            P = -K @ mirror_lower(R.copy())
-            P[np.diag_indices_from(P)] += 1.0
-            dense = P.T @ (d_var[:, None] * P)
-
-        def cotangent(rows: slice, columns: slice) -> Array:
-            G = R[rows, columns] * (-0.5 * c)
-            G += F[rows] @ H[columns].T
-            if dense is not None:
-                G += dense[rows, columns]
-            return G
-
-        return Pulled(self.prior.pull(cotangent), self.prior.pull_mean(d_m), d_shift, d_precision)
+            d_precision = d_precision - self.conditioning.pull_sites(d_var=d_var)[1]
+        d_kernel = self.conditioning.pull_kernel(
+            np.column_stack(left), np.column_stack(right), -0.5 * c, d_var
+        )
+        return Pulled(d_kernel, self.prior.pull_mean(d_m), d_shift, d_precision)

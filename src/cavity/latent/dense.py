@@ -1,297 +1,148 @@
-"""The latent process at the training inputs, held as a dense n x n covariance matrix.
+"""The latent process held as a dense n x n covariance matrix: exact for every kernel, O(n^3) time and O(n^2) memory.
 
 `DensePrior` evaluates the covariance in tiles, factorizes what is conditioned on, and pulls cotangents of the
 covariance back to the kernel. Conditioning takes one of two forms:
 
-- `observe(variance)`: Gaussian observations y = f + noise, noise variances >= 0. The matrix
-  A = K + diag(variance).
-- `condition(sites)`: sites of any sign, B = I + S K S over the positive sites with S = diag(sqrt(precision)),
-  then a low-rank correction for the negative ones.
+- `observe(variance)`: the Cholesky factor of A = K + diag(variance), variances >= 0; R = A^-1.
+- `condition(precision)`: that of B = I + S K S over the sites of positive precision, S = diag(sqrt(precision));
+  R = S B^-1 S. Negative precisions are a low-rank change (`latent.negative`).
 
-Both give a `Correction` R with posterior covariance K - K R K, that is R = (K + diag(precision)^-1)^-1.
+Identities used below, none of which subtracts large numbers:
 
-Notation: K prior covariance, P and N the positions of sites with positive and negative precision, L Cholesky
-factors.
+    I - R K = S B^-1 S^-1 = A^-1 diag(variance)
+    Sigma_ii = (1 - (B^-1)_ii) / tau_i,    Sigma_ij = -(B^-1)_ij / (s_i s_j),    Sigma_ii = (K (I - R K))_ii
+
+Notation: K prior covariance, P the points of positive precision, L Cholesky factors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg.blas import dsymm, dsymv, dtrmm
 
 from cavity.kernels.base import Kernel, take
-from cavity.latent.sites import Sites
+from cavity.latent.base import (
+    Capability,
+    Conditioning,
+    ImproperPosteriorError,
+    Inputs,
+    LatentPrior,
+    Representation,
+)
+from cavity.latent.negative import NegativeSites
+from cavity.latent.process import PosteriorProcess
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize, first_duplicates, try_factorize
 from cavity.numerics.compiled import COMPILED_FROM, compiled_passes, outer_minus
-from cavity.numerics.tiles import PARALLEL_FROM, Workspace, halve_symmetric, map_tiles, mirror_lower
+from cavity.numerics.tiles import (
+    PARALLEL_FROM,
+    halve_symmetric,
+    lower_tiles,
+    map_tiles,
+    mirror_lower,
+)
 
 if TYPE_CHECKING:
+    from cavity.latent.trend import BasisWeights
     from cavity.means.functions import Mean
 
+TRUSTED = 1e-3
+"""Value of tau var above which var is taken from 1 - (B^-1)_ii, which then has at least twelve digits."""
 
-SAFE_INFORMATION = 1e-3
-"""Below this value of precision times posterior variance, (1 - B^-1) / precision cancels; a solve is used
-instead."""
-
-
-class ImproperPosteriorError(np.linalg.LinAlgError):
-    """Negative site precisions outweigh the prior: the product of prior and sites cannot be normalized."""
+ROWS_AT_A_TIME = 256
+"""Rows of a matrix that are gathered at a time."""
 
 
-class Correction(Protocol):
-    """R with posterior covariance K - K R K, never formed unless asked for."""
+class Dense(Representation):
+    """A dense covariance matrix: every kernel, every inference rule, up to some thousand rows."""
 
-    jitter: float
+    name: ClassVar[str] = "dense"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability)
 
-    def apply(self, U: Array) -> Array:
-        """R U, shape of U (n,) or (n, m)."""
-        ...
+    def __init__(self) -> None:
+        self._set_up({}, ())
 
-    def reductions(self, cross: Array) -> tuple[Array, Array | None]:
-        """(M, P) with cross' R cross = M'M - P'P, for cross = K(X, X*) of shape (n, m); P is None where
-        empty."""
-        ...
+    def __repr__(self) -> str:
+        return "Dense()"
 
-    def lower_matrix(self) -> Array:
-        """R in the lower triangle of an array of its own, shape (n, n)."""
-        ...
+    def prior(self, kernel: Kernel, mean_function: Mean | None, inputs: Inputs) -> DensePrior:
+        """The process at the inputs."""
+        return DensePrior(kernel, inputs, mean_function)
 
+    def several(self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int) -> Any:
+        """Several independent processes at the inputs."""
+        from cavity.latent.several import SeveralPrior
 
-class ObservedCorrection:
-    """R = (K + diag(variance))^-1."""
-
-    def __init__(self, factor: Cholesky, variance: Array) -> None:
-        self.factor, self.variance, self.jitter = factor, variance, factor.jitter
-
-    def apply(self, U: Array) -> Array:
-        """R U."""
-        return self.factor.solve(U)
-
-    def reductions(self, cross: Array) -> tuple[Array, Array | None]:
-        """M = L^-1 cross."""
-        return self.factor.half_solve(cross), None
-
-    def lower_matrix(self) -> Array:
-        """R = A^-1."""
-        return Cholesky(self.factor.lower.copy()).into_inverse()
-
-    def diagonal(self) -> Array:
-        """The diagonal of R."""
-        return self.factor.inverse_diagonal()
+        return SeveralPrior(kernel, inputs, n_latent, mean_functions)
 
 
-class SiteCorrection:
-    """R of sites of any sign.
-
-    With T = diag(precision), T+ its positive part, A+ = (K^-1 + T+)^-1 and q = sqrt(-precision[N]):
-
-        R+ = S B^-1 S,   B = I + S K S over P,
-        R  = R+ - F C^-1 F',   F = (I - R+ K)[:, N] q,   C = I - q A+[N, N] q.
-
-    C is positive definite exactly when the posterior is proper.
-    """
-
-    def __init__(self, prior: DensePrior, sites: Sites, memory: str | None = None) -> None:
-        tau = sites.precision
-        if not (np.isfinite(tau).all() and np.isfinite(sites.shift).all()):
-            raise ImproperPosteriorError("sites have natural parameters that are not finite")
-        self.n = len(tau)
-        self.positive, self.negative = np.flatnonzero(tau > 0), np.flatnonzero(tau < 0)
-        self.root = np.sqrt(tau[self.positive])
-        self._all = self.positive.size == self.n
-        K = prior.covariance
-        KP = K if self._all else K[np.ix_(self.positive, self.positive)]
-        out = None if memory is None else prior.workspace.get(memory, KP.shape)
-        self.factor = factorize(lambda: self._identity_plus(KP, out), prior.explain)
-        self.jitter = self.factor.jitter
-        self.log_det = self.factor.log_det
-        """log |I + K T|."""
-        self._C: Cholesky | None = None
-        if self.negative.size:
-            self._correct(K, np.sqrt(-tau[self.negative]))
-
-    def _identity_plus(self, KP: Array, out: Array | None) -> Array:
-        B = np.multiply(KP, self.root, out=out)
-        B *= self.root[:, None]
-        B.reshape(-1)[:: len(B) + 1] += 1.0
-        return B
-
-    def _correct(self, K: Array, q: Array) -> None:
-        cross = K[:, self.negative]
-        VN = self._half(cross)
-        A_NN = cross[self.negative] - VN.T @ VN
-        C = np.eye(len(q)) - q[:, None] * A_NN * q
-        factor = try_factorize(np.ascontiguousarray(C))
-        if factor is None:
-            worst = int(self.negative[np.argmax(q**2 * np.diagonal(A_NN))])
-            raise ImproperPosteriorError(
-                "the posterior is improper: negative site precisions outweigh the prior (largest at point "
-                f"{worst}); damp the update or restrict the sites"
-            )
-        self._C, self._q, self._VN = factor, q, VN
-        self.log_det += factor.log_det
-
-    def _half(self, cross: Array) -> Array:
-        """L^-1 S cross[P]."""
-        picked = cross if self._all else cross[self.positive]
-        root = self.root if picked.ndim == 1 else self.root[:, None]
-        return self.factor.half_solve(root * picked)
-
-    def reductions(self, cross: Array) -> tuple[Array, Array | None]:
-        """M = L^-1 S cross[P]; P = L_C^-1 q (A+ restricted to rows N) of the cross-covariance."""
-        M = self._half(cross)
-        if self._C is None:
-            return M, None
-        q = self._q if cross.ndim == 1 else self._q[:, None]
-        return M, self._C.half_solve(q * (cross[self.negative] - self._VN.T @ M))
-
-    def apply(self, U: Array) -> Array:
-        """R U."""
-        out = np.zeros_like(U)
-        root = self.root if U.ndim == 1 else self.root[:, None]
-        out[self.positive] = root * self.factor.solve(root * U[self.positive])
-        if self._C is not None:
-            F = self._columns()
-            out -= F @ self._C.solve(F.T @ U)
-        return out
-
-    def weights(self, K: Array, shift: Array) -> Array:
-        """(I - R K) shift, shape (n,).
-
-        For positive sites I - R+ K = S B^-1 S^-1, which subtracts nothing; the plain difference would lose
-        as many digits as precision times prior variance has.
-        """
-        P = self.positive
-        rest = shift.copy()
-        rest[P] = 0.0
-        out = rest
-        if rest.any():
-            KU = (K @ rest)[P]
-            out[P] = -self.root * self.factor.solve(self.root * KU)
-        out[P] += self.root * self.factor.solve(shift[P] / self.root)
-        if self._C is not None:
-            # R = R+ - F C^-1 F' and F' K shift = q (A+ shift)[N], A+ shift = K (I - R+ K) shift
-            out += self._columns() @ self._C.solve(self._q * (K[self.negative] @ out))
-        return out
-
-    def marginal_variances(self, prior: DensePrior) -> Array:
-        """The diagonal of K - K R K.
-
-        That of A+ is (1 - (B^-1)_ii) / precision_i where a positive site is informative, which neither needs
-        an n x n solve nor subtracts numbers of the size of the prior variance; elsewhere it takes the solve.
-        Negative sites add the squared columns of L_C^-1 q A+[N, :], where A+[P, N] = S^-1 B^-1 S K[P, N].
-        """
-        var, information = np.empty(self.n), np.zeros(self.n)
-        information[self.positive] = 1.0 - self.factor.inverse_diagonal()
-        var[self.positive] = information[self.positive] / self.root**2
-        rest = np.flatnonzero(~(information > SAFE_INFORMATION))
-        K = prior.covariance
-        M = self._half(K if rest.size == self.n else np.ascontiguousarray(K[:, rest]))
-        floor = np.finfo(float).eps * prior.diagonal[rest]
-        var[rest] = np.maximum(prior.diagonal[rest] - np.einsum("ij,ij->j", M, M), floor)
-        if self._C is not None:
-            widened = np.empty((self.negative.size, self.n))
-            widened[:, self.positive] = self.factor.half_solve_transposed(self._VN).T / self.root
-            widened[:, rest] = K[np.ix_(self.negative, rest)] - self._VN.T @ M
-            P = self._C.half_solve(self._q[:, None] * widened)
-            var += np.einsum("ij,ij->j", P, P)
-        return var
-
-    def _columns(self) -> Array:
-        """F = (I - R+ K)[:, N] q, shape (n, |N|)."""
-        F = np.zeros((self.n, self.negative.size))
-        F[self.negative] = np.diag(self._q)
-        F[self.positive] -= self.root[:, None] * self.factor.half_solve_transposed(self._VN * self._q)
-        return F
-
-    def lower_matrix(self) -> Array:
-        """R = S B^-1 S scattered over all points, minus the correction."""
-        inverse = Cholesky(self.factor.lower.copy()).into_inverse()
-        inverse *= self.root
-        inverse *= self.root[:, None]
-        if self._all:
-            return inverse
-        R = np.zeros((self.n, self.n))
-        R[np.ix_(self.positive, self.positive)] = inverse
-        if self._C is not None:
-            F = self._C.half_solve(self._columns().T)
-            R -= F.T @ F
-        return R
-
-
-class DensePrior:
+class DensePrior(LatentPrior):
     """A Gaussian process at n training inputs.
 
     Parameters
     ----------
     kernel : Kernel
-    X : array (n, D)
+    inputs : Inputs or array (n, D)
     mean_function : Mean, optional
         Prior mean function; zero if none.
-    workspace : Workspace, optional
-        Memory shared by successive evaluations on the same inputs.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        X: ArrayLike,
-        mean_function: Mean | None = None,
-        workspace: Workspace | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.X = np.asarray(X, dtype=float)
-        self.rows = kernel.prepare(self.X)
-        self.n = len(self.X)
-        self.mean_function = mean_function
-        self.mean = np.zeros(self.n) if mean_function is None else mean_function(self.X)
-        self.workspace = workspace or Workspace()
-        self._filled = False
+    representation = Dense()
+
+    def __init__(self, kernel: Kernel, inputs: Inputs | ArrayLike, mean_function: Mean | None = None) -> None:
+        super().__init__(kernel, inputs if isinstance(inputs, Inputs) else Inputs(inputs), mean_function)
+        self._prepared = kernel.prepare(self.X)
+        self._token = object()  # marks what this prior has filled
 
     # --- the covariance matrix ------------------------------------------------------------------------------
 
-    @property
-    def _K(self) -> Array:
-        return self.workspace.get("K", (self.n, self.n))
+    def _array(self, name: str) -> Array:
+        """Shared memory of the fit, shape (n, n)."""
+        return self.inputs.scratch.get(name, (self.n, self.n))
 
     def _fill(self, copy: Array | None = None) -> Array:
         """Lower tiles of K, evaluated once; with `copy`, also written there while they are in cache."""
-        K = self._K
+        scratch = self.inputs.scratch
+        K, known = self._array("K"), scratch.owner is self._token
 
         def one(rows: slice, columns: slice) -> None:
-            if self._filled:
+            if known:
                 block = K[rows, columns]
             else:
                 with compiled_passes(self.n >= COMPILED_FROM):
-                    block = self.kernel._block(take(self.rows, rows), take(self.rows, columns))
+                    block = self.kernel._block(take(self._prepared, rows), take(self._prepared, columns))
                 K[rows, columns] = block
             if copy is not None:
                 copy[rows, columns] = block
 
-        if not (self._filled and copy is None):
+        if not (known and copy is None):
             map_tiles(one, self.n)
-        self._filled = True
+        if not known:
+            scratch.owner, scratch.mirrored = self._token, False
         return K
 
     @property
-    def lower_covariance(self) -> Array:
-        """K in the tiles of the lower triangle (`linalg.lower_tiles`); elsewhere anything."""
-        return self._fill()
-
-    @cached_property
     def covariance(self) -> Array:
         """K, full and symmetric."""
-        return mirror_lower(self._fill())
+        K = self._fill()
+        if not self.inputs.scratch.mirrored:
+            mirror_lower(K)
+            self.inputs.scratch.mirrored = True
+        return K
 
     @cached_property
     def diagonal(self) -> Array:
         """The diagonal of K."""
-        return self.kernel._diag(self.rows)
+        return self.kernel._diag(self._prepared)
+
+    def times(self, U: Array) -> Array:
+        """K U."""
+        return _symmetric_times(self._fill(), U)
 
     def explain(self) -> str:
         """Why the covariance matrix may not be positive definite, for error messages."""
@@ -310,22 +161,23 @@ class DensePrior:
 
     # --- conditioning ---------------------------------------------------------------------------------------
 
-    def observe(self, variance: Array) -> ObservedCorrection:
-        """Condition on observations with the given noise variances, shape (n,) (zero where exact)."""
+    def observe(self, variance: Array, *, transient: bool = False) -> ObservedConditioning:
+        """Given observations with these noise variances, shape (n,)."""
 
         def build() -> Array:
-            A = self.workspace.get("A", (self.n, self.n))
+            A = self._array("A") if transient else np.empty((self.n, self.n))
             self._fill(copy=A)
             A.reshape(-1)[:: self.n + 1] += variance
             return A
 
-        return ObservedCorrection(factorize(build, self.explain), variance)
+        return ObservedConditioning(self, factorize(build, self.explain), variance, transient)
 
-    def observe_more(self, known: ObservedCorrection, variance: Array) -> ObservedCorrection:
-        """As `observe`, given that of the leading k rows: its factor is extended, O(k^2 (n - k)) instead of
-        O(n^3)."""
+    def observe_more(self, known: Conditioning, variance: Array) -> Conditioning:
+        """The factor of the leading k rows is extended: O(k^2 (n - k)) instead of O(n^3)."""
+        if not isinstance(known, ObservedConditioning) or known.transient:
+            return self.observe(variance)
         k = len(known.variance)
-        old, new = take(self.rows, slice(0, k)), take(self.rows, slice(k, self.n))
+        old, new = take(self._prepared, slice(0, k)), take(self._prepared, slice(k, self.n))
         cross = known.factor.half_solve(self.kernel._block(old, new))
         corner = self.kernel._block(new, new)
         corner.reshape(-1)[:: len(corner) + 1] += variance[k:] + known.jitter
@@ -335,19 +187,14 @@ class DensePrior:
             return self.observe(variance)
         lower = np.zeros((self.n, self.n))
         lower[:k, :k], lower[k:, :k], lower[k:, k:] = known.factor.lower, cross.T, factor.lower
-        return ObservedCorrection(Cholesky(lower, known.jitter), variance)
+        return ObservedConditioning(self, Cholesky(lower, known.jitter), variance, False)
 
-    def condition(self, sites: Sites, memory: str | None = None) -> SiteCorrection:
-        """Condition on sites of any sign.
-
-        With `memory`, the factor lives in the workspace array of that name, until the next request for it.
-
-        Raises
-        ------
-        ImproperPosteriorError
-            If negative precisions outweigh the prior.
-        """
-        return SiteCorrection(self, sites, memory)
+    def condition(self, precision: Array, *, transient: bool = False) -> Conditioning:
+        """Given sites of these precisions, of any sign, shape (n,)."""
+        if not np.isfinite(precision).all():
+            raise ImproperPosteriorError("sites have precisions that are not finite")
+        positive = SiteConditioning(self, precision, transient)
+        return NegativeSites(positive, precision) if (precision < 0).any() else positive
 
     # --- pulling back ---------------------------------------------------------------------------------------
 
@@ -365,7 +212,8 @@ class DensePrior:
         def one(rows: slice, columns: slice) -> Array:
             with compiled_passes(self.n >= COMPILED_FROM):
                 G = halve_symmetric(cotangent(rows, columns), rows, columns)
-                return self.kernel._pull(take(self.rows, rows), take(self.rows, columns), G, K[rows, columns])
+                a, b = take(self._prepared, rows), take(self._prepared, columns)
+                return self.kernel._pull(a, b, G, K[rows, columns])
 
         return self._summed(one)
 
@@ -374,16 +222,16 @@ class DensePrior:
 
         That is the gradient of a Gaussian log evidence; kernels that can make it in one pass over K and A do.
         """
-        K, whole = self._fill(), slice(0, self.n)
+        K, whole, prepared = self._fill(), slice(0, self.n), self._prepared
         compiled = self.n >= COMPILED_FROM
         if compiled and self.n < PARALLEL_FROM:
             with compiled_passes():
-                found = self.kernel._pull_lower(self.rows, self.rows, (whole, whole), u, A, K)
+                found = self.kernel._pull_lower(prepared, prepared, (whole, whole), u, A, K)
             if found is not None:
                 return 2.0 * found[0]
 
         def one(rows: slice, columns: slice) -> Array:
-            a, b = take(self.rows, rows), take(self.rows, columns)
+            a, b = take(prepared, rows), take(prepared, columns)
             with compiled_passes(compiled):
                 found = self.kernel._pull_lower(a, b, (rows, columns), u, A, K) if compiled else None
                 if found is not None:
@@ -396,18 +244,442 @@ class DensePrior:
     def _summed(self, one: Callable[[slice, slice], Array]) -> Array:
         return cast(Array, 2.0 * np.sum(map_tiles(one, self.n), axis=0))
 
-    def pull_mean(self, g: Array) -> Array:
-        """Gradient, in the mean function's natural values, of sum_i g_i m(x_i)."""
-        return np.zeros(0) if self.mean_function is None else self.mean_function.pull(self.X, g)
-
     # --- whitening ------------------------------------------------------------------------------------------
 
     @cached_property
     def factor(self) -> Cholesky:
-        """Cholesky factor of K itself (with jitter where needed)."""
+        """Cholesky factor W of K itself (with jitter if needed)."""
         return factorize(lambda: self._fill().copy(), self.explain)
 
+    def covariance_matrix(self) -> Array:
+        """K, a copy."""
+        return self.covariance.copy()
+
+    def white_root(self) -> Array:
+        """W, lower triangular."""
+        return np.tril(self.factor.lower)
+
     def unwhiten(self, U: Array) -> Array:
-        """f = mean + L U for standard normal U of shape (n,) or (n, m)."""
+        """m + W U."""
         mean = self.mean if U.ndim == 1 else self.mean[:, None]
         return mean + self.factor.multiply(U)
+
+    def unwhiten_adjoint(self, G: Array) -> Array:
+        """W' G."""
+        flat = G.reshape(self.n, -1)
+        return cast(Array, dtrmm(1.0, self.factor.lower.T, flat, lower=0).reshape(G.shape))
+
+    def whiten(self, F: Array) -> Array:
+        """W^-1 (F - m)."""
+        mean = self.mean if F.ndim == 1 else self.mean[:, None]
+        return self.factor.half_solve(F - mean)
+
+    def pull_unwhiten(self, U: Array, G: Array) -> Array:
+        """The reverse of a Cholesky factorization: with Phi the lower triangle with half its diagonal,
+
+        d/dK = W^-T Phi(W' dW) W^-1, symmetrized (Murray 2016).
+        """
+        L = self.factor
+        inner = np.tril(self.unwhiten_adjoint(np.tril(G @ U.T)))
+        inner[np.diag_indices_from(inner)] *= 0.5
+        half = L.half_solve_transposed(inner)
+        C = L.half_solve_transposed(np.ascontiguousarray(half.T))
+        C = 0.5 * (C + C.T)
+        return self.pull(lambda rows, columns: C[rows, columns].copy())
+
+    @property
+    def white_log_det(self) -> float:
+        """log |W|."""
+        return 0.5 * self.factor.log_det
+
+    @property
+    def white_jitter(self) -> float:
+        """What was added to the diagonal of K."""
+        return self.factor.jitter
+
+    def process(
+        self, weights: Array, conditioning: Conditioning, basis: BasisWeights | None = None
+    ) -> PosteriorProcess:
+        """The posterior process anywhere."""
+        return PosteriorProcess(
+            self.kernel, self._prepared, self.X, self.mean_function, weights, conditioning, basis
+        )
+
+
+class _DenseConditioning(Conditioning):
+    """What both forms share: a factor that may be inverted, in place if it is transient."""
+
+    prior: DensePrior
+
+    def __init__(self, prior: DensePrior, factor: Cholesky, transient: bool) -> None:
+        self.prior, self.transient = prior, transient
+        self._factor: Cholesky | None = factor
+        self.jitter = factor.jitter
+        self._own_log_det = factor.log_det
+
+    @property
+    def factor(self) -> Cholesky:
+        """The Cholesky factor; gone once a transient conditioning was inverted."""
+        if self._factor is None:
+            raise RuntimeError("the factor of a transient conditioning has been inverted in place")
+        return self._factor
+
+    @cached_property
+    def _inverse_and_diagonal(self) -> tuple[Array, Array]:
+        """The inverse in the lower triangle with zeros on the diagonal, and that diagonal."""
+        if self.transient:
+            inverse, self._factor = self.factor.into_inverse(), None
+        else:
+            inverse = Cholesky(self.factor.lower.copy()).into_inverse()
+        diagonal = np.diagonal(inverse).copy()
+        inverse.reshape(-1)[:: len(inverse) + 1] = 0.0
+        return inverse, diagonal
+
+    @cached_property
+    def _diagonal(self) -> Array:
+        """The diagonal of the inverse."""
+        if self.transient or "_inverse_and_diagonal" in self.__dict__:
+            return self._inverse_and_diagonal[1]
+        return self.factor.inverse_diagonal()
+
+    def _solve(self, U: Array) -> Array:
+        if self._factor is not None:
+            return self._factor.solve(U)
+        inverse, diagonal = self._inverse_and_diagonal
+        return _symmetric_times(inverse, U) + (diagonal * U.T).T
+
+    def _full_inverse(self) -> Array:
+        inverse, diagonal = self._inverse_and_diagonal
+        full = mirror_lower(inverse.copy())
+        full.reshape(-1)[:: len(full) + 1] = diagonal
+        return full
+
+    def _pull(
+        self, scale: Array | None, left: Array, right: Array | None, of_R: float, dense: Array | None
+    ) -> Array:
+        """For G = left right' + of_R S A^-1 S + dense, A^-1 the inverse and S = diag(scale), symmetrized."""
+        inverse, diagonal = self._inverse_and_diagonal
+        inverse.reshape(-1)[:: len(inverse) + 1] = diagonal
+        if right is None and scale is None and dense is None and of_R < 0 and left.shape[1] == 1:
+            u = np.ascontiguousarray(left[:, 0]) / np.sqrt(-of_R)
+            found = -of_R * self.prior.pull_outer_minus(u, inverse)
+        else:
+            if right is None:
+                F, H = left, left
+            else:
+                F, H = np.hstack([0.5 * left, 0.5 * right]), np.hstack([right, left])
+
+            def cotangent(rows: slice, columns: slice) -> Array:
+                if scale is None:
+                    G = inverse[rows, columns] * of_R
+                else:
+                    G = inverse[rows, columns] * scale[columns]
+                    G *= of_R * scale[rows, None]
+                G += F[rows] @ H[columns].T
+                if dense is not None:
+                    G += dense[rows, columns]
+                return G
+
+            found = self.prior.pull(cotangent)
+        inverse.reshape(-1)[:: len(inverse) + 1] = 0.0
+        return found
+
+
+class ObservedConditioning(_DenseConditioning):
+    """R = A^-1 with A = K + diag(variance)."""
+
+    def __init__(self, prior: DensePrior, factor: Cholesky, variance: Array, transient: bool) -> None:
+        super().__init__(prior, factor, transient)
+        self.variance = variance
+
+    @cached_property
+    def log_det(self) -> float:  # type: ignore[override]
+        """log |I + K T|, infinite if an observation is exact."""
+        with np.errstate(divide="ignore"):
+            return self._own_log_det - float(np.log(self.variance).sum())
+
+    @property
+    def noisy_log_det(self) -> float:
+        """log |A|."""
+        return self._own_log_det
+
+    @cached_property
+    def var(self) -> Array:
+        """v - v R v, or the diagonal of K - K R K where noise dominates."""
+        v, d = self.variance, self._diagonal
+        explained = 1.0 - v * d
+        var = v * explained
+        weak = np.flatnonzero(~(explained > TRUSTED))
+        if weak.size:
+            cross = np.ascontiguousarray(self.prior.covariance[:, weak])
+            var[weak] = self.prior.diagonal[weak] - np.einsum("ij,ij->j", cross, self._solve(cross))
+        return np.maximum(var, np.finfo(float).eps * self.prior.diagonal)
+
+    @property
+    def unexplained(self) -> Array:
+        """The diagonal of A^-1."""
+        return self._diagonal
+
+    def apply(self, U: Array) -> Array:
+        """A^-1 U."""
+        return self._solve(U)
+
+    def project(self, b: Array) -> tuple[Array, Array]:
+        """(A^-1 diag(variance) b, K times that)."""
+        a = self._solve((self.variance * b.T).T)
+        return a, self.prior.times(a)
+
+    def reduce(self, U: Array) -> tuple[Array, Array | None]:
+        """M = L^-1 U."""
+        return self.factor.half_solve(U), None
+
+    def half_solve(self, U: Array) -> Array:
+        """L^-1 U."""
+        return self.factor.half_solve(U)
+
+    @property
+    def half_solve_norm(self) -> float:
+        """The inverse of the smallest pivot."""
+        return 1.0 / float(np.diagonal(self.factor.lower).min())
+
+    def half_solve_transposed(self, U: Array) -> Array:
+        """L^-T U."""
+        return self.factor.half_solve_transposed(U)
+
+    def matrix(self) -> Array:
+        """R."""
+        return self._full_inverse()
+
+    def pull_kernel(
+        self,
+        left: Array,
+        right: Array | None,
+        of_R: float,
+        d_var: Array | None = None,
+        d_unexplained: Array | None = None,
+    ) -> Array:
+        """See the protocol; here (I - R K) D (I - K R) = R diag(variance^2 d_var) R."""
+        dense = None
+        if d_var is not None or d_unexplained is not None:
+            d = np.zeros(self.prior.n)
+            if d_var is not None:
+                d += self.variance**2 * d_var
+            if d_unexplained is not None:
+                d -= d_unexplained
+            R = self._full_inverse()
+            dense = (R * d) @ R
+        return self._pull(None, left, right, of_R, dense)
+
+
+class SiteConditioning(_DenseConditioning):
+    """Sites of nonnegative precision (negative ones are taken for zero): R = S B^-1 S over P."""
+
+    def __init__(self, prior: DensePrior, precision: Array, transient: bool) -> None:
+        self.precision = precision
+        self.P: NDArray[np.intp] = np.flatnonzero(precision > 0)
+        self.all = self.P.size == prior.n
+        self.root = np.sqrt(precision[self.P])
+        self._shared = transient
+        transient = transient and self.all  # else there is little to gain
+        super().__init__(
+            prior, factorize(lambda: self._identity_plus(prior, transient), prior.explain), transient
+        )
+        self.log_det = self._own_log_det
+
+    def _identity_plus(self, prior: DensePrior, transient: bool) -> Array:
+        """B in the lower triangle."""
+        K, root, n = prior._fill(), self.root, len(self.P)
+        B = prior._array("B") if transient and self.all else np.empty((n, n))
+        if self.all:
+            for rows, columns in lower_tiles(n):
+                tile = np.multiply(K[rows, columns], root[columns], out=B[rows, columns])
+                tile *= root[rows, None]
+        else:
+            np.multiply(K[np.ix_(self.P, self.P)], root, out=B)
+            B *= root[:, None]
+        B.reshape(-1)[:: n + 1] += 1.0
+        return B
+
+    def _scaled(self, U: Array) -> Array:
+        """S U over P."""
+        picked = U if self.all else U[self.P]
+        return np.asarray((self.root * picked.T).T)
+
+    def _scatter(self, U: Array) -> Array:
+        """S U for U over P, zero elsewhere."""
+        if self.all:
+            return np.asarray((self.root * U.T).T)
+        out = np.zeros((self.prior.n, *U.shape[1:]))
+        out[self.P] = (self.root * U.T).T
+        return out
+
+    # --- diagonals ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def var(self) -> Array:
+        """(1 - (B^-1)_ii) / tau_i where a site is informative, which subtracts nothing large; else as it takes."""
+        prior, n = self.prior, self.prior.n
+        var, explained = np.empty(n), np.zeros(n)
+        explained[self.P] = 1.0 - self._diagonal
+        var[self.P] = explained[self.P] / self.root**2
+        weak = np.flatnonzero(~(explained > TRUSTED))
+        if weak.size and self.all and "_inverse_and_diagonal" in self.__dict__:
+            var[weak] = self._weak_variances(weak)
+        elif weak.size:
+            cross = np.ascontiguousarray(prior.covariance[:, weak])
+            M, _ = self.reduce(cross)
+            var[weak] = prior.diagonal[weak] - np.einsum("ij,ij->j", M, M)
+        return np.maximum(var, np.finfo(float).eps * prior.diagonal)
+
+    def _weak_variances(self, index: NDArray[np.intp]) -> Array:
+        """Sigma_ii = (K S B^-1 S^-1)_ii by one product of rows each, from the inverse.
+
+        All entries of row i of B^-1 off the diagonal are proportional to s_i, to relative precision.
+        """
+        K, (inverse, diagonal) = self.prior.covariance, self._inverse_and_diagonal
+        out, columns = np.empty(len(index)), np.arange(self.prior.n)
+        for start in range(0, len(index), ROWS_AT_A_TIME):
+            part = slice(start, start + ROWS_AT_A_TIME)
+            i = index[part]
+            rows = np.where(columns <= i[:, None], inverse[i], inverse[:, i].T)
+            rows *= self.root
+            out[part] = (
+                np.einsum("ij,ij->i", K[i], rows) / self.root[i] + self.prior.diagonal[i] * diagonal[i]
+            )
+        return out
+
+    @cached_property
+    def unexplained(self) -> Array:
+        """tau_i (B^-1)_ii."""
+        out = np.zeros(self.prior.n)
+        out[self.P] = self.root**2 * self._diagonal
+        return out
+
+    # --- products -------------------------------------------------------------------------------------------
+
+    def apply(self, U: Array) -> Array:
+        """S B^-1 S U."""
+        return self._scatter(self._solve(self._scaled(U)))
+
+    def project(self, b: Array) -> tuple[Array, Array]:
+        """(S B^-1 S^-1 b, K times that); points without a site keep their b and move the others."""
+        P = self.P
+        if self.all:
+            a = self._scatter(self._solve((b.T / self.root).T))
+        else:
+            a = b.copy()
+            a[P] = 0.0
+            inner = (b[P].T / self.root).T
+            if a.any():
+                inner = inner - self._scaled(self.prior.times(a))
+            a[P] = (self.root * self._solve(inner).T).T
+        return a, self.prior.times(a)
+
+    def reduce(self, U: Array) -> tuple[Array, Array | None]:
+        """M = L^-1 S U."""
+        return self.factor.half_solve(self._scaled(U)), None
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Sigma, from B^-1 or, if some points have no site, as K - K R K."""
+        if self.all:
+            inverse, _ = self._inverse_and_diagonal
+            S = mirror_lower(inverse.copy())
+            S /= -self.root
+            S /= self.root[:, None]
+            S.reshape(-1)[:: len(S) + 1] = self.var
+            return S
+        K = self.prior.covariance
+        M, _ = self.reduce(K)
+        S = K - M.T @ M
+        return 0.5 * (S + S.T)
+
+    def matrix(self) -> Array:
+        """R."""
+        inverse = self._full_inverse()
+        inverse *= self.root
+        inverse *= self.root[:, None]
+        if self.all:
+            return inverse
+        R = np.zeros((self.prior.n, self.prior.n))
+        R[np.ix_(self.P, self.P)] = inverse
+        return R
+
+    @cached_property
+    def _squares(self) -> Array:
+        """Squares of the off-diagonal entries of B^-1, or of all of K if there are no sites; lower triangle."""
+        source = self._inverse_and_diagonal[0] if self.all else self.prior._fill()
+        squares = self.prior._array("squares") if self._shared else np.empty_like(source)
+        for rows, columns in lower_tiles(self.prior.n):
+            tile = source[rows, columns]
+            np.multiply(tile, tile, out=squares[rows, columns])
+        return squares
+
+    def pull_sites(self, d_mean: Array | None = None, d_var: Array | None = None) -> tuple[Array, Array]:
+        """(Sigma d_mean, (Sigma o Sigma) d_var), each by one product with a known matrix."""
+        first, second = np.zeros(self.prior.n), np.zeros(self.prior.n)
+        if self.P.size == 0:
+            first = first if d_mean is None else self.prior.times(d_mean)
+            return first, second if d_var is None else _symmetric_times(self._squares, d_var)
+        if not self.all:
+            return super().pull_sites(d_mean, d_var)
+        if d_mean is not None:
+            off = _symmetric_times(self._inverse_and_diagonal[0], d_mean / self.root)
+            first = self.var * d_mean - off / self.root
+        if d_var is not None:
+            tau = self.precision
+            second = self.var**2 * d_var + _symmetric_times(self._squares, d_var / tau) / tau
+        return first, second
+
+    # --- pulling back ---------------------------------------------------------------------------------------
+
+    def pull_kernel(
+        self,
+        left: Array,
+        right: Array | None,
+        of_R: float,
+        d_var: Array | None = None,
+        d_unexplained: Array | None = None,
+    ) -> Array:
+        """See the protocol; here (I - R K) D (I - K R) = S B^-1 diag(d_var / tau) B^-1 S if all points have sites."""
+        if not self.all:
+            return self._pull_scattered(left, right, of_R, d_var, d_unexplained)
+        dense = None
+        if d_var is not None or d_unexplained is not None:
+            d = np.zeros(self.prior.n)
+            if d_var is not None:
+                d += d_var / self.precision
+            if d_unexplained is not None:
+                d -= self.precision * d_unexplained
+            inverse = self._full_inverse()
+            dense = (inverse * d) @ inverse
+            dense *= self.root
+            dense *= self.root[:, None]
+        return self._pull(self.root, left, right, of_R, dense)
+
+    def _pull_scattered(
+        self, left: Array, right: Array | None, of_R: float, d_var: Array | None, d_unexplained: Array | None
+    ) -> Array:
+        F, H = (
+            (left, left)
+            if right is None
+            else (np.hstack([0.5 * left, 0.5 * right]), np.hstack([right, left]))
+        )
+        R = self.matrix()
+        dense = of_R * R
+        if d_unexplained is not None:
+            dense -= (R * d_unexplained) @ R
+        if d_var is not None:
+            rest = -self.prior.covariance @ R
+            rest[np.diag_indices_from(rest)] += 1.0
+            dense += rest.T @ (d_var[:, None] * rest)
+        return self.prior.pull(lambda rows, columns: dense[rows, columns] + F[rows] @ H[columns].T)
+
+
+def _symmetric_times(A: Array, U: Array) -> Array:
+    """A U for a symmetric A in the lower triangle of a C-ordered array."""
+    if A.size == 0:
+        return np.zeros_like(U)
+    if U.ndim == 1:
+        return dsymv(1.0, A.T, U, lower=0)
+    return dsymm(1.0, A.T, U, lower=0)

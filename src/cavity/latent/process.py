@@ -1,65 +1,34 @@
-"""The posterior process away from the training inputs, for any Gaussian approximation on a dense prior.
+"""The posterior process anywhere, for representations that predict from kernel values at some inputs.
 
     mean(x*)       = m(x*) + h(x*)' beta + k(X, x*)' weights
     cov(x*, x*')   = k(x*, x*') - k(X, x*)' R k(X, x*') + r(x*)' Q^-1 r(x*'),    r(x*) = h(x*) - H' R k(X, x*)
 
-with the correction R of `latent.dense`, and, where explicit basis functions h were integrated out, their
-posterior weights beta ~ N(beta, Q^-1) (book eq. 2.41 and 2.42). Several targets that share a kernel share
+X are the training inputs of a dense prior (of others the inputs that stand for them), R = (K + T^-1)^-1 is that of a
+`Conditioning`, and if basis functions h were integrated out, their posterior weights are N(beta, Q^-1) (Rasmussen and
+Williams 2006, eq. 2.41 and 2.42). Several targets that share a kernel share
 everything but the mean. Test points are visited in blocks of bounded memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.kernels.base import Kernel, Rows, as_inputs
-from cavity.latent.dense import Correction
+from cavity.latent.base import Conditioning
 from cavity.numerics.arrays import Array
-from cavity.numerics.cholesky import Cholesky, covariance_root
+from cavity.numerics.cholesky import covariance_root
 
 if TYPE_CHECKING:
+    from cavity.latent.trend import BasisWeights
     from cavity.means.basis import Basis
     from cavity.means.functions import Mean
 
 BLOCK_DOUBLES = 4_000_000
 """Entries of the cross-covariance held at a time when predicting (32 MB)."""
-
-
-@dataclass(frozen=True)
-class BasisWeights:
-    """Posterior of the weights of explicit basis functions.
-
-    Attributes
-    ----------
-    mean : array (p,) or (p, T)
-        Posterior mean of the weights, as a whole (not the difference from the prior mean).
-    shift : array (p,) or (p, T)
-        Its difference from the prior mean.
-    precision : Cholesky
-        Factor of the posterior precision Q.
-    projection : array (n, p)
-        R H.
-    """
-
-    mean: Array
-    shift: Array
-    precision: Cholesky
-    projection: Array
-
-    @property
-    def covariance(self) -> Array:
-        """Posterior covariance of the weights, shape (p, p)."""
-        return self.precision.solve(np.eye(len(self.precision.lower)))
-
-    @property
-    def sd(self) -> Array:
-        """Posterior standard deviations of the weights, shape (p,)."""
-        return np.sqrt(np.diagonal(self.covariance))
 
 
 class PosteriorProcess:
@@ -70,7 +39,7 @@ class PosteriorProcess:
     kernel, rows : Kernel and its prepared training inputs
     mean_function : Mean or None
     weights : array (n,) or (n, T)
-    correction : Correction
+    conditioning : Conditioning
     basis : BasisWeights, optional
     """
 
@@ -81,12 +50,12 @@ class PosteriorProcess:
         X: Array,
         mean_function: Mean | None,
         weights: Array,
-        correction: Correction,
+        conditioning: Conditioning,
         basis: BasisWeights | None = None,
     ) -> None:
         self.kernel, self.rows, self.X = kernel, rows, X
         self.mean_function, self.weights = mean_function, weights
-        self.correction, self.basis = correction, basis
+        self.conditioning, self.basis = conditioning, basis
 
     # --- inputs ---------------------------------------------------------------------------------------------
 
@@ -140,7 +109,7 @@ class PosteriorProcess:
             a = self._prepare(X[block])
             prior = self.kernel._diag(a)
             cross = self.kernel._block(self.rows, a)
-            minus, plus = self.correction.reductions(cross)
+            minus, plus = self.conditioning.reduce(cross)
             value = prior - np.einsum("ij,ij->j", minus, minus)
             if plus is not None:
                 value += np.einsum("ij,ij->j", plus, plus)
@@ -152,7 +121,7 @@ class PosteriorProcess:
 
     def _basis_root(self, X: Array, cross: Array) -> Array:
         """L_Q^-1 r(x*), shape (p, m)."""
-        basis = cast(BasisWeights, self.basis)
+        basis = cast("BasisWeights", self.basis)
         return basis.precision.half_solve(self._features(X).T - basis.projection.T @ cross)
 
     def covariance(self, X: ArrayLike) -> Array:
@@ -160,7 +129,7 @@ class PosteriorProcess:
         X = self._inputs(X)
         a = self._prepare(X)
         cross = self.kernel._block(self.rows, a)
-        minus, plus = self.correction.reductions(cross)
+        minus, plus = self.conditioning.reduce(cross)
         cov = self.kernel._block(
             self.kernel._prepare(X, np.arange(len(X))), self.kernel._prepare(X, np.arange(len(X)))
         )
@@ -212,9 +181,9 @@ class PosteriorProcess:
     def _one_target(self, t: int) -> PosteriorProcess:
         basis = self.basis
         if basis is not None:
-            basis = BasisWeights(basis.mean[:, t], basis.shift[:, t], basis.precision, basis.projection)
+            basis = basis.of_target(t)
         return PosteriorProcess(
-            self.kernel, self.rows, self.X, self.mean_function, self.weights[:, t], self.correction, basis
+            self.kernel, self.rows, self.X, self.mean_function, self.weights[:, t], self.conditioning, basis
         )
 
     def variance_gradient(self, X: ArrayLike) -> Array:
@@ -224,7 +193,7 @@ class PosteriorProcess:
         for block in self._blocks(X):
             a = self._prepare(X[block])
             K = self.kernel._block(a, self.rows)
-            G = -2.0 * self.correction.apply(np.ascontiguousarray(K.T)).T
+            G = -2.0 * self.conditioning.apply(np.ascontiguousarray(K.T)).T
             out[block] = self.kernel._pull_diag_inputs(a, np.ones(len(X[block])))
             if self.basis is not None:
                 # r' Q^-1 r with r = h - (R H)' k: cotangent 2 Q^-1 r on h, and -2 (R H) Q^-1 r on k
@@ -249,7 +218,7 @@ class PosteriorProcess:
         X = self._inputs(X)
         a = part._prepare(X, np.full(len(X), -1))
         cross = part._block(part.prepare(self.X), a)
-        minus, plus = self.correction.reductions(cross)
+        minus, plus = self.conditioning.reduce(cross)
         prior = part._diag(a)
         value = prior - np.einsum("ij,ij->j", minus, minus)
         if plus is not None:
@@ -268,7 +237,7 @@ class PosteriorProcess:
         """
         X = self._inputs(X)
         cross = self.kernel._block(self.rows, self._prepare(X))
-        h = self.correction.apply(cross)
+        h = self.conditioning.apply(cross)
         if self.basis is not None:
             r = self._features(X).T - self.basis.projection.T @ cross
             h = h + self.basis.projection @ self.basis.precision.solve(r)

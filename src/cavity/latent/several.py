@@ -7,12 +7,12 @@ is an L x L block for every x:
     mean_c(x*)    = m_c(x*) + k_c(X, x*)' a_c
     cov_cd(x*)    = k_c(x*, x*) [c = d] - k_c(X, x*)' R_cd k_d(X, x*)
 
-R = (K + W^-1)^-1 is known to a `BlockCorrection`, never formed. Two of them are here, for the two kinds of
+R = (K + W^-1)^-1 is known to a `SeveralConditioning`, never formed. Two of them are here, for the two kinds of
 curvature W, which is an L x L matrix at each point:
 
-- `SoftmaxCorrection`: W = D - D R1 (R1'D R1)^-1 R1'D with D diagonal, R1 stacked identities; then, with E_c =
+- `SoftmaxConditioning`: W = D - D R1 (R1'D R1)^-1 R1'D with D diagonal, R1 stacked identities; then, with E_c =
   (K_c + D_c^-1)^-1, R = E - E R1 (sum_c E_c)^-1 R1' E (book eq. 3.47). O(L n^3) time, O(L n^2) memory.
-- `DenseCorrection`: any symmetric W, indefinite ones too; with K_c = L_c L_c', M = I + L' W L is positive
+- `BlockConditioning`: any symmetric W, indefinite ones too; with K_c = L_c L_c', M = I + L' W L is positive
   definite exactly if the posterior is proper. O((L n)^3) time: for few functions.
 
 Shapes: latent values (n, L), blocks (n, L, L).
@@ -22,87 +22,58 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg.blas import dsymm
 
 from cavity.kernels.base import Kernel, as_inputs
-from cavity.latent.dense import DensePrior, ImproperPosteriorError
+from cavity.latent.base import ImproperPosteriorError, Inputs
+from cavity.latent.dense import DensePrior
 from cavity.latent.process import BLOCK_DOUBLES
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize, try_factorize
-from cavity.numerics.tiles import Workspace, mirror_lower
-from cavity.parameters.param import Parametrized
+from cavity.numerics.tiles import mirror_lower
+from cavity.parameters.per_latent import PerLatent
 
-# --- kernels and means of several functions -----------------------------------------------------------------
-
-
-class PerLatent(Parametrized):
-    """Parts that belong to one latent function each: kernels, or mean functions.
-
-    Parameters are listed function by function; parts of a kind are numbered (`se`, `se_2`).
-    """
-
-    def __init__(self, parts: Sequence[Parametrized]) -> None:
-        self._set_up({}, tuple(parts))
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def __iter__(self) -> Iterator[Parametrized]:
-        return iter(self._parts)
-
-    def __getitem__(self, c: int) -> Parametrized:
-        return self._parts[c]
-
-    def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
-        """Made definite for data with these columns."""
-        parts = tuple(cast(Any, part).bind(n_features, feature_names) for part in self._parts)
-        return self._rebuild({}, parts)
-
-    def __repr__(self) -> str:
-        return f"[{', '.join(map(repr, self._parts))}]"
-
+INVERSE_ITERATIONS = 20
+"""Enough for an eigenvalue that stands out, the only case of interest."""
 
 # --- the prior ----------------------------------------------------------------------------------------------
 
 
-class BlockPrior:
+class SeveralPrior:
     """L independent Gaussian processes at n training inputs.
 
     Parameters
     ----------
     kernel : Kernel or PerLatent
         Shared by all functions, or one each.
-    X : array (n, D)
+    inputs : Inputs or array (n, D)
     n_latent : int
         L.
     mean_function : PerLatent, optional
         One mean function each; zero if none.
-    workspace : Workspace, optional
     """
 
     def __init__(
         self,
         kernel: Kernel | PerLatent,
-        X: ArrayLike,
+        inputs: Inputs | ArrayLike,
         n_latent: int,
         mean_function: PerLatent | None = None,
-        workspace: Workspace | None = None,
     ) -> None:
         if isinstance(kernel, PerLatent) and len(kernel) != n_latent:
             raise ValueError(f"the likelihood has {n_latent} latent functions, got {len(kernel)} kernels")
         self.kernel, self.mean_function = kernel, mean_function
-        self.X = np.asarray(X, dtype=float)
+        self.inputs = inputs if isinstance(inputs, Inputs) else Inputs(inputs)
+        self.X = self.inputs.X
         self.n, self.n_latent = len(self.X), n_latent
-        self.workspace = workspace or Workspace()
         self.shared = not isinstance(kernel, PerLatent)
         kernels = list(kernel) if isinstance(kernel, PerLatent) else [kernel]
-        spaces = self.workspace.memory.setdefault(f"blocks {len(kernels)}", [Workspace() for _ in kernels])
-        own = [DensePrior(cast(Kernel, k), self.X, None, w) for k, w in zip(kernels, spaces)]
+        own = [DensePrior(cast(Kernel, k), part) for k, part in zip(kernels, self.inputs.parts(len(kernels)))]
         self.functions: list[DensePrior] = own * n_latent if self.shared else own
         """The prior of each latent function, without its mean."""
         self.mean = np.zeros((self.n, n_latent))
@@ -112,8 +83,8 @@ class BlockPrior:
     def times(self, A: Array) -> Array:
         """K a, shapes (n, L)."""
         if self.shared:
-            return self.functions[0].covariance @ A
-        return np.column_stack([p.covariance @ a for p, a in zip(self.functions, A.T)])
+            return self.functions[0].times(A)
+        return np.column_stack([p.times(a) for p, a in zip(self.functions, A.T)])
 
     @cached_property
     def diagonal(self) -> Array:
@@ -126,6 +97,47 @@ class BlockPrior:
         """f = mean + L U for standard normal U of shape (S, n, L)."""
         moved = [p.factor.multiply(U[:, :, c].T).T for c, p in enumerate(self.functions)]
         return np.asarray(self.mean + np.stack(moved, axis=-1))
+
+    def whiten(self, F: Array) -> Array:
+        """U with mean + L U = F, shapes (S, n, L)."""
+        centered = F - self.mean
+        white = [p.whiten(np.ascontiguousarray(centered[:, :, c].T)).T for c, p in enumerate(self.functions)]
+        return np.ascontiguousarray(np.stack(white, axis=-1))
+
+    @property
+    def white_jitter(self) -> float:
+        """The largest amount added to the diagonal of a covariance matrix for L."""
+        return max(p.white_jitter for p in self.functions)
+
+    def at(self, kernel: Any, mean_function: Any) -> SeveralPrior:
+        """The same rows with other hyperparameters, in memory of its own."""
+        return SeveralPrior(kernel, self.X, self.n_latent, mean_function)
+
+    def rows(self, index: Any) -> SeveralPrior:
+        """The same processes at some of the rows."""
+        return SeveralPrior(self.kernel, self.X[index], self.n_latent, self.mean_function)
+
+    def condition(self, W: Array) -> BlockConditioning:
+        """Given a curvature of any symmetric blocks, shape (n, L, L)."""
+        return BlockConditioning(self, W)
+
+    def condition_softmax(self, D: Array) -> SoftmaxConditioning:
+        """Given the curvature D - D R1 (R1'D R1)^-1 R1'D of a softmax, shape (n, L)."""
+        return SoftmaxConditioning(self, D)
+
+    def downward(self, W: Array) -> tuple[Array, Array]:
+        """(da, K da), shapes (n, L), for the eigenvector of the smallest eigenvalue of I + L' W L."""
+        from scipy.linalg import eigh
+
+        _, vectors = eigh(BlockConditioning.whitened(self, W), subset_by_index=[0, 0], lower=True)
+        u = vectors[:, 0].reshape(self.n_latent, -1)
+        factors = [p.factor for p in self.functions]
+        da = np.column_stack([F.half_solve_transposed(x) for F, x in zip(factors, u)])
+        return da, np.column_stack([F.multiply(x[:, None])[:, 0] for F, x in zip(factors, u)])
+
+    def process(self, weights: Array, conditioning: SeveralConditioning) -> SeveralProcess:
+        """The posterior processes anywhere, given weights (n, L)."""
+        return SeveralProcess(self, weights, conditioning)
 
     def pull(self, cotangent: Callable[[int, slice, slice], Array]) -> Array:
         """Gradient, in the natural values of the kernels, of sum_c sum_ij G^c_ij K^c_ij.
@@ -158,7 +170,7 @@ class BlockPrior:
 # --- corrections --------------------------------------------------------------------------------------------
 
 
-class BlockCorrection(Protocol):
+class SeveralConditioning(Protocol):
     """R = (K + W^-1)^-1 for a curvature W of L x L blocks.
 
     Attributes
@@ -166,10 +178,18 @@ class BlockCorrection(Protocol):
     log_det : float
         log |I + K W|.
     jitter : float
+    curvature : array (n, L) or (n, L, L)
+        What it was made of.
     """
 
     log_det: float
     jitter: float
+    curvature: Array
+
+    @property
+    def smallest_curvature(self) -> float:
+        """Precision left in the flattest direction, as a share of the prior's; at most one."""
+        ...
 
     def project(self, b: Array) -> tuple[Array, Array]:
         """((I - R K) b, K (I - R K) b), shapes (n, L)."""
@@ -189,7 +209,7 @@ class BlockCorrection(Protocol):
         ...
 
 
-class SoftmaxCorrection:
+class SoftmaxConditioning:
     """R for W = D - D R1 (R1'D R1)^-1 R1'D.
 
     Parameters
@@ -198,8 +218,9 @@ class SoftmaxCorrection:
         Positive; rows add up to the sample weights.
     """
 
-    def __init__(self, prior: BlockPrior, D: Array) -> None:
+    def __init__(self, prior: SeveralPrior, D: Array) -> None:
         self.prior, self.D, self.jitter = prior, D, 0.0
+        self.curvature = D
         self._information = np.empty_like(D)
         self.E: list[Array] = []
         """E_c, in lower triangles."""
@@ -226,6 +247,11 @@ class SoftmaxCorrection:
         self.M = factorize(total.copy)
         # |I + K W| = prod_c |B_c| |sum_c E_c| / |R1'D R1|; the book's Algorithm 3.3 lacks |sum_c E_c|.
         self.log_det += self.M.log_det - float(np.log(D.sum(axis=1)).sum())
+
+    @property
+    def smallest_curvature(self) -> float:
+        """A softmax is log-concave."""
+        return 1.0
 
     def _times_E(self, c: int, U: Array) -> Array:
         """E_c U for U (n, m), reading the lower triangle."""
@@ -268,7 +294,7 @@ class SoftmaxCorrection:
         return self.E
 
 
-class DenseCorrection:
+class BlockConditioning:
     """R for any symmetric W, through M = I + L' W L with K = L L'.
 
     Parameters
@@ -281,8 +307,8 @@ class DenseCorrection:
         If K^-1 + W is not positive definite.
     """
 
-    def __init__(self, prior: BlockPrior, W: Array) -> None:
-        self.prior, self.W = prior, W
+    def __init__(self, prior: SeveralPrior, W: Array) -> None:
+        self.prior, self.W, self.curvature = prior, W, W
         self.jitter = max(p.factor.jitter for p in prior.functions)
         self.factors = [p.factor for p in prior.functions]
         factor = try_factorize(self.whitened(prior, W))
@@ -293,8 +319,19 @@ class DenseCorrection:
         self.M: Cholesky = factor
         self.log_det = factor.log_det
 
+    @cached_property
+    def smallest_curvature(self) -> float:
+        """The smallest eigenvalue of M if it is below one, by inverse iteration."""
+        n = len(self.M.lower)
+        x, size = np.ones(n) / np.sqrt(n), 1.0
+        for _ in range(INVERSE_ITERATIONS):
+            x = self.M.solve(x)
+            size = float(np.linalg.norm(x))
+            x /= size
+        return min(1.0, 1.0 / size)
+
     @staticmethod
-    def whitened(prior: BlockPrior, W: Array) -> Array:
+    def whitened(prior: SeveralPrior, W: Array) -> Array:
         """I + L' W L, shape (L n, L n), function by function."""
         n, L = prior.n, prior.n_latent
         roots = [np.tril(p.factor.lower) for p in prior.functions]
@@ -368,21 +405,22 @@ def _cross_products(V: Sequence[Array]) -> Array:
 # --- the posterior ------------------------------------------------------------------------------------------
 
 
-class BlockPosterior:
+class SeveralProcess:
     """L Gaussian processes conditioned on data that couple them.
 
     Parameters
     ----------
-    prior : BlockPrior
+    prior : SeveralPrior
     weights : array (n, L)
         a, with mean_c = m_c + k_c(., X) a_c.
-    correction : BlockCorrection
+    conditioning : SeveralConditioning
     """
 
     basis = None
+    """Several functions have no basis functions with weights integrated out."""
 
-    def __init__(self, prior: BlockPrior, weights: Array, correction: BlockCorrection) -> None:
-        self.prior, self.weights, self.correction = prior, weights, correction
+    def __init__(self, prior: SeveralPrior, weights: Array, conditioning: SeveralConditioning) -> None:
+        self.prior, self.weights, self.conditioning = prior, weights, conditioning
         self.X = prior.X
 
     def _inputs(self, X: ArrayLike) -> Array:
@@ -401,7 +439,7 @@ class BlockPosterior:
     def _cross(self, X: Array, index: int = -1) -> list[Array]:
         """K_c(X_train, X) for every function."""
         own = self.prior.functions[:1] if self.prior.shared else self.prior.functions
-        found = [p.kernel._block(p.rows, p.kernel._prepare(X, np.full(len(X), index))) for p in own]
+        found = [p.kernel._block(p._prepared, p.kernel._prepare(X, np.full(len(X), index))) for p in own]
         return found * self.prior.n_latent if self.prior.shared else found
 
     def _prior_mean(self, X: Array) -> Array:
@@ -426,7 +464,7 @@ class BlockPosterior:
         out = np.empty((len(X), L, L))
         for at in self._blocks(len(X)):
             cross = self._cross(X[at])
-            U, V = self.correction.reduce(cross)
+            U, V = self.conditioning.reduce(cross)
             out[at] = _cross_products(V)
             for c, p in enumerate(self.prior.functions):
                 own = p.kernel._diag(p.kernel._prepare(X[at], np.full(len(X[at]), -1)))
@@ -443,7 +481,7 @@ class BlockPosterior:
         X = self._inputs(X)
         m, L = len(X), self.prior.n_latent
         cross = self._cross(X)
-        U, V = self.correction.reduce(cross)
+        U, V = self.conditioning.reduce(cross)
         out = np.empty((m, L, m, L))
         for c, p in enumerate(self.prior.functions):
             for d in range(L):
@@ -472,9 +510,9 @@ class BlockPosterior:
                 out[:, :, c] += mean.pull_inputs(X, np.ones(len(X)))
             for at in self._blocks(len(X)):
                 a = p.kernel._prepare(X[at], np.full(len(X[at]), -1))
-                K = p.kernel._block(a, p.rows)
+                K = p.kernel._block(a, p._prepared)
                 G = np.broadcast_to(self.weights[:, c], K.shape)
-                out[at, :, c] += p.kernel._pull_inputs(a, p.rows, G, K)[0]
+                out[at, :, c] += p.kernel._pull_inputs(a, p._prepared, G, K)[0]
         return out
 
     def variance_gradient(self, X: ArrayLike) -> Array:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from numbers import Integral
+from typing import Any, cast
 
 import numpy as np
 
 from cavity.gp import GP
-from cavity.inference.base import samples
 from cavity.learning.multistart import PARTS, SearchOptions, SearchResult, Start, multistart
 from cavity.learning.objective import OBJECTIVES
 from cavity.learning.robust_starts import first_stages, from_gaussian, is_robust
@@ -100,12 +100,13 @@ def learn(
     """
     _check(objective, n_restarts, starts, max_time)
     rng, time = np.random.default_rng(rng), Deadline(max_time)
-    if samples(model.inference):
-        model = model.with_inference(model.inference.for_fit(rng, learns=objective is not None, warn=warn))
+    if model.inference.samples:
+        rule = cast(Any, model.inference).for_fit(rng, learns=objective is not None, warn=warn)
+        model = model.with_inference(rule)
     rows = TrainingRows(X, y, sample_weight, np.arange(len(X)))
     if objective is None:
         return choose(model, SearchResult(model, np.nan, ()), rows, time.left)
-    limit = Deadline(time.part(LEARNING_SHARE) if samples(model.inference) else time.left)
+    limit = Deadline(time.part(LEARNING_SHARE) if model.inference.samples else time.left)
     how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, progress)
     also: Sequence[Start] = ()
     origin, places = model, Starts.of(model, X, y, sample_weight)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cavity.inference.base import InferenceFailedError
 from cavity.numerics.arrays import Array
-from cavity.numerics.tiles import Workspace
 
 if TYPE_CHECKING:
     from cavity.gp import GP
+    from cavity.inference.base import TrainingData
 
 OBJECTIVES = ("evidence", "loo")
 """Names of objectives: log evidence, leave-one-out log density."""
@@ -31,10 +32,9 @@ def deadline_in(seconds: float | None) -> float:
 class Objective:
     """A function of `theta` that counts its evaluations and remembers the best point.
 
-    `best` (value, theta) is that of the present run, and `memory` what the inference rule remembered there.
-    `best_ever` is that of all runs that this process knows of. After a failure, `reached` and `normal` say how far
-    from the best point, and up to what surface, the inference rule could follow its solution, if it knows
-    (`InferenceFailedError`).
+    `best` (value, theta) is that of the present run, and `best_warm` what the inference rule knew there.
+    `best_ever` is that of all runs that this process knows of. After a failure, `reached` says how far from the
+    best point the inference rule could follow its solution, if it knows (`InferenceFailedError`).
     """
 
     model: GP
@@ -47,23 +47,21 @@ class Objective:
     failures: int = 0
     last_error: str = ""
     reached: float | None = None
-    normal: Array | None = None
     best: tuple[float, Array] | None = None
     best_ever: tuple[float, Array] | None = None
-    memory: dict[str, Any] = field(default_factory=dict)
-    _workspace: Workspace = field(default_factory=Workspace)
+    best_warm: Any = None
+    _warm: Any = None
+    _data: TrainingData | None = field(default=None, repr=False)
 
     def reset(self) -> None:
-        """Forget what belongs to one run: counts, the best point, and the inference rule's memory."""
+        """Forget what belongs to one run: counts, the best point, and what the inference rule knows of it."""
         self.best, self.evaluations, self.failures, self.last_error = None, 0, 0, ""
-        self.memory = {}
-        self._workspace.memory.clear()
+        self.best_warm = self._warm = None
 
     @property
     def longest_step(self) -> float:
         """How far (largest change of a parameter, in its unit steps) the inference rule can follow its solution."""
-        limit = getattr(self.model.inference, "longest_step", None)
-        return np.inf if limit is None else float(limit(self.model.likelihood))
+        return float(self.model.inference.step_limit(self.model.likelihood))
 
     @property
     def time_is_up(self) -> bool:
@@ -75,12 +73,12 @@ class Objective:
         if self.best_ever is not None and self.time_is_up:
             raise OutOfTime
         self.evaluations += 1
-        self.reached = self.normal = None
+        self.reached = None
         try:
             value, gradient = self._evaluate(theta)
         except (np.linalg.LinAlgError, FloatingPointError, OverflowError) as error:
             self.last_error = str(error)
-            self.reached, self.normal = getattr(error, "reached", None), getattr(error, "normal", None)
+            self.reached = error.reached if isinstance(error, InferenceFailedError) else None
             value, gradient = -np.inf, np.zeros(len(theta))
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             self.failures += 1
@@ -94,8 +92,12 @@ class Objective:
             model = self.model.replace(theta)
         except ValueError as error:  # a value left the range of floating-point numbers
             raise OverflowError(str(error)) from None
-        method = model.evidence if self.kind == "evidence" else model.leave_one_out_log_prob
-        value, gradient = method(self.X, self.y, self.sample_weight, self._workspace)
+        if self._data is None:
+            self._data = self.model.training(self.X, self.y, self.sample_weight)[1]
+        if self.kind == "evidence":
+            value, gradient, self._warm = model.evidence_of(self._data, self._warm)
+        else:
+            value, gradient = model.leave_one_out_log_prob_of(self._data)
         log_prior, d_log_prior = model.log_prior()
         return value + log_prior, gradient + d_log_prior
 
@@ -104,11 +106,6 @@ class Objective:
         if self.best is not None and value <= self.best[0]:
             return
         self.best = (value, np.array(theta, dtype=float))
-        own = getattr(self.model.inference, "name", "")
-        self.memory = {k: v for k, v in self._workspace.memory.items() if own and k.startswith(own)}
+        self.best_warm = self._warm
         if self.best_ever is None or value > self.best_ever[0]:
             self.best_ever = self.best
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the n x n arrays: a copy in another process has its own."""
-        return {**self.__dict__, "_workspace": Workspace()}

@@ -7,7 +7,6 @@ to the best point, the run ends there, and `follow` begins another one beyond th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -71,7 +70,7 @@ class Run:
     evaluations, failures : int
         Evaluations of the objective, and how many of them failed numerically.
     message : str
-    memory : mapping
+    warm : object
         What the inference rule remembers of the run, to find the same approximation again.
     beyond : array (p,) or None
         A point beyond the place where the branch of solutions ends, if it ends next to the best point.
@@ -97,7 +96,7 @@ class Run:
     evaluations: int
     failures: int
     message: str
-    memory: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    warm: Any = field(default=None, repr=False, compare=False)
     beyond: Array | None = field(default=None, repr=False, compare=False)
 
 
@@ -153,7 +152,7 @@ class _Descent:
                 raise self._branch_ends(best, u, u)
             return _parabola(best, u, FAILED_STEP_FRACTION)
         step = u - best.u
-        end = self.limit.add_end(best.u + objective.reached * step, step, objective.normal)
+        end = self.limit.add_end(best.u + objective.reached * step, step)
         part = WAY_TO_END_FRACTION * objective.reached
         if not self.limit.stay_before_end(part * length):
             raise self._branch_ends(best, end.place, u)
@@ -203,7 +202,7 @@ def maximize(
     """
     objective.reset()
     start = np.clip(start, box[:, 0], box[:, 1])
-    descent = _Descent(objective, scale, StepLimit(objective.longest_step, first, scale))
+    descent = _Descent(objective, scale, StepLimit(objective.longest_step, first))
     converged = False
     try:
         converged, message = _minimize(descent, start / scale, box / scale[:, None], steps)
@@ -213,7 +212,7 @@ def maximize(
         message = f"stopped: {StopReason.OUT_OF_TIME}"
     value, theta = objective.best if objective.best is not None else (-np.inf, start)
     counts = objective.evaluations, objective.failures
-    return Run(kind, start, theta, value, converged, *counts, message, objective.memory, descent.beyond)
+    return Run(kind, start, theta, value, converged, *counts, message, objective.best_warm, descent.beyond)
 
 
 def _minimize(descent: _Descent, start: Array, box: Array, steps: int) -> tuple[bool, str]:

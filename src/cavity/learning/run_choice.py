@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cavity.gp import GP, Posterior
-from cavity.inference.base import samples
+from cavity.inference.base import Stage
+from cavity.inference.ep import EP
 from cavity.learning.multistart import SearchResult
 from cavity.learning.optimizer import Run
 from cavity.learning.training_rows import TrainingRows
@@ -25,9 +26,6 @@ from cavity.runtime.stop_reason import StopReason
 
 STAGE_MARGIN = 10.0
 """Nats by which the evidence of another stage must exceed that of plain EP."""
-
-PLAIN = "ep"
-"""Stage of plain EP."""
 
 SAME_END = 1e-2
 """Distance of hyperparameters, in log units, below which two runs ended at the same place."""
@@ -98,7 +96,7 @@ def choose(model: GP, found: SearchResult, rows: TrainingRows, seconds: float | 
     everything: there is no draw to keep then. Without chains it waits for the posterior, without which what was learned
     would be lost.
     """
-    if samples(model.inference):
+    if model.inference.samples:
         with time_limit(seconds):
             return Learned(found, _sampled(model, found, rows))
     with Postponed() as late:
@@ -115,7 +113,7 @@ def _sampled(model: GP, found: SearchResult, rows: TrainingRows) -> Posterior:
     if found.winner is None:
         return found.model.condition(rows.X, rows.y, rows.weight)
     runs = list(found.runs)
-    ends = {"ends": [runs[same[0]].theta for same in _ends(runs)]}
+    ends = tuple(runs[same[0]].theta for same in _ends(runs))
     return model.replace(found.winner.theta).condition(rows.X, rows.y, rows.weight, ends)
 
 
@@ -123,7 +121,7 @@ def _best(model: GP, found: SearchResult, rows: TrainingRows, late: Postponed) -
     """Of the ends of all runs; after Ctrl-C of those that were looked at."""
     if found.winner is None:
         return Learned(found, found.model.condition(rows.X, rows.y, rows.weight))
-    if model.inference.name != "ep" or model.likelihood.log_concave:
+    if not isinstance(model.inference, EP) or model.likelihood.log_concave:
         return Learned(found, _posterior(model, found.winner, rows))
     runs = list(found.runs)
     kept: tuple[int, Posterior] | None = None
@@ -131,8 +129,8 @@ def _best(model: GP, found: SearchResult, rows: TrainingRows, late: Postponed) -
         if kept is not None and (late.interrupted or runs[i].value < runs[kept[0]].value - STAGE_MARGIN):
             break
         posterior = _posterior(model, runs[i], rows)
-        runs[i] = replace(runs[i], message=f"{runs[i].message}; stage {posterior.status.stage}")
-        plain = posterior.status.stage == PLAIN
+        runs[i] = replace(runs[i], message=f"{runs[i].message}; stage {posterior.status.label}")
+        plain = posterior.status.stage is Stage.EP and not posterior.status.extended
         if kept is None or plain:
             kept = (i, posterior)
         if plain:
@@ -160,4 +158,4 @@ def _ends(runs: list[Run]) -> list[list[int]]:
 
 
 def _posterior(model: GP, run: Run, rows: TrainingRows) -> Posterior:
-    return model.replace(run.theta).condition(rows.X, rows.y, rows.weight, run.memory)
+    return model.replace(run.theta).condition(rows.X, rows.y, rows.weight, run.warm)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.kernels import Kernel
-from cavity.latent.several import PerLatent
 from cavity.learning.data_scale import DataScale, without_far
 from cavity.learning.guesses import Guess, Reader, fitted_mean
 from cavity.numerics.arrays import Array
+from cavity.parameters.per_latent import PerLatent
 
 if TYPE_CHECKING:
     from cavity.gp import GP

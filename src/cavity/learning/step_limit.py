@@ -52,12 +52,10 @@ class StepLimit:
         Limit of the inference rule; infinite if it has none.
     first : float
         A lower limit of the first steps.
-    scale : array (p,) or float
-        theta / u.
     """
 
-    def __init__(self, longest: float, first: float = np.inf, scale: Array | float = 1.0) -> None:
-        self.longest, self.scale = longest, scale
+    def __init__(self, longest: float, first: float = np.inf) -> None:
+        self.longest = longest
         self.current = min(first, FIRST_STEP_FRACTION * longest)
         self.ends: list[BranchEnd] = []
 
@@ -74,13 +72,9 @@ class StepLimit:
                 limit, nearest = allowed, end
         return limit, nearest
 
-    def add_end(self, place: Array, step: Array, normal: Array | None) -> BranchEnd:
-        """Remember an end of the branch that a step has met.
-
-        Its plane has this normal, which is in theta; if none is known, the plane is at a right angle to the step.
-        """
-        normal = step if normal is None or normal.shape != step.shape else normal * self.scale
-        end = BranchEnd(place, normal if normal @ step > 0 else -normal)
+    def add_end(self, place: Array, step: Array) -> BranchEnd:
+        """Remember an end of the branch that a step has met: a plane at a right angle to the step."""
+        end = BranchEnd(place, step)
         self.ends.append(end)
         return end
 

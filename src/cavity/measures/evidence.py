@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
-from cavity.numerics.tiles import Workspace
 from cavity.runtime.progress import Progress
 
 SAME_OPTIMUM = 0.01
@@ -102,7 +101,8 @@ def evidence_surface(
     theta = np.array(model.theta)
     best = float(model.evidence(X, y, sample_weight)[0])
     values = np.full((resolution, resolution), np.nan)
-    workspace = Workspace()
+    _, data = model.training(X, y, sample_weight)
+    warm: Any = None
     with Progress("log evidence over two hyperparameters", resolution) as progress:
         try:
             for b, step_y in enumerate(steps):
@@ -110,7 +110,7 @@ def evidence_surface(
                 for a in range(resolution) if b % 2 == 0 else range(resolution - 1, -1, -1):
                     moved = theta.copy()
                     moved[index] += (steps[a], step_y)
-                    values[b, a] = _evidence(model, moved, X, y, sample_weight, workspace)
+                    values[b, a], warm = _evidence(model, moved, data, warm)
                 progress.advance()
         except KeyboardInterrupt:
             if not np.isfinite(values).any():
@@ -136,14 +136,14 @@ def evidence_surface(
     )
 
 
-def _evidence(
-    model: Any, theta: Array, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None, workspace: Workspace
-) -> float:
+def _evidence(model: Any, theta: Array, data: Any, warm: Any) -> tuple[float, Any]:
+    """The evidence, or nan; and what the rule knows for the next one."""
     try:
         there = model.replace(theta)
     except ValueError:  # a value left the range of floating-point numbers
-        return float("nan")
+        return float("nan"), warm
     try:
-        return float(there.evidence(X, y, weight, workspace)[0])
+        value, _, warm = there.evidence_of(data, warm)
     except (np.linalg.LinAlgError, FloatingPointError, OverflowError):
-        return float("nan")
+        return float("nan"), warm
+    return float(value), warm

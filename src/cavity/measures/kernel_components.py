@@ -101,7 +101,7 @@ def _centered_variance(process: Any, part: Kernel, X: ArrayLike) -> Array:
 
     prior = part(X)
     cross = center(part(process.X, X))  # linear in f_j, so that what is left of it can be centered first
-    minus, plus = process.correction.reductions(cross)
+    minus, plus = process.conditioning.reduce(cross)
     variance = np.diagonal(center(center(prior).T)) - np.einsum("ij,ij->j", minus, minus)
     if plus is not None:
         variance = variance + np.einsum("ij,ij->j", plus, plus)

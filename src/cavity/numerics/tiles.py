@@ -102,14 +102,28 @@ def mirror_lower(A: Array) -> Array:
 class Workspace:
     """Arrays kept between evaluations of one fit, so that memory is paged in once.
 
-    An array handed out under a name is valid until the next request under that name. `memory` is for what an
-    inference rule wants to remember from one evaluation to the next (sites for a warm start, the stage it is
-    in); it is cleared at the beginning of each run of an optimizer.
+    An array handed out under a name is valid until the next request under that name.
+
+    Attributes
+    ----------
+    owner : object
+        Mark of whose values the array "K" holds.
+    mirrored : bool
+        Whether it holds them in both triangles.
     """
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}
-        self.memory: dict[str, Any] = {}
+        self.owner: object = None
+        self.mirrored = False
+
+    def release(self) -> None:
+        """Free the memory."""
+        self.__init__()  # type: ignore[misc]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: a copy in another process has arrays of its own."""
+        return {"_arrays": {}, "owner": None, "mirrored": False}
 
     def get(self, name: str, shape: tuple[int, ...]) -> Array:
         """An uninitialized array; the same memory as last time if the shape is the same."""

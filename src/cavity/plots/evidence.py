@@ -225,7 +225,7 @@ def _problem(model: Any, X: ArrayLike | None, y: ArrayLike | None, problem: int)
     if not hasattr(posterior, "approximation") or not np.isfinite(posterior.log_evidence):
         raise ValueError("this model has no log evidence (draws have none); use plot_trace")
     if X is None:
-        return posterior.model, posterior.process.X, posterior._y, posterior._sample_weight
+        return posterior.model, posterior.data.X, posterior.data.y, posterior.data.weight
     inputs, targets = view.data_or(X, y)
     if targets is None:
         raise ValueError("y must be given with X")

@@ -171,7 +171,7 @@ def _draw_average(
 ) -> None:
     from scipy.special import ndtri
 
-    if view.posterior.model.likelihood.n_latent > 1 or np.ndim(view.posterior._y) > 1:
+    if view.posterior.model.likelihood.n_latent > 1 or np.ndim(view.posterior.data.y) > 1:
         raise ValueError("partial dependence is drawn for one latent function and one target")
     found = partial_dependence(view.posterior.process, rows, d, grid)
     half = float(ndtri(0.5 + level / 2)) * found.sd

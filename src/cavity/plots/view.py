@@ -65,7 +65,7 @@ class View:
     @property
     def n_features(self) -> int:
         """Number of input columns."""
-        return int(self.posterior.process.X.shape[1])
+        return int(self.posterior.data.X.shape[1])
 
     @cached_property
     def names(self) -> list[str]:
@@ -84,7 +84,7 @@ class View:
             return rows.X[used], rows.y[used]
         if hasattr(self.model, "classes_"):
             return _labeled_rows(self.model)
-        return np.asarray(self.posterior.process.X), np.asarray(self.posterior._y)
+        return np.asarray(self.posterior.data.X), np.asarray(self.posterior.data.y)
 
     def data_or(self, X: ArrayLike | None, y: ArrayLike | None) -> tuple[Array, NDArray[Any] | None]:
         """The data given, checked, or those of the fit."""
@@ -139,7 +139,7 @@ class View:
         likelihood = self.posterior.model.likelihood
         if not likelihood.discrete:
             return None
-        found = self.posterior.predict_y(self.posterior.process.X[:1])
+        found = self.posterior.predict_y(self.posterior.data.X[:1])
         return found.values if isinstance(found, CategoricalPrediction) else None
 
     @property

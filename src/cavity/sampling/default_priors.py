@@ -59,7 +59,8 @@ def with_proper_priors(model: Any, X: Array, y: Array, sample_weight: Array | No
     """
     from cavity.learning.starts import Starts
 
-    model, X, y, weight = model._given(X, y, sample_weight)
+    model, data = model.training(X, y, sample_weight, basis_in_kernel=True)
+    X, y, weight = data.X, data.y, data.weight
     paths: dict[str, Param] = model._paths()
     wanted = {p for p, param in paths.items() if param.prior is None and not param.fixed}
     if not wanted:

@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.inference.exact import Exact
+from cavity.latent.base import Inputs
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import NotPositiveDefiniteError
 from cavity.numerics.special import LOG_2PI
 from cavity.numerics.threads import threads_for
-from cavity.numerics.tiles import Workspace
 
 EXACT = Exact()
 
@@ -70,9 +70,7 @@ class EvidenceGivenNoise(NamedTuple):
     variances: Array
 
 
-def evidence_given_noise(
-    model: Any, X: Array, y: Array, variances: Array, workspace: Workspace | None = None
-) -> EvidenceGivenNoise:
+def evidence_given_noise(model: Any, X: Array | Inputs, y: Array, variances: Array) -> EvidenceGivenNoise:
     """Evidence of a model in which the noise variances (n,) take the place of its likelihood.
 
     Raises
@@ -81,10 +79,10 @@ def evidence_given_noise(
         If the covariance matrix cannot be factorized, or is singular to rounding.
     """
     with threads_for(len(X)):
-        prior = model.prior(X, workspace)
+        prior = model.prior(X)
         if np.min(variances) < SMALLEST_VARIANCE * np.max(prior.diagonal):
             raise NotPositiveDefiniteError("a noise variance is too small beside the signal to factorize")
-        value, gradient = EXACT.evidence(prior, NoisePerPoint(variances), y)
+        value, gradient, _ = EXACT.evidence(prior, NoisePerPoint(variances), y)
     if value > -0.5 * (np.sum(np.log(variances)) + len(y) * LOG_2PI):
         raise NotPositiveDefiniteError("the covariance matrix is singular to rounding")
     return EvidenceGivenNoise(value, gradient.kernel, gradient.mean, gradient.likelihood)

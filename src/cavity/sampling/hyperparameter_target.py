@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.numerics.arrays import Array
-from cavity.numerics.tiles import Workspace
 from cavity.sampling.default_priors import with_proper_priors
 from cavity.sampling.targets import chain_by_chain, inside
 
@@ -58,14 +57,14 @@ class HyperparameterTarget:
         sample_weight: ArrayLike | None = None,
         proper: bool = True,
     ) -> None:
-        self.model, self.X, self.y, self.weight = model._given(X, y, sample_weight)
+        self.model, self._data = model.training(X, y, sample_weight, basis_in_kernel=True)
+        self.X, self.y, self.weight = self._data.X, self._data.y, self._data.weight
         if proper:
             self.model = with_proper_priors(self.model, self.X, self.y, self.weight)
         self.names: tuple[str, ...] = tuple(self.model.names)
         self.dim = len(self.names)
         self.evaluations, self.failures = 0, 0
         self._bounds = np.array(self.model.theta_bounds).reshape(-1, 2)
-        self._workspace = Workspace()
 
     def log_density(self, U: Array) -> Array:
         """Log evidence plus log prior density of theta, (C,)."""
@@ -89,12 +88,12 @@ class HyperparameterTarget:
         if not (np.isfinite(theta).all() and inside(theta, self._bounds)):
             return nothing
         self.evaluations += 1
-        self._workspace.memory.clear()  # a density must not depend on where the chain was before
         try:
             with np.errstate(all="ignore"):
                 model = self.model.replace(theta)
                 prior, d_prior = model.log_prior(jacobian=True)
-                evidence, d_evidence = model.evidence(self.X, self.y, self.weight, self._workspace)
+                # from nothing: a density must not depend on where the chain was before
+                evidence, d_evidence, _ = model.evidence_of(self._data)
         except (ValueError, np.linalg.LinAlgError):  # a value that overflows, or inference that fails there
             self.failures += 1
             return nothing

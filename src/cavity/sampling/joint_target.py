@@ -18,12 +18,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.latent.several import BlockPrior
+from cavity.latent.base import Conditioning, LatentPrior
 from cavity.likelihoods.base import MultiLatentLikelihood
 from cavity.numerics.arrays import Array
-from cavity.numerics.cholesky import Cholesky
 from cavity.numerics.threads import threads_for
-from cavity.numerics.tiles import Workspace
 from cavity.sampling.default_priors import with_proper_priors
 from cavity.sampling.process_given_draw import nugget_of
 from cavity.sampling.targets import chain_by_chain, inside
@@ -32,14 +30,48 @@ NUGGET = 1e-8
 """Added to the diagonal of the covariance, relative to its mean."""
 
 
-def pull_factor(factor: Cholesky, g: Array, u: Array) -> Array:
-    """d/dK of g' L u, symmetric, shape (n, n)."""
-    L = np.tril(factor.lower)
-    S = np.tril(L.T @ np.tril(np.multiply.outer(g, u)))
-    S.reshape(-1)[:: len(S) + 1] *= 0.5
-    half = factor.half_solve_transposed(S)
-    M = factor.half_solve_transposed(np.ascontiguousarray(half.T)).T
-    return np.asarray(0.5 * (M + M.T))
+class WhiteCoordinates:
+    """f = m + L u of one latent function, with L L' = K + nugget.
+
+    Said in the latent protocol: `observe` gives products with L^-1 and L^-T, and L u = (K + nugget) L^-T u.
+    """
+
+    def __init__(self, prior: LatentPrior) -> None:
+        self.prior, self.nugget = prior, nugget_of(prior, NUGGET)
+        self._given: Conditioning = prior.observe(self.nugget, transient=True)
+
+    def _times(self, U: Array) -> Array:
+        return self.prior.times(U) + (self.nugget * U.T).T
+
+    def multiply(self, u: Array) -> Array:
+        """L u, shape (n,)."""
+        return self._times(self._given.half_solve_transposed(u))
+
+    def adjoint(self, G: Array) -> Array:
+        """L' G, shape (n,) or (n, m)."""
+        found = self._given.half_solve(self._times(G))
+        assert found is not None
+        return found
+
+    def solve(self, f: Array) -> Array:
+        """L^-1 f, shape (n,)."""
+        found = self._given.half_solve(f)
+        assert found is not None
+        return found
+
+    def pull(self, g: Array, u: Array) -> Array:
+        """d/dK of g' L u, symmetric, shape (n, n); the nugget follows the mean of the diagonal."""
+        S = np.tril(self.adjoint(np.tril(np.multiply.outer(g, u))))
+        S.reshape(-1)[:: len(S) + 1] *= 0.5
+        half = self._given.half_solve_transposed(S)
+        M = self._given.half_solve_transposed(np.ascontiguousarray(half.T)).T
+        M = np.asarray(0.5 * (M + M.T))
+        M.reshape(-1)[:: len(M) + 1] += NUGGET * np.trace(M) / len(M)
+        return M
+
+    def pull_kernel(self, G: Array) -> Array:
+        """Gradient, in the kernel's natural values, of sum(G * K)."""
+        return self._given.pull_kernel(G, np.eye(len(G)), 0.0)
 
 
 class JointTarget:
@@ -57,14 +89,14 @@ class JointTarget:
     def __init__(
         self, model: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> None:
-        bound, self.X, self.y, self.weight = model._given(X, y, sample_weight)
+        bound, data = model.training(X, y, sample_weight, basis_in_kernel=True)
+        self.X, self.y, self.weight, self._inputs = data.X, data.y, data.weight, data.inputs
         self.model = with_proper_priors(bound, self.X, self.y, self.weight)
         self.n, self.latents = len(self.y), int(self.model.likelihood.n_latent)
         self.white_dim, self.p = self.n * self.latents, len(self.model.names)
         self.dim = self.white_dim + self.p
         self.names = tuple(f"u[{i}]" for i in range(self.white_dim)) + tuple(self.model.names)
         self._bounds = np.array(self.model.theta_bounds).reshape(-1, 2)
-        self._workspace = Workspace()
 
     def log_density(self, U: Array) -> Array:
         """Log density (C,)."""
@@ -79,9 +111,9 @@ class JointTarget:
         """Latent values of positions (S, d), shape (S, n) or (S, n, L)."""
         out = np.empty((len(U), self.n, self.latents))
         for s, position in enumerate(U):
-            prior = self.model.replace(position[self.white_dim :]).prior(self.X, self._workspace)
+            prior = self.model.replace(position[self.white_dim :]).prior(self._inputs)
             out[s] = _unwhiten(
-                prior, _factors(prior), position[: self.white_dim].reshape(self.n, self.latents)
+                prior, _coordinates(prior), position[: self.white_dim].reshape(self.n, self.latents)
             )
         return out if self.latents > 1 else out[:, :, 0]
 
@@ -94,14 +126,14 @@ class JointTarget:
         try:
             with np.errstate(all="ignore"):
                 model = self.model.replace(theta)
-                prior = model.prior(self.X, self._workspace)
-                factors = _factors(prior)
-                f = _unwhiten(prior, factors, u)
+                prior = model.prior(self._inputs)
+                coordinates = _coordinates(prior)
+                f = _unwhiten(prior, coordinates, u)
                 if not np.isfinite(f).all():
                     return nothing
                 log_prob, g, d_likelihood = self._likelihood(model.likelihood, f)
                 log_prior, d_prior = model.log_prior(jacobian=True)
-                kernel, mean, d_white = _pull(prior, factors, g, u)
+                kernel, mean, d_white = _pull(prior, coordinates, g, u)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError):  # an overflow, or a singular matrix
             return nothing
         flat = np.concatenate([kernel, mean, d_likelihood])
@@ -132,32 +164,33 @@ class JointTarget:
         if mean is not None:
             prior = self.model.prior(self.X)
             gap = mean.reshape(self.n, self.latents) - np.asarray(prior.mean).reshape(self.n, -1)
-            center = np.column_stack([F.half_solve(gap[:, c]) for c, F in enumerate(_factors(prior))])
+            found = _coordinates(prior)
+            center = np.column_stack(
+                [at.solve(np.ascontiguousarray(gap[:, c])) for c, at in enumerate(found)]
+            )
         white = center.ravel() + 0.5 * rng.standard_normal((chains, self.white_dim))
         return np.hstack([white, near])
 
 
-def _factors(prior: Any) -> list[Cholesky]:
-    """Factor of K with its nugget for each latent function; valid until the next evaluation."""
-    functions = prior.functions if isinstance(prior, BlockPrior) else [prior]
-    found = {id(p): p.observe(nugget_of(p, NUGGET)).factor for p in {id(p): p for p in functions}.values()}
-    return [found[id(p)] for p in functions]
+def _coordinates(prior: Any) -> list[WhiteCoordinates]:
+    """Of each latent function; valid until the next evaluation."""
+    prior.functions[0].require_covariance()
+    found = {id(p): WhiteCoordinates(p) for p in {id(p): p for p in prior.functions}.values()}
+    return [found[id(p)] for p in prior.functions]
 
 
-def _unwhiten(prior: Any, factors: list[Cholesky], u: Array) -> Array:
+def _unwhiten(prior: Any, coordinates: list[WhiteCoordinates], u: Array) -> Array:
     """f = m + L u, shapes (n, L)."""
-    moved = [factor.multiply(np.ascontiguousarray(u[:, c])) for c, factor in enumerate(factors)]
+    moved = [at.multiply(np.ascontiguousarray(u[:, c])) for c, at in enumerate(coordinates)]
     return np.asarray(prior.mean).reshape(len(u), -1) + np.column_stack(moved)
 
 
-def _pull(prior: Any, factors: list[Cholesky], g: Array, u: Array) -> tuple[Array, Array, Array]:
+def _pull(prior: Any, coordinates: list[WhiteCoordinates], g: Array, u: Array) -> tuple[Array, Array, Array]:
     """Derivatives in natural kernel values, natural mean values and u, for the cotangent g (n, L) of f."""
-    G = [pull_factor(factor, g[:, c], u[:, c]) for c, factor in enumerate(factors)]
-    for one in G:  # the nugget follows the mean of the diagonal
-        one.reshape(-1)[:: len(one) + 1] += NUGGET * np.trace(one) / len(one)
-    white = np.column_stack([np.tril(factor.lower).T @ g[:, c] for c, factor in enumerate(factors)])
-    if isinstance(prior, BlockPrior):
-        kernel = prior.pull(lambda c, rows, columns: G[c][rows, columns].copy())
-        return kernel, prior.pull_mean(g), white
-    kernel = prior.pull(lambda rows, columns: G[0][rows, columns].copy())
-    return kernel, prior.pull_mean(g[:, 0]), white
+    white = np.column_stack([at.adjoint(np.ascontiguousarray(g[:, c])) for c, at in enumerate(coordinates)])
+    G = [at.pull(g[:, c], u[:, c]) for c, at in enumerate(coordinates)]
+    if prior.shared:
+        kernel = coordinates[0].pull_kernel(np.sum(G, axis=0))
+    else:
+        kernel = np.concatenate([at.pull_kernel(one) for at, one in zip(coordinates, G)])
+    return kernel, prior.pull_mean(g if prior.n_latent > 1 else g[:, 0]), white

@@ -12,13 +12,12 @@ independent draws (Kuss 2006, section 4.3.3; the "metric" of its annealing exper
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.latent.dense import DensePrior
-from cavity.latent.several import BlockPrior
+from cavity.latent.base import LatentPrior
 from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
@@ -33,7 +32,7 @@ class LatentTarget:
 
     Parameters
     ----------
-    prior : DensePrior or BlockPrior
+    prior : LatentPrior, or several of them
         n inputs and one or L latent functions; d = n or n L.
     likelihood : Likelihood
     y : array (n,)
@@ -67,7 +66,7 @@ class LatentTarget:
 
     def __init__(
         self,
-        prior: DensePrior | BlockPrior,
+        prior: LatentPrior | Any,
         likelihood: Likelihood,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
@@ -76,16 +75,16 @@ class LatentTarget:
         self.prior, self.likelihood = prior, likelihood
         self.y = np.asarray(y, dtype=float)
         self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        self.n, self.several = prior.n, isinstance(prior, BlockPrior)
+        self.n, self.several = prior.n, prior.n_latent > 1
         if self.several != isinstance(likelihood, MultiLatentLikelihood):
             raise ValueError(
                 f"{type(likelihood).__name__} has {likelihood.n_latent} latent value(s) per observation, which the "
                 f"given {type(prior).__name__} does not match"
             )
-        factors = [p.factor for p in prior.functions] if isinstance(prior, BlockPrior) else [prior.factor]
-        self.jitter = max(f.jitter for f in factors)
-        self._roots = [np.tril(f.lower) for f in (factors[:1] if self._shared else factors)]
-        self.dim = self.n * len(factors)
+        functions = prior.functions
+        self.jitter = max(p.white_jitter for p in functions)
+        self._roots = [p.white_root() for p in (functions[:1] if prior.shared else functions)]
+        self.dim = sum(p.white_dim for p in functions)
         self.prior_variance = np.ones(self.dim)
         self.center: Array | None = None
         self._rotation: Array | None = None
@@ -105,10 +104,6 @@ class LatentTarget:
         if mean is not None:
             self.center = self.whiten(mean[None])[0]
 
-    @property
-    def _shared(self) -> bool:
-        return isinstance(self.prior, BlockPrior) and self.prior.shared
-
     def _approximation(self, metric: str | ArrayLike) -> tuple[Array, Array | None]:
         """Site precisions >= 0, and the approximate posterior mean of f where there is one."""
         if self.several:
@@ -119,9 +114,9 @@ class LatentTarget:
                 raise ValueError(f"metric must be one of {METRICS}, an array or None, got {metric!r}")
             from cavity.inference.registry import as_inference
 
-            prior = cast(DensePrior, self.prior)
-            found = as_inference(metric).infer(prior, self.likelihood, self.y, self.weight)
-            metric, mean = found.sites.precision, found.process.mean(prior.X)
+            q = as_inference(metric).infer(self.prior, self.likelihood, self.y, self.weight).q
+            assert q is not None
+            metric, mean = q.sites.precision, q.mean
         tau: Array = np.asarray(metric, dtype=float)
         if tau.shape != (self.n,) or not np.isfinite(tau).all():
             raise ValueError(f"metric must be {self.n} finite site precisions, got shape {tau.shape}")
@@ -146,19 +141,16 @@ class LatentTarget:
         L = blocks.shape[2]
         F = np.empty(blocks.shape)
         for c in range(L):
-            F[:, :, c] = blocks[:, :, c] @ self._maps_t[0 if self._shared else c]
+            F[:, :, c] = blocks[:, :, c] @ self._maps_t[0 if self.prior.shared else c]
         F += self.prior.mean
         return F
 
     def whiten(self, F: ArrayLike) -> Array:
         """Positions (C, d) of latent values (C, n) or (C, n, L); the inverse of `latent`."""
         values: Array = np.asarray(F, dtype=float)
-        centered = values - self.prior.mean
         if self.several:
-            prior = cast(BlockPrior, self.prior)
-            white = [p.factor.half_solve(centered[:, :, c].T).T for c, p in enumerate(prior.functions)]
-            return np.ascontiguousarray(np.stack(white, axis=-1).reshape(len(values), -1))
-        u = np.ascontiguousarray(cast(DensePrior, self.prior).factor.half_solve(centered.T).T)
+            return np.ascontiguousarray(self.prior.whiten(values).reshape(len(values), -1))
+        u = np.ascontiguousarray(self.prior.whiten(np.ascontiguousarray(values.T)).T)
         if self._rotation is None:
             return u
         return np.asarray((u @ self._rotation) * np.sqrt(self.prior_variance))
@@ -211,7 +203,7 @@ class LatentTarget:
             return np.asarray(slope @ self._roots[0])
         out = np.empty(slope.shape)
         for c in range(slope.shape[2]):
-            out[:, :, c] = slope[:, :, c] @ self._roots[0 if self._shared else c]
+            out[:, :, c] = slope[:, :, c] @ self._roots[0 if self.prior.shared else c]
         return out.reshape(len(slope), -1)
 
     def _weighted(self, slope: Array) -> Array:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.inference.base import Approximation, Gradient, UnsupportedPairError
+from cavity.inference.base import Approximation, Evidence, Gradient, InferenceRule, UnsupportedPairError
 from cavity.inference.exact import Exact
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
@@ -48,7 +48,7 @@ START_SPREAD = 0.2
 """Standard deviation of the chains' starting hyperparameters around those of the model, in unconstrained units."""
 
 
-class MCMC:
+class MCMC(InferenceRule):
     """Markov chain Monte Carlo.
 
     Parameters
@@ -91,6 +91,7 @@ class MCMC:
     """
 
     name = "mcmc"
+    samples = True
 
     def __init__(
         self,
@@ -165,23 +166,32 @@ class MCMC:
         """Any likelihood with a density in f, and exact observations too where f is integrated out."""
         return isinstance(likelihood, Likelihood)
 
-    def _fast(self, likelihood: Likelihood) -> Any:
+    def _fast(self, likelihood: Likelihood) -> InferenceRule:
         from cavity.inference.registry import as_inference
 
         return as_inference(self.start, likelihood)
 
     def infer(
-        self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self,
+        prior: Any,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        warm: Any = None,
     ) -> Approximation:
         """Not without a model: `GP.condition` gives the draws."""
         raise ValueError("MCMC samples a whole model: use GP(..., inference='mcmc').condition(X, y)")
 
     def evidence(
-        self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> tuple[float, Gradient]:
+        self,
+        prior: Any,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        warm: Any = None,
+    ) -> Evidence:
         """That of the fast rule `start`, to find where chains should begin."""
-        found: tuple[float, Gradient] = self._fast(likelihood).evidence(prior, likelihood, y, sample_weight)
-        return found
+        return self._fast(likelihood).evidence(prior, likelihood, y, sample_weight, warm)
 
     def leave_one_out(
         self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
@@ -193,9 +203,7 @@ class MCMC:
         self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> tuple[float, Gradient]:
         """That of the fast rule `start`."""
-        rule = self._fast(likelihood)
-        found: tuple[float, Gradient] = rule.leave_one_out_log_prob(prior, likelihood, y, sample_weight)
-        return found
+        return self._fast(likelihood).leave_one_out_log_prob(prior, likelihood, y, sample_weight)
 
     def degrees_of_freedom(self, prior: Any, likelihood: Likelihood, y: Array) -> float:
         """That of the fast rule `start`."""
@@ -209,7 +217,7 @@ class MCMC:
         X: ArrayLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
-        ends: Sequence[Array] = (),
+        ends: Sequence[Array] | None = None,
     ) -> SamplePosterior:
         """The posterior of a model given data, as draws: what `GP.condition` returns under this rule.
 
@@ -222,7 +230,7 @@ class MCMC:
             If `max_time`, or a limit around this call (`runtime.deadlines`), is reached before anything was drawn.
         """
         with time_limit(self.max_time):
-            draws = self._sampled(model, X, y, sample_weight, ends)
+            draws = self._sampled(model, X, y, sample_weight, ends or ())
         with Postponed():  # Ctrl-C while chains are checked does not cost the draws
             return SamplePosterior(draws, self.max_draws, self.warn)
 
@@ -235,7 +243,8 @@ class MCMC:
         ends: Sequence[Array],
     ) -> Draws:
         """By the method that suits the likelihood."""
-        model, data, targets, weight = model._given(X, y, sample_weight)
+        model, training = model.training(X, y, sample_weight, basis_in_kernel=True)
+        data, targets, weight = training.X, training.y, training.weight
         if targets.ndim > 1:
             raise ValueError(
                 f"MCMC takes one target, got y of shape {targets.shape}; fit one model per target"

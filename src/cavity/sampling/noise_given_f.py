@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.numerics.arrays import Array
-from cavity.numerics.cholesky import Cholesky
 from cavity.numerics.threads import threads_for
 from cavity.sampling.slice_sampling import slice_update
 from cavity.sampling.targets import inside
@@ -41,10 +40,10 @@ def draw_residuals(model: Any, X: Array, y: Array, variances: Array, rng: np.ran
     """y - f for a draw of f given the data and the noise variances, shape (n,)."""
     with threads_for(len(X)):
         prior = model.prior(X)
-        A = Cholesky.of(prior.covariance + np.diag(variances))
+        observed = prior.observe(variances)
         noise = np.sqrt(variances) * rng.standard_normal(len(y))
-        gap = y - prior.unwhiten(rng.standard_normal(len(y))) - noise
-        return np.asarray(noise + variances * A.solve(gap))
+        gap = y - prior.unwhiten(rng.standard_normal(prior.white_dim)) - noise
+        return np.asarray(noise + variances * observed.apply(gap))
 
 
 def draw_noise_parameters(model: Any, moves: Flags, residuals: Array, rng: np.random.Generator) -> Array:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM
+from cavity.latent.base import Inputs
 from cavity.numerics.arrays import Array
-from cavity.numerics.tiles import Workspace
 from cavity.sampling.affine import whitened_at_mode
 from cavity.sampling.default_priors import unit_steps
 from cavity.sampling.evidence_given_noise import evidence_given_noise
@@ -81,11 +81,11 @@ class GivenIndicators(ConditionalTarget):
         super().__init__(model, moves)
         self.X, self.y = X, y
         self.indicators: Flags = np.zeros(len(y), dtype=bool)
-        self._workspace = Workspace()
+        self._inputs = Inputs(self.X)
 
     def _evaluate(self, model: Any) -> tuple[float, Array]:
         variances = noise_variances(model.likelihood, self.indicators)
-        found = evidence_given_noise(model, self.X, self.y, variances, self._workspace)
+        found = evidence_given_noise(model, self._inputs, self.y, variances)
         prior, d_prior = model.log_prior(jacobian=True)
         slopes = 2.0 * variances * found.variances
         scale, inflation = float(model.likelihood.scale), float(model.likelihood.inflation)

@@ -100,7 +100,9 @@ class GibbsChain:
         model = self.target.model
         prior = model.prior(s.X)
         variances = float(model.likelihood.scale) ** 2, model.likelihood.outlier_scale**2
-        self._indicators = Indicators(prior.covariance, s.y - prior.mean, self.target.indicators, *variances)
+        self._indicators = Indicators(
+            prior.covariance_matrix(), s.y - prior.mean, self.target.indicators, *variances
+        )
         self._noise = GivenFunction(model, s.y, s.noise)
         self._noise_hmc = HMCWithinGibbs(self._noise, s.warmup, s.leaps) if self._noise.dim else None
         self.log_density, self.acceptance, self.divergent = -np.inf, 1.0, False
@@ -182,7 +184,7 @@ class GibbsChain:
         prior, noise = target.model.prior(s.X), target.model.likelihood
         self._indicators.c = target.indicators.copy()
         self._indicators.replace(
-            prior.covariance, s.y - prior.mean, float(noise.scale) ** 2, noise.outlier_scale**2
+            prior.covariance_matrix(), s.y - prior.mean, float(noise.scale) ** 2, noise.outlier_scale**2
         )
 
     def _update_given_function(self) -> bool:
@@ -317,7 +319,8 @@ def gibbs_settings(
             f"Gibbs sampling of indicators needs MixtureOfGaussians noise, got {type(model.likelihood).__name__}; "
             'use inference="mcmc" with method="auto"'
         )
-    bound, data, targets, _ = model._given(X, y, None)
+    bound, training = model.training(X, y, basis_in_kernel=True)
+    data, targets = training.X, training.y
     bound = with_proper_priors(bound, data, targets) if hyperparameters else bound.freeze()
     layout = bound.layout
     place = bound.flat.size - bound.likelihood.flat.size  # the fraction is the first value of the likelihood

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.inference.base import Approximation, ConvergenceWarning, Status
+from cavity.inference.base import Approximation, ConvergenceWarning, Stage, Status, TrainingData
+from cavity.latent.base import Inputs
 from cavity.likelihoods.scale_mixture import WIDE
 from cavity.numerics.arrays import Array
 from cavity.prediction import (
@@ -125,7 +126,6 @@ class SamplePosterior:
         self.model = draws.model
         if self.trace.dim:
             self.model = draws.model.replace(self.trace.pooled.mean(axis=0))
-        self._y, self._sample_weight = draws.y, draws.weight
         if warn and self.problem is not None:
             warnings.warn(ConvergenceWarning.of(self.problem), stacklevel=3)
 
@@ -141,6 +141,11 @@ class SamplePosterior:
         return self.draws.X
 
     @property
+    def data(self) -> TrainingData:
+        """The data that were conditioned on."""
+        return TrainingData(self.draws.X, self.draws.y, self.draws.weight, Inputs(self.draws.X))
+
+    @property
     def process(self) -> SamplePosterior:
         """The posterior itself: it has the methods of a process."""
         return self
@@ -148,7 +153,7 @@ class SamplePosterior:
     @property
     def approximation(self) -> Approximation:
         """What the draws say about themselves; there are no sites."""
-        return Approximation(self, self.log_evidence, self.status)  # type: ignore[arg-type]
+        return Approximation(self, self.log_evidence, self.status)
 
     @property
     def log_evidence(self) -> float:
@@ -167,7 +172,9 @@ class SamplePosterior:
         total = self.trace.draws + self.trace.warmup
         worst = float(np.nanmax(table["rhat"], initial=1.0))
         message = "" if self.notice is None else str(self.notice)
-        return Status(self.problem is None, f"mcmc ({self.draws.method})", total, worst, message=message)
+        return Status(
+            self.problem is None, Stage.SAMPLING, total, worst, message=message, detail=self.draws.method
+        )
 
     @property
     def notice(self) -> Message | None:
@@ -367,13 +374,13 @@ class SamplePosterior:
 
         Under `KnownNoise` their noise variances must be given, a number or an array (m,).
         """
-        new_X, new_y = self.model._data(X, y)
+        new_X, new_y = self.model._checked_data(X, y)
         model = self.model.with_likelihood(self.model.likelihood.and_new(len(new_X), noise_variance))
-        weight = self._sample_weight
+        weight = self.draws.weight
         if weight is not None:
             weight = np.concatenate([weight, np.ones(len(new_X))])
         found: SamplePosterior = model.condition(
-            np.vstack([self.X, self._inputs(new_X)]), np.concatenate([self._y, new_y]), weight
+            np.vstack([self.X, self._inputs(new_X)]), np.concatenate([self.draws.y, new_y]), weight
         )
         return found
 

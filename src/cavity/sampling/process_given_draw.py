@@ -11,57 +11,75 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from cavity.latent.dense import DensePrior, ObservedCorrection
-from cavity.latent.process import PosteriorProcess
-from cavity.latent.several import BlockPrior
+from cavity.latent.base import Conditioning, LatentPrior
 from cavity.numerics.arrays import Array
 
 FACTOR_BYTES = 256_000_000
 """Memory for the factors of all draws together."""
 
 
-class LazyCorrection:
-    """R = (K + diag(variance))^-1, with a factor that is computed when it is needed and may be dropped."""
+class LazyConditioning(Conditioning):
+    """A conditioning on noisy values of f, computed when it is needed; its factor may be dropped."""
 
-    def __init__(self, prior: DensePrior, variance: Array, keep: bool) -> None:
-        self._kernel, self._X, self._variance, self._keep = prior.kernel, prior.X, variance, keep
-        found = prior.observe(variance)
-        self.jitter = found.jitter
-        self._found: ObservedCorrection | None = found
+    def __init__(self, prior: LatentPrior, variance: Array, keep: bool) -> None:
+        self.prior = prior.at(prior.kernel, prior.mean_function)
+        self._variance, self._keep = variance, keep
+        self._found: Conditioning | None = None
 
-    def get(self) -> ObservedCorrection:
-        """The correction itself."""
-        found = self._found
-        if found is None:
-            found = DensePrior(self._kernel, self._X).observe(self._variance)
-            if self._keep:
-                self._found = found
-        return found
+    def get(self) -> Conditioning:
+        """The conditioning itself."""
+        if self._found is None:
+            self._found = self.prior.observe(self._variance)
+            self.jitter = self._found.jitter
+        return self._found
 
     def release(self) -> None:
-        """Drop the factor unless it is to be kept."""
+        """Drop the factor unless it is to be kept, and the covariance matrix in any case."""
         if not self._keep:
             self._found = None
+        self.prior.inputs.release()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the n x n factor."""
+        """Without the factor."""
         return {**self.__dict__, "_found": None}
+
+    def _used(self, answer: Any) -> Any:
+        self.release()
+        return answer
+
+    @property
+    def var(self) -> Array:
+        """Marginal variances."""
+        return cast(Array, self._used(self.get().var))
+
+    @property
+    def unexplained(self) -> Array:
+        """The diagonal of R."""
+        return cast(Array, self._used(self.get().unexplained))
 
     def apply(self, U: Array) -> Array:
         """R U."""
-        return self.get().apply(U)
+        return cast(Array, self._used(self.get().apply(U)))
 
-    def reductions(self, cross: Array) -> tuple[Array, Array | None]:
-        """(M, None) with cross' R cross = M'M."""
-        return self.get().reductions(cross)
+    def project(self, b: Array) -> tuple[Array, Array]:
+        """((I - R K) b, Sigma b)."""
+        return cast("tuple[Array, Array]", self._used(self.get().project(b)))
 
-    def lower_matrix(self) -> Array:
-        """R in the lower triangle of an array of its own."""
-        return self.get().lower_matrix()
+    def reduce(self, U: Array) -> tuple[Array, Array | None]:
+        """(M, P) with U' R U = M'M - P'P."""
+        return cast("tuple[Array, Array | None]", self._used(self.get().reduce(U)))
+
+    def matrix(self) -> Array:
+        """R."""
+        return cast(Array, self._used(self.get().matrix()))
+
+    def pull_kernel(self, *arguments: Any, **options: Any) -> Array:
+        """As of the conditioning itself."""
+        return cast(Array, self._used(self.get().pull_kernel(*arguments, **options)))
 
 
 @dataclass(frozen=True)
@@ -72,14 +90,14 @@ class ProcessGivenDraw:
     ----------
     model : GP
         At the hyperparameters of the draw.
-    processes : tuple of PosteriorProcess
+    processes : tuple of Process
         One for each latent function, weights (n,) or (n, g).
     count : int
         g.
     """
 
     model: Any
-    processes: tuple[PosteriorProcess, ...]
+    processes: tuple[Any, ...]
     count: int = 1
 
     def means(self, X: Array) -> Array:
@@ -92,7 +110,7 @@ class ProcessGivenDraw:
         columns = [p.variance(X) for p in self.processes]
         return columns[0] if len(columns) == 1 else np.stack(columns, axis=-1)
 
-    def pick(self, k: int) -> tuple[PosteriorProcess, ...]:
+    def pick(self, k: int) -> tuple[Any, ...]:
         """The processes of one of the g draws."""
         if self.count == 1 and self.processes[0].weights.ndim == 1:
             return self.processes
@@ -100,45 +118,36 @@ class ProcessGivenDraw:
 
 
 def given_noise(model: Any, X: Array, y: Array, variance: Array, keep: bool) -> ProcessGivenDraw:
-    """The process given hyperparameters and noise variances (n,)."""
+    """The process left by hyperparameters and noise variances (n,)."""
     prior = model.prior(X)
-    correction = LazyCorrection(prior, variance, keep)
-    weights = correction.apply(y - prior.mean)
-    correction.release()
-    process = PosteriorProcess(prior.kernel, prior.rows, prior.X, prior.mean_function, weights, correction)
-    return ProcessGivenDraw(model, (process,))
+    conditioning = LazyConditioning(prior, variance, keep)
+    weights = conditioning.apply(y - prior.mean)
+    return ProcessGivenDraw(model, (prior.process(weights, conditioning),))
 
 
 def given_latent(model: Any, X: Array, white: Array, keep: bool, nugget: float = 0.0) -> ProcessGivenDraw:
-    """The process given hyperparameters and g draws of white latent values, (g, n) or (g, n, L).
+    """The process left by hyperparameters and g draws of white latent values, (g, n) or (g, n, L).
 
-    `nugget` was added to the diagonal of K, relative to its mean, when the draws were made.
+    `nugget` is what was added to the diagonal of K, relative to its mean, where the draws were made.
     """
     prior = model.prior(X)
-    several = isinstance(prior, BlockPrior)
-    functions = list(prior.functions) if several else [prior]
-    blocks = white if several else white[:, :, None]
-    means = (
-        list(prior.mean_function) if several and prior.mean_function is not None else [None] * len(functions)
-    )
-    if not several:
-        means = [prior.mean_function]
-    shared: dict[int, LazyCorrection] = {}
+    blocks = white if prior.n_latent > 1 else white[:, :, None]
+    means = prior.mean_function if prior.n_latent > 1 else [prior.mean_function]
+    shared: dict[int, LazyConditioning] = {}
     processes = []
-    for c, function in enumerate(functions):
+    for c, function in enumerate(prior.functions):
         if id(function) not in shared:
-            shared[id(function)] = LazyCorrection(function, nugget_of(function, nugget), keep)
-        correction = shared[id(function)]
-        weights = correction.get().factor.half_solve_transposed(np.ascontiguousarray(blocks[:, :, c].T))
-        processes.append(
-            PosteriorProcess(function.kernel, function.rows, function.X, means[c], weights, correction)
-        )
-    for correction in shared.values():
-        correction.release()
+            shared[id(function)] = LazyConditioning(function, nugget_of(function, nugget), keep)
+        conditioning = shared[id(function)]
+        weights = conditioning.get().half_solve_transposed(np.ascontiguousarray(blocks[:, :, c].T))
+        with_mean = function.at(function.kernel, None if means is None else list(means)[c])
+        processes.append(with_mean.process(weights, conditioning))
+    for conditioning in shared.values():
+        conditioning.release()
     return ProcessGivenDraw(model, tuple(processes), len(white))
 
 
-def nugget_of(prior: DensePrior, relative: float) -> Array:
+def nugget_of(prior: LatentPrior, relative: float) -> Array:
     """What a relative nugget adds to the diagonal, shape (n,)."""
     return np.full(prior.n, relative * float(np.mean(prior.diagonal)))
 

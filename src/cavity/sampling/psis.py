@@ -198,7 +198,7 @@ def importance_evidence(
     prior = model.prior(posterior.process.X)
     with threads_for(prior.n):
         bridge = Bridge(
-            prior, model.likelihood, posterior._y, posterior._sample_weight, sites=approximation.sites
+            prior, model.likelihood, posterior.data.y, posterior.data.weight, sites=approximation.sites
         )
         sizes = [min(rows, size - i) for i in range(0, size, rows)]
         pieces = [bridge.log_ratio(bridge.latent(rng.standard_normal((s, bridge.n)))) for s in sizes]

@@ -34,11 +34,11 @@ from scipy.special import digamma, gammaln, zeta
 
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM
+from cavity.latent.base import Inputs
 from cavity.likelihoods.laplace import Laplace
 from cavity.likelihoods.student_t import StudentT
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
-from cavity.numerics.tiles import Workspace
 from cavity.runtime.progress import ProgressLike
 from cavity.sampling.affine import AffineTarget, sample_whitened, whitened_at_mode
 from cavity.sampling.default_priors import unit_steps, with_proper_priors
@@ -199,7 +199,8 @@ class ScaleMixtureTarget:
                 "sampling of noise variances needs StudentT or Laplace noise, got "
                 f'{type(model.likelihood).__name__}; use inference="mcmc" with method="auto"'
             )
-        bound, self.X, self.y, _ = model._given(X, y, None)
+        bound, data = model.training(X, y, basis_in_kernel=True)
+        self.X, self.y = data.X, data.y
         self.model = with_proper_priors(bound, self.X, self.y) if hyperparameters else bound.freeze()
         self._scale_mixture = SCALE_MIXTURES[type(model.likelihood)]
         self.n, self.p = len(self.y), len(self.model.names)
@@ -207,7 +208,7 @@ class ScaleMixtureTarget:
         self.names = tuple(f"e[{i}]" for i in range(self.n)) + tuple(self.model.names)
         self._bounds = np.array(self.model.theta_bounds).reshape(-1, 2)
         self._noise = noise_entries(self.model)
-        self._workspace = Workspace()
+        self._inputs = Inputs(self.X)
 
     def log_density(self, U: Array) -> Array:
         """Log density (C,)."""
@@ -229,7 +230,7 @@ class ScaleMixtureTarget:
                 variances = np.exp(mixing.log_variance)
                 if not (np.isfinite(variances).all() and np.all(variances > 0)):
                     return nothing
-                found = evidence_given_noise(model, self.X, self.y, variances, self._workspace)
+                found = evidence_given_noise(model, self._inputs, self.y, variances)
                 prior, d_prior = model.log_prior(jacobian=True)
         except (ValueError, np.linalg.LinAlgError):  # a value that overflows, or a singular matrix
             return nothing

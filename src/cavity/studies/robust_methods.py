@@ -176,7 +176,7 @@ def _average(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit:
     note = _fitted(model, X, y)
     of_f, of_y = model.predict_latent(X_test), model.predict_dist(X_test)
     weights = {f"weight: {name}": float(w) for (name, _), w in zip(pair, model.weights_)}
-    stages = ", ".join(member.posterior_.status.stage for member in model.estimators_)
+    stages = ", ".join(member.posterior_.status.label for member in model.estimators_)
     robust = GP_METHODS[method][0] != "gaussian"
     return Fit(
         of_f.mean,
@@ -217,7 +217,7 @@ def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts
         for name, value in zip(model.likelihood_.all_names, model.likelihood_.flat)
     }
     evidence = float(model.log_evidence_) if inference != "mcmc" else float("nan")
-    stage = posterior.status.stage
+    stage = posterior.status.label
     return Fit(of_f.mean, of_f, of_y, evidence, outliers, noise | chains, f"{stage}. {note}".strip())
 
 

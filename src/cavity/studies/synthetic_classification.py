@@ -127,7 +127,7 @@ def _sampled(model: GP, X: Array, y: Array, at: Array, seed: int, seconds: float
 def given_draws(model: GP, X: Array, chains: Chains, at: Array) -> tuple[Array, Array]:
     """Mean (S, m) of f at new inputs given each draw of f at the training inputs, and its sd (m,), equal for all."""
     prior, cross = model.prior(X), model.kernel(X, at)
-    weights = prior.factor.solve(cross)
+    weights = prior.observe(np.zeros(prior.n)).apply(cross)
     variance = model.kernel.diag(at) - np.einsum("ij,ij->j", cross, weights)
     return chains.pooled @ weights, np.sqrt(np.maximum(variance, 1e-12))
 

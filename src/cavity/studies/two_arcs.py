@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cavity.datasets import make_two_arcs
 from cavity.gp import GP
+from cavity.inference.variational.base import BestBound
 from cavity.kernels import SE
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Laplace, Likelihood, MixtureOfGaussians, StudentT
@@ -49,18 +50,18 @@ def model_with(noise: Likelihood, rule: str = "exact") -> GP:
     return GP(1.0 * SE(1.5), noise, inference=rule)
 
 
-def start_on(arc: int, which: NDArray[Any], y: Array) -> dict[str, tuple[float, Sites]]:
+def start_on(arc: int, which: NDArray[Any], y: Array) -> BestBound:
     """What a variational rule would remember of a fit that trusts one arc and the ends, and not the other arc."""
     precision = np.where(which == -arc, 1e-3, 10.0)
-    return {"variational best": (-np.inf, Sites(precision * y, precision))}
+    return BestBound(-np.inf, Sites(precision * y, precision))
 
 
 def approximate(method: str, seed: int) -> Outcome:
     """One noise model and approximation."""
     noise, rule, arc = CASES[method]
     data = make_two_arcs(rng=seed)
-    memory = None if arc is None else start_on(arc, data.extra["arc"], data.y)
-    posterior = model_with(NOISE[noise], rule).condition(data.X, data.y, memory=memory)
+    warm = None if arc is None else start_on(arc, data.extra["arc"], data.y)
+    posterior = model_with(NOISE[noise], rule).condition(data.X, data.y, warm=warm)
     f = posterior.predict_f(GRID[:, None])
     found = {
         "log evidence": posterior.log_evidence,
@@ -69,7 +70,7 @@ def approximate(method: str, seed: int) -> Outcome:
         "converged": float(posterior.status.converged),
     }
     arrays = {"x": data.X[:, 0], "y": data.y, "mean": f.mean, "sd": f.sd}
-    return Outcome(found, arrays, posterior.status.stage)
+    return Outcome(found, arrays, posterior.status.label)
 
 
 def sampled(seed: int, draws: int) -> Outcome:

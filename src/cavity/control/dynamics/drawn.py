@@ -31,7 +31,7 @@ from cavity.control.uncertain_inputs.decomposition import (
 )
 from cavity.control.uncertain_inputs.posterior_means import MeanCache, MeanOnly
 from cavity.gp import Posterior
-from cavity.latent.dense import ObservedCorrection, SiteCorrection
+from cavity.latent.dense import ObservedConditioning, SiteConditioning
 from cavity.latent.process import PosteriorProcess
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
@@ -175,7 +175,7 @@ class _Draws:
         prior += self.trend @ Phi.T
         sd = np.sqrt(_noise(process) + parts.white)
         seen = (prior + sd * rng.standard_normal((R, n))).T
-        answer = process.correction.apply(seen)
+        answer = process.conditioning.apply(seen)
         if process.basis is not None:
             shift = process.basis.precision.solve(process.basis.projection.T @ seen)
             answer -= process.basis.projection @ shift
@@ -186,11 +186,11 @@ class _Draws:
 
 def _noise(process: PosteriorProcess) -> Array:
     """Noise variances of the observations, or of what stands for them in an approximation."""
-    found = process.correction
-    if isinstance(found, ObservedCorrection):
+    found = process.conditioning
+    if isinstance(found, ObservedConditioning):
         return np.asarray(found.variance, dtype=float)
-    if isinstance(found, SiteCorrection) and len(found.positive) == found.n:
-        return np.asarray(1.0 / found.root**2)
+    if isinstance(found, SiteConditioning) and np.all(found.precision > 0):
+        return np.asarray(1.0 / found.precision)
     raise NotAnalyticError(
         "functions cannot be drawn here from this posterior: some of its sites have no positive precision"
     )

@@ -77,7 +77,7 @@ class FunctionDraws:
         """What of the posterior covariance belongs to each point: vectors to subtract and to add."""
         process = self.process
         cross = process.kernel._block(process.rows, process._prepare(x))
-        minus, plus = process.correction.reductions(cross)
+        minus, plus = process.conditioning.reduce(cross)
         added = [np.zeros((0, len(x))) if plus is None else plus]
         if process.basis is not None:
             added.append(process._basis_root(x, cross))

@@ -39,7 +39,6 @@ from cavity.means.functions import Linear as LinearMean
 from cavity.means.functions import Mean, Zero
 from cavity.means.functions import Sum as SumMean
 from cavity.numerics.arrays import Array
-from cavity.numerics.tiles import mirror_lower
 
 
 class NotAnalyticError(ValueError):
@@ -230,7 +229,7 @@ def analytic_outputs(process: PosteriorProcess) -> list[AnalyticOutput]:
     parts = decompose(process.kernel, D)
     beta = linear_mean(process.mean_function, D)
     C, Phi = parts.linear, np.column_stack([np.ones(n), X])
-    M = mirror_lower(process.correction.lower_matrix())
+    M = process.conditioning.matrix()
     basis, A, solved = process.basis, np.zeros((0, D + 1)), np.zeros((0, n))
     V = C.copy()
     if basis is not None:

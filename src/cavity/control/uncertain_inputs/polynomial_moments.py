@@ -29,7 +29,6 @@ from cavity.kernels.polynomial import Polynomial
 from cavity.kernels.white_noise import White
 from cavity.latent.process import PosteriorProcess
 from cavity.numerics.arrays import Array
-from cavity.numerics.tiles import mirror_lower
 
 Index = tuple[int, ...]
 Terms = dict[Index, float]
@@ -125,7 +124,7 @@ def _posterior_terms(process: PosteriorProcess) -> tuple[list[Terms], Terms]:
     units: list[Index] = [(0,) * D, *(tuple(int(d == e) for e in range(D)) for d in range(D))]
     trend = dict(zip(units, map(float, linear_mean(process.mean_function, D))))
     means = [_plus(dict(zip(indices, map(float, Phi.T @ w))), trend) for w in weights.T]
-    reduced = np.diag(c) - Phi.T @ mirror_lower(process.correction.lower_matrix()) @ Phi
+    reduced = np.diag(c) - Phi.T @ process.conditioning.matrix() @ Phi
     variance: Terms = {units[0]: white}
     for i, row in zip(indices, reduced):
         variance = _plus(variance, _times({i: 1.0}, dict(zip(indices, map(float, row)))))

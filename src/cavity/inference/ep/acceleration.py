@@ -38,6 +38,12 @@ class Acceleration:
         self._last: tuple[Array, Array] | None = None
         self._residual = np.inf
 
+    def copy(self) -> Acceleration:
+        """The same history, to be continued apart."""
+        new = Acceleration()
+        new._d_sites, new._d_steps = list(self._d_sites), list(self._d_steps)
+        return new
+
     def begin(self, n: int) -> None:
         """Another sequence of sweeps, of n sites."""
         self._last, self._residual = None, np.inf

@@ -19,8 +19,7 @@ import numpy as np
 
 from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.parallel import state_or_none
-from cavity.inference.ep.state import TOLERANCE, Problem, State
-from cavity.latent.conditioned import Conditioned
+from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
 from cavity.latent.sites import Sites
 from cavity.numerics.arrays import Array
 
@@ -33,14 +32,14 @@ LARGEST_PROBLEM = 1000
 NEWTON_STEPS = 20
 
 
-class Point:
+class CavityPoint:
     """Cavities and what follows from them.
 
     Standardized statistics are (x, -x^2/2) with x = (f - tilted mean)/tilted sd. A step has two halves: changes of
     the shifts (standardized, about the tilted means) and of rho.
     """
 
-    def __init__(self, problem: Problem, shift: Array, rho: Array) -> None:
+    def __init__(self, problem: EPProblem, shift: Array, rho: Array) -> None:
         self.problem, self.shift, self.rho = problem, shift, rho
         self.gap = np.exp(rho)
         self.precision = problem.min_cavity_precision + self.gap
@@ -51,7 +50,7 @@ class Point:
         self.sd = np.sqrt(t.var)
         eta = problem.power
         self.sites = Sites((t.mean / t.var - shift) / eta, (1 / t.var - self.precision) / eta)
-        self.q = Conditioned(problem.prior, self.sites)
+        self.q = problem.given(self.sites)
         self.ratio = self.q.var / t.var
         if not np.all(self.ratio > 0):
             raise FloatingPointError("marginal variances")
@@ -65,7 +64,7 @@ class Point:
             raise FloatingPointError("mismatch")
 
     @classmethod
-    def of_state(cls, state: State) -> Point:
+    def of_state(cls, state: EPState) -> CavityPoint:
         """The point with the cavities of a state."""
         shift, precision = state.cavity
         return cls(state.problem, shift, np.log(precision - state.problem.min_cavity_precision))
@@ -111,7 +110,9 @@ class Point:
         eta = self.problem.power
         return np.asarray(self.under_sites((d1 - c1) / eta, (2 * d2 - c2) / eta) - np.concatenate([d1, d2]))
 
-    def moved(self, step: Array, problem: Problem | None = None, reflect: int | None = None) -> Point | None:
+    def moved(
+        self, step: Array, problem: EPProblem | None = None, reflect: int | None = None
+    ) -> CavityPoint | None:
         """The point a step away (the cavity `reflect` mirrored at y instead); None where there is none."""
         n = len(self.rho)
         with np.errstate(all="ignore"):
@@ -122,7 +123,7 @@ class Point:
                 rho[reflect] = self.rho[reflect]
                 shift[reflect] = 2 * self.precision[reflect] * self.problem.y[reflect] - self.shift[reflect]
             try:
-                return Point(problem or self.problem, shift, rho)
+                return CavityPoint(problem or self.problem, shift, rho)
             except ERRORS:
                 return None
 
@@ -145,7 +146,7 @@ class Point:
         return row
 
 
-def newton(point: Point, effort: Effort | None = None, enough: float = 1e-14) -> Point | None:
+def newton(point: CavityPoint, effort: Effort | None = None, enough: float = 1e-14) -> CavityPoint | None:
     """Newton's method with step halving, down to rounding: a flat cavity is a small difference of large numbers."""
     for _ in range(NEWTON_STEPS):
         if point.residual < enough:
@@ -171,7 +172,7 @@ def newton(point: Point, effort: Effort | None = None, enough: float = 1e-14) ->
 
 
 def newton_from_sites(
-    problem: Problem, sites: Sites, effort: Effort | None = None, enough: float = 1e-14
+    problem: EPProblem, sites: Sites, effort: Effort | None = None, enough: float = 1e-14
 ) -> Sites | None:
     """A fixed point near the given sites, by Newton's method; it stops where the mismatch is small enough."""
     if problem.prior.n > LARGEST_PROBLEM:
@@ -180,7 +181,7 @@ def newton_from_sites(
     if state is None:
         return None
     try:
-        found = newton(Point.of_state(state), effort, enough=enough)
+        found = newton(CavityPoint.of_state(state), effort, enough=enough)
     except ERRORS:
         return None
     return None if found is None else found.sites

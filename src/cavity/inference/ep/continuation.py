@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
-from cavity.inference.ep.cavity_newton import LARGEST_PROBLEM, Point, newton
+from cavity.inference.ep.cavity_newton import LARGEST_PROBLEM, CavityPoint, newton
 from cavity.inference.ep.effort import Effort
 from cavity.inference.ep.parallel import damped
-from cavity.inference.ep.state import TOLERANCE, Problem
+from cavity.inference.ep.state import TOLERANCE, EPProblem
 from cavity.latent.sites import Sites
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
@@ -46,7 +46,7 @@ EPS = 1e-6
 FIRST_TURN, LONGER = 100, 8
 """Steps of a path's first turn, and by how much each turn is longer than the last."""
 
-Row = Callable[[Point], Array]
+Row = Callable[[CavityPoint], Array]
 
 
 class Family:
@@ -55,14 +55,14 @@ class Family:
     name: str
     first, top = 4.0, 12.0
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: EPProblem) -> None:
         self.problem = problem
 
-    def at(self, lam: float) -> Problem:
+    def at(self, lam: float) -> EPProblem:
         """The problem at lambda."""
         raise NotImplementedError
 
-    def derivative(self, point: Point, lam: float) -> Array:
+    def derivative(self, point: CavityPoint, lam: float) -> Array:
         """d equations / d lambda at given (shift, rho): a difference of tilted moments."""
         other, old = self.at(lam + EPS), point.tilted
         limit = other.min_cavity_precision
@@ -84,7 +84,7 @@ class NoiseFamily(Family):
 
     name = "noise"
 
-    def at(self, lam: float) -> Problem:
+    def at(self, lam: float) -> EPProblem:
         """Scale up."""
         lik = self.problem.likelihood
         if lam == 0:
@@ -93,7 +93,7 @@ class NoiseFamily(Family):
             self.problem, likelihood=lik.update({f"{lik.label}.scale": lik.scale * float(np.exp(lam))})
         )
 
-    def derivative(self, point: Point, lam: float) -> Array:
+    def derivative(self, point: CavityPoint, lam: float) -> Array:
         """Exact: scaling the noise is scaling the cavity about y, and the outcome back."""
         (T12, T22), v, m = point.tilted_covariances, point.tilted.var, point.tilted.mean
         y, precision = (point.problem.y - m) / point.sd, point.precision * v
@@ -111,7 +111,7 @@ class TemperFamily(Family):
     first, top = 2.0, 6.0
     """Small powers are slow: their mixing density has long tails."""
 
-    def at(self, lam: float) -> Problem:
+    def at(self, lam: float) -> EPProblem:
         """Weigh down."""
         return replace(self.problem, weight=self.problem.weight * float(np.exp(-lam)))
 
@@ -133,7 +133,7 @@ class Path:
     Directions have length one in the metric |step|^2/n + d lambda^2.
     """
 
-    def __init__(self, family: Family, point: Point, lam: float, effort: Effort) -> None:
+    def __init__(self, family: Family, point: CavityPoint, lam: float, effort: Effort) -> None:
         self.family, self.point, self.lam, self.n = family, point, lam, len(point.rho)
         self.effort = effort
         self.h, self.counts = 0.5, Counts()
@@ -155,7 +155,7 @@ class Path:
             problem = family.at(lam)
             state, _, _ = damped(problem, Sites.zero(problem.prior.n), effort=effort)
             if state is not None:
-                return cls(family, Point.of_state(state), lam, effort)
+                return cls(family, CavityPoint.of_state(state), lam, effort)
             lam *= 1.5
         return None
 
@@ -164,7 +164,7 @@ class Path:
         """Whether there is a point in going on."""
         return self.counts.why == "alive"
 
-    def run(self, attempts: int) -> Point | None:
+    def run(self, attempts: int) -> CavityPoint | None:
         """Go on for some steps; the fixed point at lambda = 0 if it was reached."""
         end = None
         for _ in range(attempts):
@@ -180,7 +180,7 @@ class Path:
                 self.counts.why = "away"
         return end
 
-    def advance(self) -> Point | None:
+    def advance(self) -> CavityPoint | None:
         """One step along the path; the end of it where lambda = 0 was reached."""
         step, lam, last = self._predict()
         new = None
@@ -193,7 +193,7 @@ class Path:
         elif new is not None:
             direction = np.append(self.point.absolute(self.tangent[:-1]), self.tangent[-1])
 
-            def row(point: Point) -> Array:
+            def row(point: CavityPoint) -> Array:
                 z = self._unit(np.append(point.standardized(direction[:-1]), direction[-1]))
                 z[:-1] /= self.n
                 return z
@@ -230,7 +230,7 @@ class Path:
                 continue
             new = point.moved(step[:-1], self.family.at(lam), reflect=i)
 
-            def row(other: Point, i: int = i, sign: float = float(np.sign(dx))) -> Array:
+            def row(other: CavityPoint, i: int = i, sign: float = float(np.sign(dx))) -> Array:
                 r = np.append(sign * other.mean_row(i), 0.0)
                 return np.asarray(r / np.linalg.norm(r))
 
@@ -261,7 +261,7 @@ class Path:
         return step, 0.0 if last else self.lam + float(step[-1]), last
 
     def _settle(
-        self, point: Point, lam: float, row: Row, steps: int = 6, straight: bool = True
+        self, point: CavityPoint, lam: float, row: Row, steps: int = 6, straight: bool = True
     ) -> int | None:
         """Newton's method back to the path, across a row; moves there and gives the number of steps, or None."""
         for k in range(steps + 1):
@@ -291,7 +291,7 @@ class Path:
         self.counts.steps += 1
         return k
 
-    def _bordered(self, point: Point, lam: float, row: Array) -> Array:
+    def _bordered(self, point: CavityPoint, lam: float, row: Array) -> Array:
         """Jacobian in (step, lambda), with a row below."""
         self.effort.newton_step(self.n)
         M = np.empty((2 * self.n + 1, 2 * self.n + 1))
@@ -324,7 +324,7 @@ class Path:
         return np.asarray(z / np.sqrt(z[:-1] @ z[:-1] / self.n + z[-1] ** 2))
 
 
-def families(problem: Problem) -> list[Family]:
+def families(problem: EPProblem) -> list[Family]:
     """Homotopies worth following. Powers of a mixture need slow quadrature, so it is not tempered."""
     out: list[Family] = []
     if isinstance(problem.likelihood, ScaleMixture):
@@ -334,7 +334,7 @@ def families(problem: Problem) -> list[Family]:
     return out
 
 
-def find_fixed_point(problem: Problem, effort: Effort) -> tuple[Sites | None, int]:
+def find_fixed_point(problem: EPProblem, effort: Effort) -> tuple[Sites | None, int]:
     """Sites of a fixed point and the steps taken; None where no path arrives before the effort is spent.
 
     The paths take turns, each turn longer than the one before: most end on the noise path within its first turn, and of

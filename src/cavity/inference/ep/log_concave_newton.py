@@ -1,8 +1,7 @@
 """A Newton step of EP for log-concave likelihoods, by products with known matrices alone.
 
-One factorization gives everything a step needs. With B = I + S K S = L L' and S^2 = T = diag(tau),
-
-    var_i = (1 - (B^-1)_ii) / tau_i,   Sigma_ij = -(B^-1)_ij / (s_i s_j)  for i != j.
+One conditioning gives everything a step needs: products with the posterior covariance and with its Hadamard square
+(`Conditioning.pull_sites`).
 
 In standardized statistics (x, -x^2/2), x = (f - mean)/sd, a change b = (b1, b2) of the sites changes the natural
 parameters of the marginals by (R b1, (R o R) b2) with R the posterior correlations, those of the cavities by that minus
@@ -24,19 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from scipy.linalg.blas import dsymv
 
-from cavity.inference.ep.state import TOLERANCE, State
+from cavity.inference.ep.state import TOLERANCE, EPState
 from cavity.latent.sites import Sites
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import Moments
-from cavity.numerics.tiles import lower_tiles
-
-if TYPE_CHECKING:
-    from cavity.inference.ep.log_concave import PositivePosterior
 
 KRYLOV, FORCING = 40, 0.1
 """Most iterations of a linear solve, and by how much it reduces the residual."""
@@ -53,27 +46,20 @@ class _Neighborhood:
     in units of the marginals. Means are then exactly linear in b1; precisions of the marginals nearly in b2.
     """
 
-    def __init__(self, state: State) -> None:
-        q = self.q = cast("PositivePosterior", state.q)
+    def __init__(self, state: EPState) -> None:
+        q = self.q = state.q
         self.sd, self.tau = np.sqrt(q.var), state.sites.precision
         self.precision = state.cavity[1]
-        n = len(q.var)
-        squares = q.prior.workspace.get("B squared", (n, n))
-        for rows, columns in lower_tiles(n):
-            tile = q.inverse[rows, columns]
-            np.multiply(tile, tile, out=squares[rows, columns])
-        self._matrices = q.inverse.T, squares.T
-        self._scale = np.empty((2, n))
-        first = np.divide(1.0, q.root * self.sd, out=self._scale[0])
-        np.multiply(first, first, out=self._scale[1])
 
     def others(self, b: Array) -> Array:
-        """(R - I) b1 and (R o R - I) b2, what the other sites do: off the diagonal, R is minus B^-1 scaled."""
-        u = self._scale * b
-        u[0] = dsymv(-1.0, self._matrices[0], u[0], lower=0)
-        u[1] = dsymv(1.0, self._matrices[1], u[1], lower=0)
-        u *= self._scale
-        return u
+        """(R - I) b1 and (R o R - I) b2, what the other sites do."""
+        sd, var = self.sd, self.q.var
+        means, variances = self.q.conditioning.pull_sites(b[0] / sd, b[1] / var)
+        out = np.empty_like(b)
+        np.divide(means, sd, out=out[0])
+        np.divide(variances, var, out=out[1])
+        out -= b
+        return out
 
     def gap(self, t: Moments, mean: Array, b: Array, u: Array) -> Array:
         """Target minus sites, in the same units and about the means."""
@@ -95,7 +81,7 @@ class _Neighborhood:
         return mean, precision * mean - weights, precision, precision is wanted
 
 
-def newton_sites(state: State, tolerance: float = TOLERANCE) -> Sites:
+def newton_sites(state: EPState, tolerance: float = TOLERANCE) -> Sites:
     """Sites after a Newton step in the cavities.
 
     The equations are solved with new tilted moments, but with variances linear in the sites (`_Neighborhood`): products

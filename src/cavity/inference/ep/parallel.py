@@ -11,7 +11,7 @@ import numpy as np
 
 from cavity.inference.ep.acceleration import Acceleration
 from cavity.inference.ep.effort import Effort
-from cavity.inference.ep.state import TOLERANCE, Problem, State
+from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
 from cavity.latent.sites import Sites
 from cavity.numerics.arrays import Array
 
@@ -23,10 +23,10 @@ PATIENCE = 25
 SMALLEST_STEP = 1e-8
 
 
-def state_or_none(problem: Problem, sites: Sites) -> State | None:
-    """State at any sites, or None where the posterior is improper or a tilted density does not exist."""
+def state_or_none(problem: EPProblem, sites: Sites) -> EPState | None:
+    """EPState at any sites, or None where the posterior is improper or a tilted density does not exist."""
     try:
-        state = State(problem, sites)
+        state = EPState(problem, sites)
         usable = bool(np.all(state.q.var > 0)) and state.feasible and np.isfinite(state.merit)
     except (np.linalg.LinAlgError, FloatingPointError):
         return None
@@ -34,13 +34,13 @@ def state_or_none(problem: Problem, sites: Sites) -> State | None:
 
 
 def damped(
-    problem: Problem,
+    problem: EPProblem,
     start: Sites,
     tolerance: float = TOLERANCE,
     step: float = 1.0,
     acceleration: Acceleration | None = None,
     effort: Effort | None = None,
-) -> tuple[State | None, State | None, int]:
+) -> tuple[EPState | None, EPState | None, int]:
     """Parallel EP for sites of any sign; (converged state or None, best usable state, sweeps).
 
     A step is halved while the posterior would be improper. Points whose cavity does not exist wait for the others.
@@ -85,15 +85,15 @@ def damped(
     return None, best, DAMPED_SWEEPS
 
 
-def _any_state(problem: Problem, sites: Sites) -> State | None:
+def _any_state(problem: EPProblem, sites: Sites) -> EPState | None:
     try:
-        state = State(problem, sites)
+        state = EPState(problem, sites)
         return state if np.all(state.q.var > 0) else None
     except np.linalg.LinAlgError:
         return None
 
 
-def _step(problem: Problem, state: State, d_shift: Array, d_precision: Array) -> State | None:
+def _step(problem: EPProblem, state: EPState, d_shift: Array, d_precision: Array) -> EPState | None:
     """The state after the largest step, among halvings of the given one, that keeps the posterior proper."""
     step = 1.0
     while step > SMALLEST_STEP:

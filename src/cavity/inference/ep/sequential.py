@@ -6,13 +6,15 @@ sweep. Slower than the parallel rule: a Python loop over points is the price of 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from cavity.inference.base import Approximation, InferenceFailedError, Status
-from cavity.inference.ep.rule import EP, Solution, certify
-from cavity.inference.ep.state import TOLERANCE, Problem
-from cavity.latent.conditioned import Conditioned
-from cavity.latent.dense import DensePrior
+from cavity.inference.base import Approximation, InferenceFailedError, Stage
+from cavity.inference.ep.acceleration import Acceleration
+from cavity.inference.ep.rule import EP, EPWarm, Solution, certify
+from cavity.inference.ep.state import TOLERANCE, EPProblem
+from cavity.latent.base import LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
@@ -56,7 +58,9 @@ class SequentialEP(EP):
     def __repr__(self) -> str:
         return f"SequentialEP(sweeps={self.sweeps!r}, damping={self.damping!r}, adf={self.adf!r})"
 
-    def _solve(self, problem: Problem, lasting: bool = True) -> Solution | None:
+    def _solve(
+        self, problem: EPProblem, acceleration: Acceleration | None = None, lasting: bool = True
+    ) -> Solution | None:
         sites = Sites.zero(problem.prior.n)
         for sweep in range(1 if self.adf else self.sweeps):
             try:
@@ -65,13 +69,18 @@ class SequentialEP(EP):
                 return None
             state = certify(problem, sites, np.inf if self.adf else self.tolerance)
             if state is not None:
-                return Solution(state, "adf" if self.adf else "sequential ep", sweep + 1)
+                return Solution(state, Stage.ADF if self.adf else Stage.SEQUENTIAL_EP, sweep + 1)
         return None
 
     def infer(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self,
+        prior: LatentPrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        warm: EPWarm | None = None,
     ) -> Approximation:
-        """Posterior, evidence and status; raises where no fixed point is found (no fallback here)."""
+        """Posterior, evidence and status; raises if no fixed point is found (no fallback here)."""
         solution = self._solve(self._problem(prior, likelihood, y, sample_weight))
         if solution is None:
             raise InferenceFailedError(
@@ -79,22 +88,23 @@ class SequentialEP(EP):
                 remedy=("use ", Setting("inference", "ep")),
             )
         state, status = solution.state, solution.status
-        converged = state.residual <= self.tolerance
-        if not converged:
+        if not state.residual <= self.tolerance:
             message = "one pass of assumed-density filtering: not a fixed point, and dependent on the order of the data"
-            status = Status(False, status.stage, 1, state.residual, status.jitter, message)
-        return Approximation(state.q.process(), state.log_evidence, status, state.sites)
+            status = replace(status, converged=False, message=message)
+        return Approximation(state.q.process(), state.log_evidence, status, state.q)
 
-    def _on_branch(self, problem: Problem, lasting: bool = True) -> Solution:
+    def _on_branch(
+        self, problem: EPProblem, warm: EPWarm | None, acceleration: Acceleration, lasting: bool = True
+    ) -> Solution:
         solution = self._solve(problem)
         if solution is None or self.adf:
             raise InferenceFailedError("sequential EP did not converge at these hyperparameters")
         return solution
 
 
-def _sweep(problem: Problem, sites: Sites, damping: float) -> Sites:
+def _sweep(problem: EPProblem, sites: Sites, damping: float) -> Sites:
     """One pass over the points, with rank-one updates of the posterior covariance (book eq. 3.70)."""
-    q = Conditioned(problem.prior, sites)
+    q = problem.given(sites)
     S, prior_mean = q.covariance.copy(), problem.prior.mean
     shift, precision = sites.shift.copy(), sites.precision.copy()
     mean = q.mean.copy()

@@ -16,8 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
+from cavity.latent.base import LatentPrior
 from cavity.latent.conditioned import Conditioned
-from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood, Tilted
 from cavity.numerics.arrays import Array
@@ -27,15 +27,11 @@ TOLERANCE = 1e-6
 """Largest mismatch of tilted and marginal moments, in posterior standard deviations, of a converged solution."""
 
 
-SHARP = 0.99
-"""Share of a marginal's precision that comes from its site above which the rest is not found by subtraction."""
-
-
 @dataclass(frozen=True)
-class Problem:
+class EPProblem:
     """What is approximated: a prior, a likelihood with data, and the power of EP (1 for EP proper)."""
 
-    prior: DensePrior
+    prior: LatentPrior
     likelihood: Likelihood
     y: Array
     weight: Array | float = 1.0
@@ -52,6 +48,15 @@ class Problem:
         limit = np.asarray(self.factor_power) * self.likelihood.min_cavity_precision
         return np.broadcast_to(limit, (self.prior.n,))
 
+    @property
+    def sample_weight(self) -> Array | None:
+        """The weights as other rules take them."""
+        return None if np.ndim(self.weight) == 0 else np.asarray(self.weight)
+
+    def given(self, sites: Sites, *, transient: bool = False) -> Conditioned:
+        """The Gaussian that sites make."""
+        return self.prior.given(sites, transient=transient)
+
     def tilted(self, shift: Array, precision: Array, order: int = 2) -> Tilted:
         """Moments of the tilted densities."""
         return self.likelihood.tilted(self.y, shift, precision, self.factor_power, order)
@@ -61,33 +66,30 @@ class Problem:
         return self.likelihood.tilted_moments(self.y, shift, precision, self.factor_power)
 
 
-class State:
-    """Everything that follows from the sites."""
+class EPState:
+    """Everything that follows from the sites.
 
-    def __init__(self, problem: Problem, sites: Sites, q: Conditioned | None = None, order: int = 2) -> None:
-        self.problem, self.sites, self._order = problem, sites, order
-        self.q = q if q is not None else Conditioned(problem.prior, sites)
+    Parameters
+    ----------
+    problem : EPProblem
+    sites : Sites
+    q : Conditioned, optional
+        The Gaussian of these sites, if it is known.
+    with_evidence : bool
+        Whether tilted moments come with normalizers and derivatives at once; without, the first four moments alone
+        are computed until the evidence is asked for.
+    """
 
-    @cached_property
-    def marginal_precision(self) -> Array:
-        """1 / var of q."""
-        return 1.0 / self.q.var
+    def __init__(
+        self, problem: EPProblem, sites: Sites, q: Conditioned | None = None, with_evidence: bool = True
+    ) -> None:
+        self.problem, self.sites, self._with_evidence = problem, sites, with_evidence
+        self.q = q if q is not None else problem.given(sites)
 
     @cached_property
     def cavity(self) -> tuple[Array, Array]:
-        """(shift, precision) of the cavities.
-
-        tau_c = (1 - eta tau v) / v and nu_c = tau_c m - eta alpha, since alpha = nu - tau m: no difference of large
-        numbers where sites are sharp. There 1 - tau v is taken from the inverse too, R_ii = tau (1 - tau v).
-        """
-        eta, q, tau = self.problem.power, self.q, self.sites.precision
-        left = 1.0 - eta * tau * q.var
-        if eta == 1.0:
-            sharp = tau * q.var > SHARP
-            if sharp.any():
-                left[sharp] = _unexplained(q)[sharp] / tau[sharp]
-        precision = left / q.var
-        return precision * q.mean - eta * q.weights, precision
+        """(shift, precision) of the cavities."""
+        return self.q.natural_cavities(self.problem.power)
 
     @cached_property
     def feasible(self) -> bool:
@@ -102,17 +104,22 @@ class State:
     @cached_property
     def tilted(self) -> Tilted:
         """Moments of the tilted densities."""
-        return self.problem.tilted(*self.cavity, self._order)
+        return self.problem.tilted(*self.cavity)
 
     @cached_property
     def moments(self) -> Moments:
         """The first four of them alone."""
         return self.problem.moments(*self.cavity)
 
+    @property
+    def matched(self) -> Tilted | Moments:
+        """Tilted mean and variance, with or without more."""
+        return self.tilted if self._with_evidence else self.moments
+
     @cached_property
     def mismatch(self) -> tuple[Array, Array]:
         """Difference of means in posterior sd, and relative difference of variances, each (n,)."""
-        t, q = self.tilted, self.q
+        t, q = self.matched, self.q
         return (t.mean - q.mean) / np.sqrt(q.var), t.var / q.var - 1.0
 
     @cached_property
@@ -124,20 +131,21 @@ class State:
     @cached_property
     def merit(self) -> float:
         """Overall mismatch, a smooth measure of progress."""
-        t, q = self.tilted, self.q
-        value = np.sum((t.mean - q.mean) ** 2 / q.var + np.log(t.var / q.var) ** 2)
+        t, q = self.matched, self.q
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = np.sum((t.mean - q.mean) ** 2 / q.var + np.log(t.var / q.var) ** 2)
         return float(np.sqrt(value)) if np.isfinite(value) else np.inf
 
     @cached_property
     def target(self) -> Sites:
         """Sites that would make each marginal equal its tilted moments, the cavities staying as they are."""
-        t, eta = self.tilted, self.problem.power
+        t, eta = self.matched, self.problem.power
         shift, precision = self.cavity
         return Sites((t.mean / t.var - shift) / eta, (1.0 / t.var - precision) / eta)
 
     def towards_target(self, step: float) -> Sites:
         """Sites a part of the way to those that would match the moments (power one)."""
-        t, at, (shift, precision) = self.moments, self.sites, self.cavity
+        t, at, (shift, precision) = self.matched, self.sites, self.cavity
         inverse = 1.0 / t.var
         return Sites(
             at.shift + step * (t.mean * inverse - shift - at.shift),
@@ -158,11 +166,4 @@ class State:
         inside = t.log_z_normalized + 0.5 * (eta * q.weights) ** 2 / tau_c + 0.5 * (LOG_2PI - np.log(tau_c))
         outside = t.log_z - (shift - 0.5 * precision * q.mean) * q.mean
         factors = np.where(proper, inside, outside) - 0.5 * (LOG_2PI + np.log(q.var))
-        log_q = -0.5 * q.correction.log_det - 0.5 * float(q.weights @ (q.mean - q.prior.mean))
-        return log_q + float(np.sum(factors)) / eta
-
-
-def _unexplained(q: Conditioned) -> Array:
-    """The diagonal of R = (K + T^-1)^-1, shape (n,)."""
-    known = getattr(q, "unexplained", None)
-    return np.diagonal(q.correction.lower_matrix()) if known is None else np.asarray(known)
+        return q.log_density_at_mean + float(np.sum(factors)) / eta

@@ -26,12 +26,10 @@ from typing import Any
 import numpy as np
 
 from cavity.inference.base import InferenceFailedError
-from cavity.latent.dense import DensePrior, ImproperPosteriorError, SiteCorrection
-from cavity.latent.sites import Sites
+from cavity.latent.base import Conditioning, ImproperPosteriorError, LatentPrior
 from cavity.likelihoods.base import Derivatives, Likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
-from cavity.numerics.tiles import mirror_lower
 from cavity.runtime.errors import Setting
 
 TARGET = 1e-7
@@ -66,12 +64,15 @@ LINE_TRIALS = 60
 JUMPS, JUMP_POINTS = 4, 1000
 """Jumps that are climbed from a mode, and the number of observations up to which they are tried."""
 
+SMALLEST_FOR_LANCZOS = 10
+"""White coordinates from which one eigenvector is found by Lanczos iterations."""
+
 ESCAPES = 5
 """Saddles that may be left before a search is given up."""
 
 
 @dataclass
-class Point:
+class LatentPoint:
     """A value of f = m + K a with its objective; arrays have the shape of f."""
 
     a: Array
@@ -115,7 +116,7 @@ class NoModeError(InferenceFailedError):
     """The search for a mode ended at a point that is not one."""
 
 
-class Climb(ABC):
+class LogPosterior(ABC):
     """The log posterior density of f up to a constant, and ways to climb it.
 
     A subclass knows the likelihood's derivatives and how to factorize. What it calls derivatives and
@@ -153,28 +154,24 @@ class Climb(ABC):
         """
 
     @abstractmethod
-    def project(self, curvature: Any, b: Array) -> tuple[Array, Array]:
-        """((I - R K) b, K (I - R K) b), shapes of f."""
-
-    @abstractmethod
     def downward(self, f: Array, derivatives: Any) -> tuple[Array, Array]:
         """(da, K da) along the direction of most negative curvature, of length one in prior sd."""
 
     @abstractmethod
-    def starts(self) -> Iterator[Point]:
+    def starts(self) -> Iterator[LatentPoint]:
         """Points worth climbing from, for posteriors with several modes."""
 
-    def jumps(self, mode: Mode) -> list[Point]:
+    def jumps(self, mode: Mode) -> list[LatentPoint]:
         """Points from which a higher mode may be reached, the most promising first; none by default."""
         return []
 
-    def firmness(self, mode: Mode) -> float:
+    def smallest_curvature(self, mode: Mode) -> float:
         """How much curvature is left in the flattest direction, as a share of what there would be without
-        negative curvature of the likelihood: 1 where there is none, 0 where a mode and a saddle merge."""
-        return 1.0
+        negative curvature of the likelihood: 1 if there is none, 0 where a mode and a saddle merge."""
+        return float(mode.curvature.smallest_curvature)
 
     @abstractmethod
-    def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> Climb:
+    def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> LogPosterior:
         """The same problem with other hyperparameters."""
 
     # --- the objective --------------------------------------------------------------------------------------
@@ -186,16 +183,16 @@ class Climb(ABC):
             total = float(terms.sum() if self.weight is None else self.weight @ terms)
         return total if np.isfinite(total) else -np.inf
 
-    def point(self, a: Array, moved: Array) -> Point:
+    def point(self, a: Array, moved: Array) -> LatentPoint:
         """The point f = m + K a, given a and K a."""
         f = self.m + moved
-        return Point(a, f, self.log_likelihood(f) - 0.5 * float(np.vdot(a, moved)))
+        return LatentPoint(a, f, self.log_likelihood(f) - 0.5 * float(np.vdot(a, moved)))
 
-    def prior_mean(self) -> Point:
+    def prior_mean(self) -> LatentPoint:
         """f = m."""
-        return Point(np.zeros_like(self.m), self.m.copy(), self.log_likelihood(self.m))
+        return LatentPoint(np.zeros_like(self.m), self.m.copy(), self.log_likelihood(self.m))
 
-    def linearized(self, f: Array, safe: bool = False) -> tuple[Point, Any]:
+    def linearized(self, f: Array, safe: bool = False) -> tuple[LatentPoint, Any]:
         """One whole step from any f, which need not be of the form m + K a, and the factorization it took.
 
         Raises
@@ -206,9 +203,9 @@ class Climb(ABC):
         d = self.derivatives(f)
         curvature = self.curvature(f, d, safe)
         b = self.times_W(f, d, f - self.m, safe) + self.slope(d)
-        return self.point(*self.project(curvature, b)), curvature
+        return self.point(*curvature.project(b)), curvature
 
-    def near(self, f: Array) -> Point:
+    def near(self, f: Array) -> LatentPoint:
         """Where one Newton step from any f leads, then steps with the same factorization while they help."""
         at, curvature = self.linearized(f)
         return self._chord(at, curvature, CHORD_FROM / CHORD_RATE) if np.isfinite(at.value) else at
@@ -218,10 +215,10 @@ class Climb(ABC):
     def step(self, curvature: Any, a: Array, slope: Array) -> tuple[Array, Array, float]:
         """(da, df, squared decrement)."""
         g = slope - a
-        da, df = self.project(curvature, g)
+        da, df = curvature.project(g)
         return da, df, float(np.vdot(g, df))
 
-    def move(self, at: Point, da: Array, df: Array, slope: float) -> tuple[Point, float]:
+    def move(self, at: LatentPoint, da: Array, df: Array, slope: float) -> tuple[LatentPoint, float]:
         """The best point found along a step, and the share of the step that was taken (0 if none is better).
 
         `slope` is the derivative of Psi along the step at its beginning.
@@ -236,7 +233,7 @@ class Climb(ABC):
         t, best, best_t = 1.0, at.value, 0.0
         v = value(t)
         if v >= at.value + SUFFICIENT * slope:
-            return Point(at.a + da, at.f + df, v), 1.0
+            return LatentPoint(at.a + da, at.f + df, v), 1.0
         low, high = 0.0, 1.0
         for _ in range(LINE_TRIALS):
             if v > best:
@@ -257,11 +254,11 @@ class Climb(ABC):
             v = value(t)
         if best_t == 0.0:
             return at, 0.0
-        return Point(at.a + best_t * da, at.f + best_t * df, best), best_t
+        return LatentPoint(at.a + best_t * da, at.f + best_t * df, best), best_t
 
     # --- searches -------------------------------------------------------------------------------------------
 
-    def em(self, start: Point) -> Point:
+    def em(self, start: LatentPoint) -> LatentPoint:
         """Steps with a safe curvature (for scale mixtures: EM) from a start until they gain little."""
         at = start
         for _ in range(EM_STEPS):
@@ -277,7 +274,7 @@ class Climb(ABC):
                 break
         return at
 
-    def newton(self, start: Point) -> Mode:
+    def newton(self, start: LatentPoint) -> Mode:
         """The mode that Newton's method reaches from a start; its residual says how closely.
 
         Raises
@@ -302,9 +299,8 @@ class Climb(ABC):
                 except ImproperPosteriorError:  # so steep that rounding hides the prior
                     break
             da, df, squared = self.step(curvature, at.a, self.slope(d))
-            decrement = float(
-                np.sqrt(abs(squared))
-            )  # negative only by rounding, which may be large: then no mode
+            # negative only by rounding, which may be large: then there is no mode
+            decrement = float(np.sqrt(abs(squared)))
             stalled = 0 if decrement < 0.5 * smallest else stalled + 1
             smallest = min(smallest, decrement)
             mode = Mode(at.a, at.f, at.value, d, curvature, df, decrement, iteration, clean)
@@ -334,7 +330,7 @@ class Climb(ABC):
             remedy=("use ", Setting("inference", ("ep", "variational"))),
         )
 
-    def _chord(self, at: Point, curvature: Any, decrement: float) -> Point:
+    def _chord(self, at: LatentPoint, curvature: Any, decrement: float) -> LatentPoint:
         """Steps with the last factorization, as long as they contract."""
         a, f = at.a, at.f
         for _ in range(CHORD_STEPS):
@@ -347,7 +343,7 @@ class Climb(ABC):
                 break
         return self.point(a, f - self.m)
 
-    def _leave_saddle(self, at: Point, derivatives: Any) -> Point:
+    def _leave_saddle(self, at: LatentPoint, derivatives: Any) -> LatentPoint:
         """The better of two points on either side of a saddle, along its direction of negative curvature."""
         da, df = self.downward(at.f, derivatives)
         for size in SADDLE_STEP * 0.25 ** np.arange(8):
@@ -358,25 +354,24 @@ class Climb(ABC):
         return at
 
 
-class OneLatent(Climb):
+class OneLatent(LogPosterior):
     """One latent value per observation: W = -w d2 is diagonal.
 
-    With `memory`, factors live in the workspace array of that name: only the last one made is valid.
+    With `transient`, factors live in shared memory: only the last one made is valid.
     """
 
-    prior: DensePrior
+    prior: LatentPrior
 
     def __init__(
         self,
-        prior: DensePrior,
+        prior: LatentPrior,
         likelihood: Likelihood,
         y: Array,
         sample_weight: Array | None = None,
-        memory: str | None = None,
+        transient: bool = False,
     ) -> None:
         self.prior, self.likelihood, self.y = prior, likelihood, y
-        self.weight, self.memory = sample_weight, memory
-        self.K, self.m = prior.covariance, prior.mean
+        self.weight, self.transient, self.m = sample_weight, transient, prior.mean
 
     def derivatives(self, f: Array) -> Derivatives:
         """Of log p, times the sample weights."""
@@ -401,44 +396,37 @@ class OneLatent(Climb):
         """W x."""
         return self.precision(f, derivatives, safe) * x
 
-    def curvature(self, f: Array, derivatives: Derivatives, safe: bool = False) -> SiteCorrection:
-        """R."""
-        return self.condition(self.precision(f, derivatives, safe))
-
-    def condition(self, precision: Array) -> SiteCorrection:
-        """R of sites with these precisions."""
-        return self.prior.condition(Sites(np.zeros_like(precision), precision), self.memory)
-
-    def project(self, curvature: SiteCorrection, b: Array) -> tuple[Array, Array]:
-        """(I - R K) b and K times that."""
-        a = b - curvature.apply(self.K @ b)
-        return a, self.K @ a
+    def curvature(self, f: Array, derivatives: Derivatives, safe: bool = False) -> Conditioning:
+        """The conditioning on W."""
+        return self.prior.condition(self.precision(f, derivatives, safe), transient=self.transient)
 
     def downward(self, f: Array, derivatives: Derivatives) -> tuple[Array, Array]:
-        """With K = L L', L u for the eigenvector u of the smallest eigenvalue of I + L' W L."""
-        from scipy.linalg import eigh
+        """In white coordinates f = m + V u, V u for the eigenvector u of the smallest eigenvalue e of V' W V.
 
-        L = np.tril(self.prior.factor.lower)
-        M = L.T @ (-derivatives.d2[:, None] * L)
-        _, vectors = eigh(M, subset_by_index=[0, 0])
-        u = vectors[:, 0]
-        return self.prior.factor.half_solve_transposed(u), L @ u
+        Then V u = K (W V u) / e, which gives a without an inverse of K.
+        """
+        from scipy.sparse.linalg import LinearOperator, eigsh
 
-    def firmness(self, mode: Mode) -> float:
-        """The smallest eigenvalue of C, by which negative sites reduce the precision."""
-        C = mode.curvature._C
-        if C is None:
-            return 1.0
-        L = np.tril(C.lower)
-        return float(np.linalg.eigvalsh(L @ L.T)[0])
+        prior, W, r = self.prior, -derivatives.d2, self.prior.white_dim
+
+        def curvature(u: Array) -> Array:
+            return prior.unwhiten_adjoint(W * (prior.unwhiten(u) - prior.mean))
+
+        operator = LinearOperator((r, r), matvec=lambda u: curvature(np.ravel(u)), dtype=float)
+        if r < SMALLEST_FOR_LANCZOS:
+            values, vectors = np.linalg.eigh(operator @ np.eye(r))
+        else:
+            values, vectors = eigsh(operator, k=1, which="SA", v0=np.ones(r))
+        df = prior.unwhiten(vectors[:, 0]) - prior.mean
+        return W * df / values[0], df
 
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> OneLatent:
         """The same problem with other hyperparameters."""
-        return OneLatent(DensePrior(kernel, self.prior.X, mean_function), likelihood, self.y, self.weight)
+        return OneLatent(self.prior.at(kernel, mean_function), likelihood, self.y, self.weight)
 
     # --- starts ---------------------------------------------------------------------------------------------
 
-    def starts(self) -> Iterator[Point]:
+    def starts(self) -> Iterator[LatentPoint]:
         """The prior mean, the data, and for scale mixtures also a fit with broad noise and leave-one-out."""
         yield self.prior_mean()
         likelihood, y, m = self.likelihood, self.y, self.m
@@ -452,12 +440,12 @@ class OneLatent(Climb):
         broad = weight * likelihood.expected_precision(np.full(len(y), float(np.mean((y - m) ** 2))))
         yield self._smooth(narrow)
         yield self._smooth(broad)
-        # The residual of each target given the others under narrow normal noise (book eq. 5.12).
-        R = mirror_lower(self.condition(narrow).lower_matrix())
-        alpha = narrow * (y - m) - R @ (self.K @ (narrow * (y - m)))
-        yield self._smooth(weight * likelihood.expected_precision((alpha / np.diagonal(R)) ** 2))
+        # The residual of each target given the others under narrow normal noise (eq. 5.12).
+        given = self.prior.condition(narrow)
+        alpha = given.project(narrow * (y - m))[0]
+        yield self._smooth(weight * likelihood.expected_precision((alpha / given.unexplained) ** 2))
 
-    def jumps(self, mode: Mode) -> list[Point]:
+    def jumps(self, mode: Mode) -> list[LatentPoint]:
         """One observation at a time is believed, or left out, and all of f follows.
 
         With A the posterior covariance of a safe curvature, f moves by A[:, i] (t - f_i) / A_ii, where t is
@@ -468,30 +456,30 @@ class OneLatent(Climb):
         if n > JUMP_POINTS:
             return []
         precision = self.precision(mode.f, d, safe=True)
-        R = mirror_lower(self.condition(precision).lower_matrix())
-        P = np.eye(n) - R @ self.K  # (I - R K), so that A = K P
-        A = self.K @ P
-        variance = np.maximum(np.diagonal(A), np.finfo(float).tiny)
+        given = self.prior.condition(precision)
+        variance = np.maximum(given.var, np.finfo(float).tiny)
         left = np.maximum(1.0 - precision * variance, np.finfo(float).eps)
         targets = [mode.f - d.d1 * variance / left]
         targets += [b for b in np.atleast_2d(self.likelihood.break_points(self.y)) if b.shape == mode.f.shape]
-        found: list[Point] = []
+        found: list[LatentPoint] = []
         for target in targets:
             shift = (target - mode.f) / variance
             far = np.flatnonzero(np.isfinite(shift) & (shift**2 * variance > 1.0))
             if far.size == 0:
                 continue
-            a, moved = mode.a[:, None] + P[:, far] * shift[far], A[:, far] * shift[far]
+            columns = np.zeros((n, far.size))
+            columns[far, np.arange(far.size)] = shift[far]
+            a, moved = given.project(columns)
+            a += mode.a[:, None]
             moved += (mode.f - self.m)[:, None]
             with np.errstate(over="ignore", invalid="ignore"):
                 terms = self.likelihood.log_prob(self.y, self.m + moved.T)
             values = (terms if self.weight is None else terms * self.weight).sum(axis=1)
             values -= 0.5 * np.einsum("ij,ij->j", a, moved)
             for k in np.argsort(-values)[:JUMPS]:
-                found.append(Point(a[:, k], self.m + moved[:, k], float(values[k])))
+                found.append(LatentPoint(a[:, k], self.m + moved[:, k], float(values[k])))
         return sorted((q for q in found if np.isfinite(q.value)), key=lambda q: -q.value)[:JUMPS]
 
-    def _smooth(self, precision: Array) -> Point:
+    def _smooth(self, precision: Array) -> LatentPoint:
         """The fit with normal noise of these precisions."""
-        b = precision * (self.y - self.m)
-        return self.point(*self.project(self.condition(precision), b))
+        return self.point(*self.prior.condition(precision).project(precision * (self.y - self.m)))

@@ -1,4 +1,5 @@
-"""Laplace's method for several latent functions: softmax (book section 3.5) and any other with few functions.
+"""Laplace's method for several latent functions: softmax and any other with few functions (Rasmussen and
+Williams 2006, section 3.5).
 
 As for one function (`cavity.inference.laplace.rule`), with an L x L curvature W_i = -w_i Hessian at each point.
 With Sigma_i the posterior covariance block of point i, u_i = -1/2 d/df_i sum_j tr(Sigma_j W_j) at fixed Sigma
@@ -21,29 +22,22 @@ from typing import Any, cast
 
 import numpy as np
 
-from cavity.inference.base import Gradient
-from cavity.inference.laplace.mode_search import Climb, Mode, Point
-from cavity.inference.laplace.tracking import search
-from cavity.latent.several import BlockPosterior, BlockPrior, DenseCorrection, SoftmaxCorrection
+from cavity.inference.base import Gradient, InferenceRule, refit_without
+from cavity.inference.laplace.mode_search import LatentPoint, LogPosterior, Mode
 from cavity.likelihoods.base import LatentDerivatives, MultiLatentLikelihood
 from cavity.likelihoods.softmax import Softmax
 from cavity.numerics.arrays import Array
 
-Correction = SoftmaxCorrection | DenseCorrection
 
-INVERSE_ITERATIONS = 20
-"""Enough for an eigenvalue that stands out, the only case of interest."""
-
-
-class ManyLatents(Climb):
+class SeveralLatents(LogPosterior):
     """The log posterior density of L latent values per observation."""
 
-    prior: BlockPrior
+    prior: Any
     likelihood: MultiLatentLikelihood
 
     def __init__(
         self,
-        prior: BlockPrior,
+        prior: Any,
         likelihood: MultiLatentLikelihood,
         y: Array,
         sample_weight: Array | None = None,
@@ -78,67 +72,45 @@ class ManyLatents(Climb):
         """W x."""
         return np.asarray(np.einsum("nij,nj->ni", self.W(derivatives, safe), x))
 
-    def curvature(self, f: Array, derivatives: LatentDerivatives, safe: bool = False) -> Correction:
-        """R."""
+    def curvature(self, f: Array, derivatives: LatentDerivatives, safe: bool = False) -> Any:
+        """The conditioning on W."""
         if self.dense:
-            return DenseCorrection(self.prior, self.W(derivatives, safe))
+            return self.prior.condition(self.W(derivatives, safe))
         D = cast(Softmax, self.likelihood).probabilities(f)
         D = np.maximum(D, np.finfo(float).tiny)  # classes of probability zero: keeps D^-1 representable
-        return SoftmaxCorrection(self.prior, D if self.weight is None else self.weight[:, None] * D)
-
-    def project(self, curvature: Correction, b: Array) -> tuple[Array, Array]:
-        """(I - R K) b and K times that."""
-        return curvature.project(b)
+        return self.prior.condition_softmax(D if self.weight is None else self.weight[:, None] * D)
 
     def downward(self, f: Array, derivatives: LatentDerivatives) -> tuple[Array, Array]:
-        """L u for the eigenvector u of the smallest eigenvalue of I + L' W L, with K = L L'."""
-        from scipy.linalg import eigh
+        """Along the direction of most negative curvature."""
+        found: tuple[Array, Array] = self.prior.downward(self.W(derivatives, safe=False))
+        return found
 
-        M = DenseCorrection.whitened(self.prior, self.W(derivatives, safe=False))
-        _, vectors = eigh(M, subset_by_index=[0, 0], lower=True)
-        u = vectors[:, 0].reshape(self.prior.n_latent, -1)
-        factors = [p.factor for p in self.prior.functions]
-        da = np.column_stack([F.half_solve_transposed(x) for F, x in zip(factors, u)])
-        return da, np.column_stack([F.multiply(x[:, None])[:, 0] for F, x in zip(factors, u)])
-
-    def starts(self) -> Iterator[Point]:
+    def starts(self) -> Iterator[LatentPoint]:
         """The prior mean, and one step from it of the first function alone (a level, before its noise)."""
         yield self.prior_mean()
         d = self.derivatives(self.m)
         W, b = np.zeros_like(d.hessian), np.zeros_like(self.m)
         W[:, 0, 0], b[:, 0] = np.maximum(-d.hessian[:, 0, 0], 0.0), d.gradient[:, 0]
-        yield self.point(*DenseCorrection(self.prior, W).project(b))
+        yield self.point(*self.prior.condition(W).project(b))
 
-    def firmness(self, mode: Mode) -> float:
-        """The smallest eigenvalue of M = I + L' W L if below one, by inverse iteration."""
-        if self.likelihood.log_concave:
-            return 1.0
-        M = cast(DenseCorrection, mode.curvature).M
-        x = np.ones(len(M.lower)) / np.sqrt(len(M.lower))
-        for _ in range(INVERSE_ITERATIONS):
-            x = M.solve(x)
-            size = float(np.linalg.norm(x))
-            x /= size
-        return min(1.0, 1.0 / size)
-
-    def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> ManyLatents:
+    def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> SeveralLatents:
         """The same problem with other hyperparameters."""
-        prior = BlockPrior(kernel, self.prior.X, self.prior.n_latent, mean_function)
-        return ManyLatents(prior, likelihood, self.y, self.weight, self.dense)
+        prior = self.prior.at(kernel, mean_function)
+        return SeveralLatents(prior, likelihood, self.y, self.weight, self.dense)
 
 
-def gradient(problem: ManyLatents, mode: Mode) -> tuple[Array, Gradient]:
+def gradient(problem: SeveralLatents, mode: Mode) -> tuple[Array, Gradient]:
     """dlog q/df at the mode, and the gradient in the parameters; overwrites the mode's factorization."""
     prior, likelihood, y = problem.prior, problem.likelihood, problem.y
     weight = np.ones(prior.n) if problem.weight is None else problem.weight
-    correction: Correction = mode.curvature
-    a, S = mode.a, correction.training_blocks()
+    conditioning = mode.curvature
+    a, S = mode.a, conditioning.training_blocks()
     u = -0.5 * weight[:, None] * likelihood.curvature_gradient(y, mode.f, S)
-    v, Kv = correction.project(u)
-    R = correction.into_matrices()
+    v, Kv = conditioning.project(u)
+    R = conditioning.into_matrices()
 
     def cotangent(c: int, rows: slice, columns: slice) -> Array:
-        G = R[c][rows, columns] * -0.5
+        G: Array = R[c][rows, columns] * -0.5
         G += np.outer(0.5 * a[rows, c] + 0.5 * v[rows, c], a[columns, c])
         G += np.outer(0.5 * a[rows, c], v[columns, c])
         return G
@@ -150,33 +122,18 @@ def gradient(problem: ManyLatents, mode: Mode) -> tuple[Array, Gradient]:
     return u, Gradient(prior.pull(cotangent), prior.pull_mean(a + v), d_likelihood)
 
 
-def without_own_site(problem: ManyLatents, mode: Mode) -> tuple[Array, Array]:
+def cavities(rule: InferenceRule, problem: SeveralLatents, mode: Mode) -> tuple[Array, Array]:
     """Mean (n, L) and covariance (n, L, L) of each f_i given the sites of the others.
 
-    Where that is not proper the point is left out in earnest, with a new mode.
+    If a cavity is improper, the rule is run without the point.
     """
-    S = BlockPosterior(problem.prior, mode.a, mode.curvature).blocks(problem.prior.X)
+    prior = problem.prior
+    S = prior.process(mode.a, mode.curvature).blocks(prior.X)
     W = problem.W(mode.derivatives, safe=False)
-    eye = np.eye(problem.prior.n_latent)
     # (Sigma^-1 - W)^-1 = (I - Sigma W)^-1 Sigma
-    V = np.linalg.solve(eye - S @ W, S)
+    V = np.linalg.solve(np.eye(prior.n_latent) - S @ W, S)
     V = 0.5 * (V + V.transpose(0, 2, 1))
     mean = mode.f - np.einsum("nij,nj->ni", V, mode.derivatives.gradient)
     for i in np.flatnonzero(np.linalg.eigvalsh(V)[:, 0] <= 0):
-        mean[i], V[i] = _refit_without(problem, int(i))
+        mean[i], V[i] = refit_without(rule, prior, problem.likelihood, problem.y, problem.weight, int(i))
     return mean, V
-
-
-def _refit_without(problem: ManyLatents, i: int) -> tuple[Array, Array]:
-    prior = problem.prior
-    keep = np.arange(prior.n) != i
-    others = ManyLatents(
-        BlockPrior(prior.kernel, prior.X[keep], prior.n_latent, prior.mean_function),
-        problem.likelihood.rows(keep),
-        problem.y[keep],
-        None if problem.weight is None else problem.weight[keep],
-    )
-    mode = search(others).mode
-    process = BlockPosterior(others.prior, mode.a, mode.curvature)
-    x = prior.X[i : i + 1]
-    return process.mean(x)[0], process.blocks(x)[0]

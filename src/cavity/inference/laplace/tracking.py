@@ -21,16 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from cavity.inference.base import InferenceFailedError
-from cavity.inference.laplace.mode_search import Climb, Mode, NoModeError, Point
-from cavity.latent.dense import ImproperPosteriorError
+from cavity.inference.base import InferenceFailedError, Stage
+from cavity.inference.laplace.mode_search import LatentPoint, LogPosterior, Mode, NoModeError
+from cavity.latent.base import ImproperPosteriorError
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Parametrized
-
-MEMORY = "laplace"
-"""Key of what is remembered between evaluations, in `prior.workspace.memory`."""
 
 STRIDES = 16
 """Pieces, at most, into which a change of hyperparameters is divided to follow a mode."""
@@ -39,7 +36,7 @@ PATIENCE = 3
 """Modes, the highest first, from which jumps find no higher one before the search ends."""
 
 FLAT = 0.05
-"""Firmness below which a mode is too flat for a Gaussian at it to mean anything. Where a mode merges with a
+"""Smallest curvature below which a mode is too flat for a Gaussian at it to mean anything. Where a mode merges with a
 saddle its Laplace evidence tends to infinity, which would attract an optimizer."""
 
 SAME_VALUE, SAME_PLACE = 1e-7, 1e-4
@@ -51,7 +48,7 @@ class Found:
     """The mode that is kept, and how it was found."""
 
     mode: Mode
-    stage: str
+    stage: Stage
     iterations: int
     modes: int
     starts: int
@@ -59,18 +56,20 @@ class Found:
 
 
 @dataclass(frozen=True)
-class _Remembered:
+class KnownMode:
+    """The mode of an evaluation, with the model it belongs to."""
+
     f: Array
     kernel: Any
     mean_function: Any
     likelihood: Likelihood
-    firmness: float
+    smallest_curvature: float
 
 
 # --- several starts -----------------------------------------------------------------------------------------
 
 
-def search(problem: Climb) -> Found:
+def search(problem: LogPosterior) -> Found:
     """The mode of highest density among those that the starts lead to.
 
     Raises
@@ -80,8 +79,8 @@ def search(problem: Climb) -> Found:
     """
     if problem.likelihood.log_concave:
         mode = problem.newton(problem.prior_mean())
-        return Found(mode, "newton", mode.iterations, 1, 1)
-    starts: list[Point] = []
+        return Found(mode, Stage.NEWTON, mode.iterations, 1, 1)
+    starts: list[LatentPoint] = []
     for start in problem.starts():
         if np.isfinite(start.value):
             climbed = problem.em(start)
@@ -103,12 +102,14 @@ def search(problem: Climb) -> Found:
         total += _climb_all(problem, [point for point in reached if not _known(point, modes)], modes)[0]
         patience = PATIENCE if max(m.value for m in modes) > best else patience - 1
     best_mode = max(modes, key=lambda m: m.value)
-    stage = "irls+newton" if isinstance(problem.likelihood, ScaleMixture) else "newton"
-    flat = problem.firmness(best_mode) < FLAT
+    stage = Stage.IRLS_NEWTON if isinstance(problem.likelihood, ScaleMixture) else Stage.NEWTON
+    flat = problem.smallest_curvature(best_mode) < FLAT
     return Found(best_mode, stage, total, len(modes), len(starts), flat)
 
 
-def _climb_all(problem: Climb, points: list[Point], modes: list[Mode]) -> tuple[int, NoModeError | None]:
+def _climb_all(
+    problem: LogPosterior, points: list[LatentPoint], modes: list[Mode]
+) -> tuple[int, NoModeError | None]:
     """Newton's method from each point; new modes are appended. Iterations, and the last failure."""
     total, failure = 0, None
     for point in sorted(points, key=lambda p: -p.value):
@@ -123,7 +124,7 @@ def _climb_all(problem: Climb, points: list[Point], modes: list[Mode]) -> tuple[
     return total, failure
 
 
-def _known(point: Point | Mode, modes: Sequence[Point | Mode]) -> bool:
+def _known(point: LatentPoint | Mode, modes: Sequence[LatentPoint | Mode]) -> bool:
     return any(_same(point.value, point.f, other.value, other.f) for other in modes)
 
 
@@ -136,8 +137,8 @@ def _same(value: float, f: Array, other_value: float, other_f: Array) -> bool:
 # --- one branch while hyperparameters change ----------------------------------------------------------------
 
 
-def tracked(problem: Climb) -> Found:
-    """The mode continued from the last evaluation, or by a search where there is none; it is remembered.
+def tracked(problem: LogPosterior, last: KnownMode | None) -> tuple[Found, KnownMode]:
+    """The mode continued from the last evaluation, or by a search if there is none; and what to remember of it.
 
     Raises
     ------
@@ -145,35 +146,32 @@ def tracked(problem: Climb) -> Found:
         If the branch cannot be followed.
     """
     prior = problem.prior
-    last = prior.workspace.memory.get(MEMORY)
-    if isinstance(last, _Remembered) and len(last.f) == prior.n:
-        if problem.likelihood.log_concave:
-            found = _warm(problem, last.f)
-        else:
-            found = _follow(problem, last)
-    else:
+    if last is not None and len(last.f) != prior.n:
+        last = None
+    if last is None:
         found = search(problem)
-    firmness = problem.firmness(found.mode)
-    if isinstance(last, _Remembered) and firmness < min(FLAT, last.firmness):
+    elif problem.likelihood.log_concave:
+        found = _warm(problem, last.f)
+    else:
+        found = _follow(problem, last)
+    left = problem.smallest_curvature(found.mode)
+    if last is not None and left < min(FLAT, last.smallest_curvature):
         raise InferenceFailedError(
-            f"the mode is about to vanish: {firmness:.1g} of the curvature is left in one direction, and the "
+            f"the mode is about to vanish: {left:.1g} of the curvature is left in one direction, and the "
             "evidence of a mode that flattens out grows without bound"
         )
-    prior.workspace.memory[MEMORY] = _Remembered(
-        found.mode.f, prior.kernel, prior.mean_function, problem.likelihood, firmness
-    )
-    return found
+    return found, KnownMode(found.mode.f, prior.kernel, prior.mean_function, problem.likelihood, left)
 
 
-def _warm(problem: Climb, f: Array) -> Found:
+def _warm(problem: LogPosterior, f: Array) -> Found:
     """The only mode there is, from a step taken at the old one (or from the prior mean if that is better)."""
     start = problem.prior_mean()
     near = problem.near(f)
     mode = problem.newton(near if near.value > start.value else start)
-    return Found(mode, "newton", mode.iterations + 1, 1, 1)
+    return Found(mode, Stage.NEWTON, mode.iterations + 1, 1, 1)
 
 
-def _continued(problem: Climb, f: Array) -> Mode | None:
+def _continued(problem: LogPosterior, f: Array) -> Mode | None:
     """The mode that whole Newton steps reach from f, or None if they do not."""
     try:
         mode = problem.newton(problem.near(f))
@@ -182,7 +180,7 @@ def _continued(problem: Climb, f: Array) -> Mode | None:
     return mode if mode.clean else None
 
 
-def _follow(problem: Climb, last: _Remembered) -> Found:
+def _follow(problem: LogPosterior, last: KnownMode) -> Found:
     """The branch of the last mode at the new hyperparameters."""
     strides, evaluations = 1, 0
     while strides <= STRIDES:
@@ -193,7 +191,7 @@ def _follow(problem: Climb, last: _Remembered) -> Found:
             f = None if mode is None else mode.f
             evaluations += 0 if mode is None else mode.iterations
         if mode is not None:
-            return Found(mode, "newton", evaluations, 1, 1)
+            return Found(mode, Stage.NEWTON, evaluations, 1, 1)
         strides *= 4
     raise InferenceFailedError(
         "the mode of the posterior cannot be followed to these hyperparameters: its branch ends on the way, "
@@ -201,7 +199,7 @@ def _follow(problem: Climb, last: _Remembered) -> Found:
     )
 
 
-def _between(problem: Climb, last: _Remembered, share: float) -> Climb:
+def _between(problem: LogPosterior, last: KnownMode, share: float) -> LogPosterior:
     """The problem at hyperparameters between the last and the present ones."""
     prior = problem.prior
     return problem.at(

@@ -3,8 +3,9 @@
 At a stationary point the bound L(sites, hyperparameters) has no first-order dependence on the sites, so that
 its gradient is the explicit one, at fixed sites:
 
-    dL/dK = 1/2 (alpha alpha' - R),    dL/dm = alpha,    dL/dtheta = sum_i dg_i/dtheta   (likelihood's
-    parameters)
+    dL/dK = 1/2 (alpha alpha' - R),    dL/dm = alpha,    dL/dtheta = sum_i dg_i/dtheta
+
+for parameters theta of the likelihood.
 
 Leaving point i out is approximated by taking its site away. With b_i = R_ii / tau_i = 1 - tau_i v_i the
 marginal without it has variance v_i / b_i and mean m_i - alpha_i v_i / b_i.
@@ -12,22 +13,38 @@ marginal without it has variance v_i / b_i and mean m_i - alpha_i v_i / b_i.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-import numpy as np
-
-from cavity.inference.base import Approximation, Gradient, InferenceFailedError, Status, UnsupportedPairError
+from cavity.inference.base import (
+    Approximation,
+    Evidence,
+    Gradient,
+    InferenceFailedError,
+    InferenceRule,
+    Stage,
+    Status,
+    UnsupportedPairError,
+    cavities_by_refit,
+)
 from cavity.inference.variational.natural_gradient import Ascent, LocalBound, maximize_bound
-from cavity.latent.dense import DensePrior
+from cavity.latent.base import LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
-from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 
 
-class BoundRule(ABC):
+@dataclass(frozen=True)
+class BestBound:
+    """The maximum of a run's best evaluation: an optimizer returns to it."""
+
+    bound: float
+    sites: Sites
+
+
+class BoundRule(InferenceRule):
     """An inference rule that maximizes a lower bound on the log evidence over sites.
 
     Parameters
@@ -38,8 +55,7 @@ class BoundRule(ABC):
         Evaluations of the bound after which one climb gives up.
     """
 
-    name: str
-    stage: str
+    stage: Stage
 
     def __init__(self, tolerance: float = 1e-6, max_evaluations: int = 1000) -> None:
         if not tolerance > 0:
@@ -69,107 +85,86 @@ class BoundRule(ABC):
 
     @abstractmethod
     def _starts(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
+        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
     ) -> Iterator[Sites]:
         """Where to begin if nothing is known; the best bound is kept."""
 
     # --- the contract ---------------------------------------------------------------------------------------
 
     def infer(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self,
+        prior: LatentPrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        warm: BestBound | None = None,
     ) -> Approximation:
-        """Posterior process and bound, the best of several starts where the bound may have several maxima.
-
-        A maximum that the workspace remembers from evaluations of the evidence is found again.
-        """
+        """Posterior process and bound, the best of several starts if the bound may have several maxima."""
         self._check(prior, likelihood, y)
-        _, sites = prior.workspace.memory.get(f"{self.name} best", (0.0, None))
         best = None
-        if sites is not None and len(sites) == prior.n:
-            best = self._climb(prior, likelihood, y, sample_weight, sites)
+        if warm is not None and len(warm.sites) == prior.n:
+            best = self._climb(prior, likelihood, y, sample_weight, warm.sites)
         if best is None or not best.converged:
             best = self._search(prior, likelihood, y, sample_weight)
         q = best.iterate.q
-        status = Status(
-            best.converged, self.stage, best.evaluations, best.residual, q.correction.jitter, best.message
-        )
-        return Approximation(q.process(), best.iterate.bound, status, best.iterate.sites)
+        status = Status(best.converged, self.stage, best.evaluations, best.residual, q.jitter, best.message)
+        return Approximation(q.process(), best.iterate.bound, status, q)
 
     def evidence(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> tuple[float, Gradient]:
+        self,
+        prior: LatentPrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        warm: BestBound | None = None,
+    ) -> Evidence:
         """The bound and its gradient.
 
-        Starts where the best evaluation on this workspace ended: an optimizer returns to the best point so
-        far, and a trial that strayed to another maximum of the bound must not take the following ones with
-        it.
+        Starts where the best evaluation of the run ended: an optimizer returns to the best point so far, and a trial
+        that strayed to another maximum of the bound must not take the following ones with it.
         """
         self._check(prior, likelihood, y)
-        memory, key = prior.workspace.memory, f"{self.name} best"
-        bound, sites = memory.get(key, (-np.inf, None))
-        if sites is None or len(sites) != prior.n:
-            found, bound = self._search(prior, likelihood, y, sample_weight), -np.inf
+        if warm is None or len(warm.sites) != prior.n:
+            found, warm = self._search(prior, likelihood, y, sample_weight), None
         else:
-            found = self._climb(prior, likelihood, y, sample_weight, sites)
+            found = self._climb(prior, likelihood, y, sample_weight, warm.sites)
         if not found.converged:
             raise InferenceFailedError(
                 f"{self.stage} did not converge: residual {found.residual:.2g}, {found.message}"
             )
-        if found.iterate.bound >= bound:
-            memory[key] = (found.iterate.bound, found.iterate.sites)
+        bound = found.iterate.bound
+        if warm is None or bound >= warm.bound:
+            warm = BestBound(bound, found.iterate.sites)
         pulled = found.iterate.q.pull(1.0)
-        return found.iterate.bound, Gradient(
-            pulled.kernel, pulled.mean, found.iterate.local.d_flat.sum(axis=1)
-        )
+        gradient = Gradient(pulled.kernel, pulled.mean, found.iterate.local.d_flat.sum(axis=1))
+        return Evidence(bound, gradient, warm)
 
     def leave_one_out(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> Prediction:
-        """Distribution of each target given the others: the sites of the others, without a new fit.
+        """Distribution of each target given the others: the sites of the others, without a new fit."""
+        q = self._search(prior, likelihood, y, sample_weight).iterate.q
+        return likelihood.predictive(*cavities_by_refit(self, q, likelihood, y, sample_weight))
 
-        Negative sites elsewhere can leave nothing proper behind; such a point is left out in earnest.
-        """
-        found = self._search(prior, likelihood, y, sample_weight)
-        mean, var = found.iterate.q.without_own_site()
-        for i in np.flatnonzero(np.isnan(var)):
-            weight = np.ones(prior.n) if sample_weight is None else np.array(sample_weight, dtype=float)
-            weight[i] = 0.0
-            q = self._search(prior, likelihood, y, weight).iterate.q
-            mean[i], var[i] = q.mean[i], q.var[i]
-        return likelihood.predictive(mean, var)
-
-    def leave_one_out_log_prob(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> tuple[float, Gradient]:
-        """Not available with a gradient."""
-        raise UnsupportedPairError(
-            "leave-one-out learning needs exact inference (Gaussian noise); "
-            f"use objective='evidence' with {self.name}"
-        )
-
-    def degrees_of_freedom(self, prior: DensePrior, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
         """Effective number of parameters, tr(K R) = sum_i tau_i v_i."""
         q = self._search(prior, likelihood, y, None).iterate.q
         return float(q.sites.precision @ q.var)
 
     # --- climbing -------------------------------------------------------------------------------------------
 
-    def _check(self, prior: DensePrior, likelihood: Likelihood, y: Array) -> None:
+    def _check(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> None:
         if not self.supports(likelihood):
             raise self._refusal(likelihood)
         if y.ndim != 1:
             raise UnsupportedPairError(
                 f"{self.name} handles one target at a time, got y of shape {y.shape}; fit a model per column"
             )
-        if isinstance(prior.mean_function, Basis):
-            raise UnsupportedPairError(
-                f"basis functions whose weights are integrated out need exact inference; with {self.name} "
-                "use a mean function with parameters ('constant', 'linear') or add a Linear kernel"
-            )
+        self.refuse_basis(prior)
 
     def _climb(
         self,
-        prior: DensePrior,
+        prior: LatentPrior,
         likelihood: Likelihood,
         y: Array,
         sample_weight: Array | None,
@@ -180,7 +175,7 @@ class BoundRule(ABC):
         return maximize_bound(prior, local, start, tolerance or self.tolerance, self.max_evaluations)
 
     def _search(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
+        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
     ) -> Ascent:
         """The highest of the maxima that the starts lead to; one that converged is preferred."""
         self._check(prior, likelihood, y)

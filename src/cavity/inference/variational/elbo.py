@@ -1,57 +1,18 @@
-"""Lower bounds on the log evidence, and WAIC, at any Gaussian approximation.
+"""The variational lower bound on the log evidence (ELBO), at any Gaussian approximation.
 
-For q(f) proportional to N(f | m0, K) prod_i exp(nu_i f_i - tau_i f_i^2 / 2), with mean m, covariance Sigma, v
-its diagonal, T = diag(tau) and alpha = K^-1 (m - m0):
+For q(f) proportional to N(f | m0, K) prod_i exp(nu_i f_i - tau_i f_i^2 / 2) (Kuss 2006, eq. 6.13):
 
-    log p(y) >= sum_i E_q[log p(y_i | f_i)] - KL(q || p)                                      (thesis eq.
-    6.13) KL(q || p) = 1/2 (log|I + K T| - sum_i tau_i v_i + alpha' K alpha)                        (book eq.
-    7.34)
+    log p(y) >= sum_i E_q[log p(y_i | f_i)] - KL(q || p)
 
-The second form needs no inverse of K and holds for sites of any sign: K^-1 Sigma = I - T Sigma. Both hold
-whichever way the sites were found, so one inference rule can be judged by the bound of another.
-
-WAIC (Watanabe 2010) estimates the expected log density of new data from the marginals alone:
-
-    elpd_i = log E_q[p(y_i | f_i)] - Var_q[log p(y_i | f_i)]
+It holds whichever way the sites were found, so that one inference rule can be judged by the bound of another.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
-
 from cavity.inference.base import Approximation, UnsupportedPairError
 from cavity.latent.conditioned import Conditioned
-from cavity.latent.dense import DensePrior, ObservedCorrection
-from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
-from cavity.numerics.quadrature import Index, adaptive_rule, ladder
-from cavity.numerics.special import LOG_2PI
-
-NORMAL_RANGE = 14.0
-"""Standard deviations covered by an expectation under a normal density."""
-
-NORMAL_STEPS = np.array([0.5, 2.0, 6.0])
-"""Starting panel edges around the mean, in standard deviations."""
-
-BREAK_STEPS = 10.0 ** np.arange(-6.0, 1.0)
-"""Starting panel edges around kinks of log p, relative to their distance from the mean plus one."""
-
-WAIC_RELIABLE = 0.4
-"""Variance of log p(y_i | f_i) above which WAIC is unreliable for that point (Vehtari et al. 2017)."""
-
-
-def kl_divergence(q: Conditioned) -> float:
-    """KL(q || prior) of the posterior process from the prior process, in nats.
-
-    Both differ at the training inputs only through the sites, so that this is also the divergence of the
-    processes.
-    """
-    moved = float(q.weights @ (q.mean - q.prior.mean))
-    return 0.5 * (q.correction.log_det - float(q.sites.precision @ q.var) + moved)
 
 
 def evidence_lower_bound(
@@ -69,137 +30,19 @@ def evidence_lower_bound(
     """
     expected = likelihood.expected_log_prob(y, q.mean, q.var).value
     weighted = expected if sample_weight is None else sample_weight * expected
-    return float(weighted.sum()) - kl_divergence(q)
-
-
-def conditioned_of(approximation: Approximation, y: Array) -> Conditioned:
-    """The approximation's q(f) at its training inputs, as prior times sites."""
-    process, sites = approximation.process, approximation.sites
-    if process.basis is not None or process.weights.ndim != 1:
-        raise UnsupportedPairError(
-            "the bound needs one target and a prior mean without basis functions whose weights were "
-            "integrated out; add a Linear or Constant kernel instead of the basis functions"
-        )
-    if sites is None:
-        correction = process.correction
-        if not isinstance(correction, ObservedCorrection) or not np.all(correction.variance > 0):
-            raise UnsupportedPairError(
-                "the bound needs an approximation with sites or positive noise variances"
-            )
-        sites = Sites.of_observations(y, correction.variance)
-    return Conditioned(DensePrior(process.kernel, process.X, process.mean_function), sites)
+    return float(weighted.sum()) - q.kl
 
 
 def lower_bound(
     approximation: Approximation, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
 ) -> float:
-    """The bound (6.13) at the Gaussian posterior that any inference rule returned.
+    """The bound at the Gaussian posterior that any inference rule returned.
 
     A log evidence of EP far above it, or one of Laplace's method below it, is a reason to look closer.
     """
-    return evidence_lower_bound(conditioned_of(approximation, y), likelihood, y, sample_weight)
-
-
-# --- WAIC ---------------------------------------------------------------------------------------------------
-
-
-def log_prob_variance(likelihood: Likelihood, y: Array, mean: Array, var: Array) -> Array:
-    """Var[log p(y | f)] for f ~ N(mean, var), shape (n,), by adaptive panels.
-
-    The mean of log p is taken off before squaring, so that small variances keep their digits.
-    """
-    sd = np.sqrt(var)
-    center = likelihood.expected_log_prob(y, mean, var).value
-
-    def deviation(x: Array, index: Index) -> Array:
-        return likelihood.rows(index).log_prob(y[index], mean[index] + sd[index] * x) - center[index]
-
-    def log_function(x: Array, index: Index) -> Array:
-        with np.errstate(divide="ignore"):
-            return 2 * np.log(np.abs(deviation(x, index))) - 0.5 * x * x
-
-    edges = [ladder(np.zeros_like(sd), np.ones_like(sd), NORMAL_STEPS)]
-    for b in np.atleast_2d(likelihood.break_points(y)):
-        x = np.clip((b - mean) / sd, -NORMAL_RANGE, NORMAL_RANGE)
-        edges.append(np.clip(ladder(x, np.abs(x) + 1, BREAK_STEPS), -NORMAL_RANGE, NORMAL_RANGE))
-    ends = np.full((2, len(sd)), NORMAL_RANGE) * np.array([[-1.0], [1.0]])
-    # Below the rounding of log p itself there is nothing left to resolve.
-    with np.errstate(divide="ignore"):
-        floor = 2 * np.log(1e-13 * (1 + np.abs(center)))
-    rule = adaptive_rule(log_function, np.concatenate([*edges, ends]), floor=floor)
-    return np.asarray(np.exp(rule.log_integral() - 0.5 * LOG_2PI))
-
-
-@dataclass(frozen=True)
-class WAIC:
-    """The widely applicable information criterion, as an expected log predictive density.
-
-    Attributes
-    ----------
-    pointwise : array (n,)
-        Contribution of each observation to `elpd`.
-    log_density : array (n,)
-        log E_q[p(y_i | f_i)], the density of each observation under the posterior that has seen it.
-    variance : array (n,)
-        Var_q[log p(y_i | f_i)], the penalty.
-    """
-
-    log_density: Array
-    variance: Array
-
-    @property
-    def pointwise(self) -> Array:
-        """Log density minus penalty, shape (n,)."""
-        return self.log_density - self.variance
-
-    @property
-    def elpd(self) -> float:
-        """Estimate of the expected log density of as many new observations, in nats (larger is better)."""
-        return float(self.pointwise.sum())
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of `elpd` from the spread over observations."""
-        n = len(self.variance)
-        return float(np.sqrt(n * np.var(self.pointwise, ddof=1))) if n > 1 else float("nan")
-
-    @property
-    def effective_parameters(self) -> float:
-        """Sum of the penalties."""
-        return float(self.variance.sum())
-
-    @property
-    def deviance(self) -> float:
-        """-2 elpd, the scale of information criteria."""
-        return -2.0 * self.elpd
-
-    @property
-    def unreliable(self) -> NDArray[np.intp]:
-        """Positions of observations whose penalty exceeds 0.4: leave-one-out is the better estimate there."""
-        return np.flatnonzero(self.variance > WAIC_RELIABLE)
-
-
-def waic_from_marginals(likelihood: Likelihood, y: Array, mean: Array, var: Array) -> WAIC:
-    """WAIC where f_i ~ N(mean_i, var_i) given all data, arrays (n,)."""
-    log_density = likelihood.tilted_normalized(y, mean, var).log_z
-    return WAIC(log_density, log_prob_variance(likelihood, y, mean, var))
-
-
-def waic(approximation: Approximation, likelihood: Likelihood, y: Array) -> WAIC:
-    """WAIC of any Gaussian approximation.
-
-    Parameters
-    ----------
-    approximation : Approximation
-        With one latent value per observation, as any inference rule returns it.
-    likelihood : Likelihood
-    y : array (n,)
-        The targets the approximation has seen.
-    """
-    process = approximation.process
-    if likelihood.n_latent != 1 or process.weights.ndim != 1:
+    if approximation.q is None:
         raise UnsupportedPairError(
-            f"waic needs one latent value per observation and one target, got {type(likelihood).__name__} "
-            f"with {likelihood.n_latent} latent values and weights of shape {process.weights.shape}"
+            "the bound needs one target, one latent function, noise of positive variance and a prior mean without "
+            "basis functions whose weights were integrated out; add a Linear or Constant kernel instead of these"
         )
-    return waic_from_marginals(likelihood, y, process.mean(process.X), process.variance(process.X))
+    return evidence_lower_bound(approximation.q, likelihood, y, sample_weight)

@@ -29,9 +29,7 @@ import numpy as np
 
 from cavity.inference.anderson import correction, in_posterior_units
 from cavity.inference.base import InferenceFailedError
-from cavity.inference.variational.elbo import kl_divergence
-from cavity.latent.conditioned import Conditioned
-from cavity.latent.dense import DensePrior, ImproperPosteriorError
+from cavity.latent.base import ImproperPosteriorError, LatentPrior
 from cavity.latent.sites import Sites
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import NotPositiveDefiniteError
@@ -61,14 +59,14 @@ LocalBound = Callable[[Array, Array], Local]
 class Iterate:
     """A set of sites with everything that follows from it."""
 
-    def __init__(self, prior: DensePrior, local: LocalBound, sites: Sites) -> None:
+    def __init__(self, prior: LatentPrior, local: LocalBound, sites: Sites) -> None:
         self.sites = sites
-        self.q = Conditioned(prior, sites)
+        self.q = prior.given(sites)
         if not np.all(self.q.var > 0):
             raise ImproperPosteriorError("a posterior variance is lost in rounding")
         with np.errstate(over="ignore", invalid="ignore"):
             self.local = local(self.q.mean, self.q.var)
-        divergence = kl_divergence(self.q)
+        divergence = self.q.kl
         self.bound = float(self.local.value.sum()) - divergence
         # The terms themselves, and variances that are small differences from those of the prior.
         lost = float(np.abs(sites.precision) @ prior.diagonal) * np.finfo(float).eps
@@ -110,9 +108,10 @@ class Iterate:
         """
         q = self.q
         shift, precision = self.direction
-        means = q.cov_times(shift - precision * q.mean) / np.sqrt(q.var)
-        variances = (q.covariance**2) @ precision / q.var
-        moved = max(np.abs(means).max(initial=0.0), np.abs(variances).max(initial=0.0))
+        means, variances = q.conditioning.pull_sites(shift - precision * q.mean, precision)
+        moved = max(
+            np.abs(means / np.sqrt(q.var)).max(initial=0.0), np.abs(variances / q.var).max(initial=0.0)
+        )
         return max(self.mismatch, float(moved))
 
 
@@ -165,7 +164,7 @@ class _Anderson:
         return Sites(new[0], new[1])
 
 
-def _attempt(prior: DensePrior, local: LocalBound, sites: Sites) -> Iterate | None:
+def _attempt(prior: LatentPrior, local: LocalBound, sites: Sites) -> Iterate | None:
     """The iterate at these sites, or None where there is none."""
     try:
         iterate = Iterate(prior, local, sites)
@@ -175,7 +174,7 @@ def _attempt(prior: DensePrior, local: LocalBound, sites: Sites) -> Iterate | No
 
 
 def _toward_target(
-    prior: DensePrior, local: LocalBound, at: Iterate, step: float
+    prior: LatentPrior, local: LocalBound, at: Iterate, step: float
 ) -> tuple[Iterate | None, float, int]:
     """The longest of step, step/2, ... along the natural gradient that does not lower the bound."""
     direction, tried = at.direction, 0
@@ -189,7 +188,7 @@ def _toward_target(
     return None, step, tried
 
 
-def _first(prior: DensePrior, local: LocalBound, start: Sites | None) -> Iterate:
+def _first(prior: LatentPrior, local: LocalBound, start: Sites | None) -> Iterate:
     """The iterate to begin with: the given sites, their positive part, none at all, or the weakest that will
     do.
 
@@ -213,7 +212,7 @@ def _first(prior: DensePrior, local: LocalBound, start: Sites | None) -> Iterate
 
 
 def maximize_bound(
-    prior: DensePrior,
+    prior: LatentPrior,
     local: LocalBound,
     start: Sites | None = None,
     tolerance: float = 1e-6,

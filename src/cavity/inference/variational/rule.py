@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cavity.inference.base import UnsupportedPairError
+from cavity.inference.base import Stage, UnsupportedPairError
 from cavity.inference.variational.base import BoundRule
 from cavity.inference.variational.natural_gradient import Local, LocalBound
 from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM
-from cavity.latent.dense import DensePrior
+from cavity.latent.base import LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.probit import Heaviside
@@ -54,7 +54,7 @@ class Variational(BoundRule):
     """
 
     name = "variational"
-    stage = "variational"
+    stage = Stage.VARIATIONAL
 
     def supports(self, likelihood: Likelihood) -> bool:
         """Whether E[log p] exists and there is one latent value per observation."""
@@ -76,7 +76,7 @@ class Variational(BoundRule):
         return lambda mean, var: Local(*likelihood.expected_log_prob(y, mean, var))
 
     def _starts(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
+        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
     ) -> Iterator[Sites]:
         """No sites; and, for outlier-prone noise, where variational EM ends: its bound is much cheaper."""
         yield Sites.zero(prior.n)

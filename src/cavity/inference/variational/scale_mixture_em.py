@@ -27,10 +27,10 @@ from typing import cast
 
 import numpy as np
 
-from cavity.inference.base import UnsupportedPairError
+from cavity.inference.base import Stage, UnsupportedPairError
 from cavity.inference.variational.base import BoundRule, weighted
 from cavity.inference.variational.natural_gradient import Local, LocalBound, maximize_bound
-from cavity.latent.dense import DensePrior
+from cavity.latent.base import LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
@@ -70,7 +70,7 @@ class ScaleMixtureEM(BoundRule):
     """
 
     name = "scale-mixture-em"
-    stage = "scale-mixture EM"
+    stage = Stage.SCALE_MIXTURE_EM
 
     def supports(self, likelihood: Likelihood) -> bool:
         """Whether the noise is a scale mixture of normals."""
@@ -87,7 +87,7 @@ class ScaleMixtureEM(BoundRule):
         return squared_residual_bound(cast(ScaleMixture, likelihood), y)
 
     def _starts(
-        self, prior: DensePrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
+        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
     ) -> Iterator[Sites]:
         yield from starts(prior, cast(ScaleMixture, likelihood), y, sample_weight)
 
@@ -107,7 +107,7 @@ def squared_residual_bound(likelihood: ScaleMixture, y: Array, widen: float = 1.
 
 
 def starts(
-    prior: DensePrior, likelihood: ScaleMixture, y: Array, sample_weight: Array | None
+    prior: LatentPrior, likelihood: ScaleMixture, y: Array, sample_weight: Array | None
 ) -> Iterator[Sites]:
     """No sites; and, unless the bound has one maximum, every point regular; and the noise annealed.
 
@@ -128,7 +128,7 @@ def starts(
 
 
 def _annealed(
-    prior: DensePrior, likelihood: ScaleMixture, y: Array, sample_weight: Array | None, spread: float
+    prior: LatentPrior, likelihood: ScaleMixture, y: Array, sample_weight: Array | None, spread: float
 ) -> Sites:
     """Sites after following the maximum of V while the noise shrinks from `spread` times its size."""
     sites: Sites | None = None

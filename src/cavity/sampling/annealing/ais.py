@@ -387,7 +387,7 @@ class _Search:
             second=second,
             sets=tuple(self.sets),
             seconds_needed=needed,
-            jitter=self.setup.prior.factor.jitter,
+            jitter=self.setup.prior.white_jitter,
             interrupted=self.interrupted,
         )
 

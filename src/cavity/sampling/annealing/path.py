@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cavity.latent.dense import DensePrior, ImproperPosteriorError
+from cavity.latent.base import ImproperPosteriorError, LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
@@ -29,7 +29,7 @@ class Bridge:
 
     Parameters
     ----------
-    prior : DensePrior
+    prior : LatentPrior
     likelihood : Likelihood
         With one latent value per observation.
     y : array (n,)
@@ -50,7 +50,7 @@ class Bridge:
 
     def __init__(
         self,
-        prior: DensePrior,
+        prior: LatentPrior,
         likelihood: Likelihood,
         y: Array,
         weight: Array | None = None,
@@ -59,9 +59,9 @@ class Bridge:
         end: Array | None = None,
     ) -> None:
         self.prior, self.likelihood, self.y, self.weight = prior, likelihood, y, weight
-        self.n, self.jitter = prior.n, prior.factor.jitter
+        self.n, self.jitter = prior.n, prior.white_jitter
         self.sites = sites
-        L = np.tril(prior.factor.lower)
+        L = prior.white_root()
         self._start(L)
         A = L if self._C is None else self._C.half_solve(np.ascontiguousarray(L.T)).T
         self._rotation: Array | None = None
@@ -102,10 +102,7 @@ class Bridge:
 
     def position(self, F: Array) -> Array:
         """Positions (R, n) of latent values (R, n)."""
-        V = (
-            self.prior.factor.half_solve(np.ascontiguousarray((F - self.prior.mean).T))
-            - self._white_mean[:, None]
-        )
+        V = self.prior.whiten(np.ascontiguousarray(F.T)) - self._white_mean[:, None]
         if self._C is not None:
             V = np.tril(self._C.lower).T @ V
         if self._rotation is not None:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.inference.registry import as_inference
+from cavity.latent.base import ImproperPosteriorError, LatentPrior
 from cavity.latent.conditioned import Conditioned
-from cavity.latent.dense import DensePrior, ImproperPosteriorError
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
@@ -55,7 +55,8 @@ class AnnealingSetup:
         metric: str,
     ) -> None:
         model = _without_vague_basis(model)
-        bound, X, self.y, self.weight = model._given(X, y, sample_weight)
+        bound, data = model.training(X, y, sample_weight, basis_in_kernel=True)
+        X, self.y, self.weight = data.X, data.y, data.weight
         self.likelihood: Likelihood = bound.likelihood
         if self.likelihood.n_latent != 1:
             raise ValueError(
@@ -64,7 +65,7 @@ class AnnealingSetup:
             )
         if self.y.ndim != 1:
             raise ValueError(f"y must have one column, got shape {self.y.shape}; anneal the targets in turn")
-        self.prior: DensePrior = bound.prior(X)
+        self.prior: LatentPrior = bound.prior(X)
         self.moves, self.metric = moves, metric
         self.starts: dict[str, Start] = {}
         self._sites: dict[str, Sites | None] = {}

@@ -1,0 +1,422 @@
+"""The latent protocol: what an inference rule may ask of a Gaussian process at the training inputs.
+
+Almost every approximate inference rule replaces the likelihood factors by Gaussian sites
+exp(nu_i f_i - tau_i f_i^2 / 2). A rule chooses sites; a *representation* (dense, inducing inputs, Markov, ...) answers
+what they imply. Neither knows the other. Three objects carry the conversation:
+
+    Representation   the choice, a part of the model; it may have parameters of its own, learned like any other
+    LatentPrior      f ~ N(m, K) at n training inputs, at given hyperparameters; K is never handed out
+    Conditioning     what follows from the precisions T = diag(tau) of the sites alone
+
+With R = (K + T^-1)^-1 and Sigma = (K^-1 + T)^-1 = K - K R K. The Gaussian itself, `conditioned.Conditioned`, needs
+nothing else and is the same class for every representation. Derivatives are pulled back: a cotangent of a result
+goes in, cotangents of what it was made of come out.
+
+What only some representations can do is declared by their `capabilities`; asking for anything else raises
+`CapabilityError`, which names it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cavity.kernels.base import Kernel
+from cavity.latent.sites import Sites
+from cavity.numerics.arrays import Array
+from cavity.numerics.tiles import Workspace
+from cavity.parameters.param import Parametrized
+
+if TYPE_CHECKING:
+    from cavity.latent.conditioned import Conditioned
+    from cavity.latent.trend import BasisWeights
+    from cavity.means.functions import Mean
+
+COVARIANCE_LIMIT = 1000
+"""Rows up to which a representation that holds no covariance matrix makes one on request."""
+
+
+class ImproperPosteriorError(np.linalg.LinAlgError):
+    """Negative site precisions outweigh the prior: the product of prior and sites cannot be normalized.
+
+    Attributes
+    ----------
+    row : int or None
+        The row whose site outweighs the prior most, if it is known.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+class Capability(Enum):
+    """What a representation may be able to do beyond the protocol's core."""
+
+    COVARIANCE = "a covariance matrix of all training rows"
+    SEVERAL_FUNCTIONS = "several latent functions"
+    WHITENING = "latent values in coordinates in which the prior is white"
+    PERMUTATION = "results that do not depend on the order of the rows"
+    NEGATIVE_SITES = "sites of negative precision"
+
+
+class CapabilityError(ValueError):
+    """A representation was asked for something that it cannot do.
+
+    Attributes
+    ----------
+    representation : str
+    capability : Capability
+    limit : int or None
+        The number of rows up to which it could, if there is one.
+    """
+
+    def __init__(self, representation: str, capability: Capability, limit: int | None = None) -> None:
+        rows = "" if limit is None else f" of more than {limit} rows"
+        super().__init__(
+            f"the representation {representation!r} does not give {capability.value}{rows}; "
+            "use representation='dense', or another inference rule"
+        )
+        self.representation, self.capability, self.limit = representation, capability, limit
+
+
+class Inputs:
+    """Training inputs for one fit, and memory that the evaluations on them share.
+
+    Attributes
+    ----------
+    X : array (n, D)
+    scratch : Workspace
+        Arrays of a representation; a prior made on these inputs is valid until the next one is made.
+    """
+
+    def __init__(self, X: ArrayLike) -> None:
+        self.X: Array = np.asarray(X, dtype=float)
+        self.scratch = Workspace()
+        self._parts: list[Inputs] = []
+
+    def parts(self, count: int) -> list[Inputs]:
+        """The same inputs so many times, each with memory of its own (for several latent functions)."""
+        while len(self._parts) < count:
+            self._parts.append(Inputs(self.X))
+        return self._parts[:count]
+
+    def release(self) -> None:
+        """Free the memory; what was held there is computed again on request."""
+        self.scratch.release()
+        self._parts = []
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+class Representation(Parametrized, ABC):
+    """How a Gaussian process is held at the training inputs."""
+
+    name: ClassVar[str]
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+
+    @abstractmethod
+    def prior(self, kernel: Kernel, mean_function: Mean | None, inputs: Inputs) -> LatentPrior:
+        """The process at the inputs."""
+
+    def several(
+        self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int
+    ) -> Any:  # a `latent.several.SeveralPrior`
+        """Several independent processes at the inputs, which the likelihood couples."""
+        raise CapabilityError(self.name, Capability.SEVERAL_FUNCTIONS)
+
+    def prepare(self, X: ArrayLike) -> Inputs:
+        """The inputs of one fit."""
+        return Inputs(X)
+
+    def require(self, capability: Capability) -> None:
+        """Raise `CapabilityError` if the representation lacks the capability."""
+        if capability not in self.capabilities:
+            raise CapabilityError(self.name, capability)
+
+    @property
+    def covariance_limit(self) -> int | None:
+        """Rows up to which covariance matrices are given; None if there is no limit."""
+        return None if Capability.COVARIANCE in self.capabilities else COVARIANCE_LIMIT
+
+    def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
+        """Made definite for data with these columns."""
+        return self
+
+
+class LatentPrior(ABC):
+    """f ~ N(m, K) at the training inputs.
+
+    Attributes
+    ----------
+    n : int
+    mean : array (n,)
+    kernel, mean_function
+        The parts it was made of.
+    """
+
+    representation: Representation
+    n_latent = 1
+    shared = False
+    """Whether several latent functions have one covariance."""
+
+    def __init__(self, kernel: Kernel, inputs: Inputs, mean_function: Mean | None) -> None:
+        self.kernel, self.inputs, self.mean_function = kernel, inputs, mean_function
+        self.X, self.n = inputs.X, len(inputs)
+        self.mean = np.zeros(self.n) if mean_function is None else mean_function(self.X)
+
+    # --- conditioning ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def condition(self, precision: Array, *, transient: bool = False) -> Conditioning:
+        """Given sites of these precisions, of any sign, shape (n,).
+
+        With `transient`, the result may use shared memory and is valid until the next transient one.
+
+        Raises
+        ------
+        ImproperPosteriorError
+            If and only if K^-1 + diag(precision) is not positive definite.
+        """
+
+    @abstractmethod
+    def observe(self, variance: Array, *, transient: bool = False) -> Conditioning:
+        """Given observations with these noise variances, shape (n,), zero if exact."""
+
+    def observe_more(self, known: Conditioning, variance: Array) -> Conditioning:
+        """As `observe`, if `known` is that of the leading rows: a representation may extend it."""
+        return self.observe(variance)
+
+    def given(self, sites: Sites, *, transient: bool = False) -> Conditioned:
+        """The Gaussian proportional to the prior times the sites."""
+        from cavity.latent.conditioned import Conditioned
+
+        return Conditioned(self, sites, self.condition(sites.precision, transient=transient))
+
+    # --- products with the covariance -----------------------------------------------------------------------
+
+    @cached_property
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """Prior variances, shape (n,)."""
+
+    @abstractmethod
+    def times(self, U: Array) -> Array:
+        """K U, shape (n,) or (n, m)."""
+
+    @property
+    def white_dim(self) -> int:
+        """Number of white coordinates r."""
+        return self.n
+
+    @abstractmethod
+    def unwhiten(self, U: Array) -> Array:
+        """m + W U with W W' = K, for U of shape (r,) or (r, m)."""
+
+    @abstractmethod
+    def unwhiten_adjoint(self, G: Array) -> Array:
+        """W' G for G of shape (n,) or (n, m)."""
+
+    @abstractmethod
+    def whiten(self, F: Array) -> Array:
+        """U with m + W U = F, for F of shape (n,) or (n, m)."""
+
+    @abstractmethod
+    def pull_unwhiten(self, U: Array, G: Array) -> Array:
+        """Gradient, in the kernel's natural values, of sum(G * (W U)); shapes (r, m) and (n, m)."""
+
+    @property
+    @abstractmethod
+    def white_log_det(self) -> float:
+        """log |W|, for densities in either coordinates."""
+
+    @property
+    @abstractmethod
+    def white_jitter(self) -> float:
+        """What was added to the diagonal of K for W."""
+
+    # --- the same process elsewhere -------------------------------------------------------------------------
+
+    def at(self, kernel: Kernel, mean_function: Mean | None) -> LatentPrior:
+        """The same rows and representation with other hyperparameters, in memory of its own."""
+        return self.representation.prior(kernel, mean_function, self.representation.prepare(self.X))
+
+    def rows(self, index: NDArray[Any]) -> LatentPrior:
+        """The same process at some of the rows."""
+        return self.representation.prior(
+            self.kernel, self.mean_function, self.representation.prepare(self.X[index])
+        )
+
+    def pull_mean(self, g: Array) -> Array:
+        """Gradient, in the mean function's natural values, of sum_i g_i m(x_i)."""
+        return np.zeros(0) if self.mean_function is None else self.mean_function.pull(self.X, g)
+
+    @abstractmethod
+    def process(
+        self, weights: Array, conditioning: Conditioning, basis: BasisWeights | None = None
+    ) -> Process:
+        """The posterior process anywhere, given weights alpha with mean = m + K alpha."""
+
+    # --- dense matrices, refused beyond the representation's limit ------------------------------------------
+
+    @property
+    def functions(self) -> list[LatentPrior]:
+        """The prior of each latent function."""
+        return [self]
+
+    def covariance_matrix(self) -> Array:
+        """K, shape (n, n), in memory of its own."""
+        self.require_covariance()
+        return self.times(np.eye(self.n))
+
+    def white_root(self) -> Array:
+        """W, shape (n, r)."""
+        self.require_covariance()
+        return self.unwhiten(np.eye(self.white_dim)) - self.mean[:, None]
+
+    def require_covariance(self) -> None:
+        """Raise `CapabilityError` if there are too many rows for a covariance matrix."""
+        limit = self.representation.covariance_limit
+        if limit is not None and self.n > limit:
+            raise CapabilityError(self.representation.name, Capability.COVARIANCE, limit)
+
+
+class Conditioning(ABC):
+    """Sigma = (K^-1 + T)^-1 and R = (K + T^-1)^-1, functions of the precisions alone.
+
+    Attributes
+    ----------
+    prior : LatentPrior
+    log_det : float
+        log |I + K T|.
+    jitter : float
+        What was added to the diagonal of the factorized matrix.
+    """
+
+    prior: LatentPrior
+    log_det: float
+    jitter: float = 0.0
+
+    @property
+    def noisy_log_det(self) -> float:
+        """log |K + diag(variance)|, if the conditioning is on observations."""
+        raise NotImplementedError  # `observe` gives conditionings that have it
+
+    @property
+    def smallest_curvature(self) -> float:
+        """Precision left in the flattest direction, as a share of what it is without the negative sites."""
+        return 1.0
+
+    @property
+    @abstractmethod
+    def var(self) -> Array:
+        """Marginal variances of f, shape (n,)."""
+
+    @property
+    @abstractmethod
+    def unexplained(self) -> Array:
+        """The diagonal of R, shape (n,): tau (1 - tau var), computed without cancellation."""
+
+    @abstractmethod
+    def apply(self, U: Array) -> Array:
+        """R U, shape (n,) or (n, m)."""
+
+    @abstractmethod
+    def project(self, b: Array) -> tuple[Array, Array]:
+        """((I - R K) b, Sigma b), shapes (n,) or (n, m)."""
+
+    @abstractmethod
+    def reduce(self, U: Array) -> tuple[Array, Array | None]:
+        """(M, P) with U' R U = M'M - P'P for U (n, m); P is None if it is empty."""
+
+    @abstractmethod
+    def pull_kernel(
+        self,
+        left: Array,
+        right: Array | None,
+        of_R: float,
+        d_var: Array | None = None,
+        d_unexplained: Array | None = None,
+    ) -> Array:
+        """Gradient, in the kernel's natural values, of sum_ij G_ij K_ij, where G is held fixed and
+
+            G = left right' + of_R R + (I - R K) diag(d_var) (I - K R) - R diag(d_unexplained) R,
+
+        symmetrized; `right` is `left` if it is None. Shapes (n, k) and (n,). It may use up the factor of a transient
+        conditioning; afterwards only products and diagonals may be asked for.
+        """
+
+    def pull_sites(self, d_mean: Array | None = None, d_var: Array | None = None) -> tuple[Array, Array]:
+        """(Sigma d_mean, (Sigma o Sigma) d_var): all that Newton methods on sites need, shape (n,) each.
+
+        None counts as zeros.
+        """
+        first = np.zeros(self.prior.n) if d_mean is None else self.project(d_mean)[1]
+        second = np.zeros(self.prior.n) if d_var is None else (self.covariance**2) @ d_var
+        return first, second
+
+    def apply_squared(self, g: Array) -> Array:
+        """(R o R) g, shape (n,): how the diagonal of R moves with noise variances."""
+        return np.asarray((self.matrix() ** 2) @ g)
+
+    # --- dense matrices, refused beyond the representation's limit ------------------------------------------
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Sigma, shape (n, n)."""
+        self.prior.require_covariance()
+        S = self.project(np.eye(self.prior.n))[1]
+        return 0.5 * (S + S.T)
+
+    def matrix(self) -> Array:
+        """R, shape (n, n)."""
+        self.prior.require_covariance()
+        R = self.apply(np.eye(self.prior.n))
+        return 0.5 * (R + R.T)
+
+    # --- factors, for what is best done by orthogonal transformations ---------------------------------------
+
+    def half_solve(self, U: Array) -> Array | None:
+        """L^-1 U with R = L^-T L^-1; None if the representation has no such factor."""
+        return None
+
+    @property
+    def half_solve_norm(self) -> float:
+        """About the norm of L^-1."""
+        return 1.0
+
+    def half_solve_transposed(self, U: Array) -> Array:
+        """L^-T U."""
+        raise NotImplementedError  # only called where `half_solve` answers
+
+
+class Process(Protocol):
+    """A Gaussian process anywhere, after data or sites."""
+
+    @property
+    def basis(self) -> BasisWeights | None:
+        """Posterior of the weights of basis functions, if there are any."""
+        ...
+
+    def mean(self, X: ArrayLike) -> Array:
+        """Shape (m,), or (m, T) for several targets."""
+        ...
+
+    def variance(self, X: ArrayLike) -> Array:
+        """Shape (m,)."""
+        ...
+
+    def covariance(self, X: ArrayLike) -> Array:
+        """Shape (m, m)."""
+        ...
+
+    def sample(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
+        """Joint draws, shape (size, m)."""
+        ...

@@ -1,0 +1,138 @@
+"""Sites of negative precision, for every representation: a low-rank change of what the others imply.
+
+Let N be the points of negative precision, q = sqrt(-tau_N), and A+ and R+ the covariance and the correction of the
+sites of precision max(tau, 0). With E = A+[:, N] q and F = (I - R+ K)[:, N] q:
+
+    C = I - q A+[N, N] q = L L'                        positive definite exactly if the posterior is proper
+    Sigma = A+ + E C^-1 E',   R = R+ - F C^-1 F',   log|I + K T| = log|I + K T+| + log|C|
+
+Only |N| columns of A+ and of I - R+ K are needed, which a representation gives by `project`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from cavity.latent.base import Conditioning, ImproperPosteriorError
+from cavity.numerics.arrays import Array
+from cavity.numerics.cholesky import Cholesky, try_factorize
+
+
+class NegativeSites(Conditioning):
+    """The conditioning on sites of either sign, from that on their nonnegative parts.
+
+    Parameters
+    ----------
+    base : Conditioning
+        Of precisions max(tau, 0).
+    precision : array (n,)
+        tau.
+    """
+
+    def __init__(self, base: Conditioning, precision: Array) -> None:
+        self.base, self.prior, self.jitter = base, base.prior, base.jitter
+        self.index = np.flatnonzero(precision < 0)
+        q = np.sqrt(-precision[self.index])
+        columns = np.zeros((len(precision), len(q)))
+        columns[self.index, np.arange(len(q))] = q
+        self.F, self.E = base.project(columns)
+        inner = q[:, None] * self.E[self.index]
+        factor = try_factorize(np.ascontiguousarray(np.eye(len(q)) - 0.5 * (inner + inner.T)))
+        if factor is None:
+            worst = int(self.index[np.argmax(np.diagonal(inner))])
+            raise ImproperPosteriorError(
+                "the posterior is improper: negative site precisions outweigh the prior (largest at point "
+                f"{worst}); damp the update or restrict the sites",
+                worst,
+            )
+        self.C: Cholesky = factor
+        self.log_det = base.log_det + factor.log_det
+
+    @cached_property
+    def smallest_curvature(self) -> float:
+        """The smallest eigenvalue of C."""
+        L = np.tril(self.C.lower)
+        return float(np.linalg.eigvalsh(L @ L.T)[0])
+
+    @cached_property
+    def _widening(self) -> Array:
+        """G = L^-1 E', shape (|N|, n): Sigma = A+ + G'G."""
+        return self.C.half_solve(np.ascontiguousarray(self.E.T))
+
+    @cached_property
+    def _lowering(self) -> Array:
+        """H = F L^-T, shape (n, |N|): R = R+ - H H'."""
+        return np.ascontiguousarray(self.C.half_solve(np.ascontiguousarray(self.F.T)).T)
+
+    @cached_property
+    def var(self) -> Array:
+        """Those of the nonnegative sites, widened."""
+        return np.asarray(self.base.var + np.einsum("ij,ij->j", self._widening, self._widening))
+
+    @cached_property
+    def unexplained(self) -> Array:
+        """The diagonal of R."""
+        return np.asarray(self.base.unexplained - np.einsum("ij,ij->i", self._lowering, self._lowering))
+
+    def apply(self, U: Array) -> Array:
+        """R U."""
+        return self.base.apply(U) - self._lowering @ (self._lowering.T @ U)
+
+    def project(self, b: Array) -> tuple[Array, Array]:
+        """((I - R K) b, Sigma b)."""
+        a, moved = self.base.project(b)
+        pulled = self.C.solve(self.E.T @ b)
+        return a + self.F @ pulled, moved + self.E @ pulled
+
+    def reduce(self, U: Array) -> tuple[Array, Array | None]:
+        """(M, H'U), since U' R U = U' R+ U - (H'U)'(H'U)."""
+        M, _ = self.base.reduce(U)
+        return M, self._lowering.T @ U
+
+    def pull_sites(self, d_mean: Array | None = None, d_var: Array | None = None) -> tuple[Array, Array]:
+        """Of A+ + G'G: the Hadamard square is that of A+, twice the mixed term, and that of G'G."""
+        first = np.zeros(self.prior.n) if d_mean is None else self.project(d_mean)[1]
+        if d_var is None:
+            return first, np.zeros(self.prior.n)
+        G = self._widening
+        plain = self.base.pull_sites(d_var=d_var)[1]
+        mixed = np.einsum("ij,ji->i", self.base.project((G * d_var).T)[1], G)
+        own = np.einsum("ij,ij->j", G, ((G * d_var) @ G.T) @ G)
+        return first, plain + 2.0 * mixed + own
+
+    def pull_kernel(
+        self,
+        left: Array,
+        right: Array | None,
+        of_R: float,
+        d_var: Array | None = None,
+        d_unexplained: Array | None = None,
+    ) -> Array:
+        """The base's, with columns for what -H H' adds."""
+        H = self._lowering
+        lefts, rights = lowered(self.base, H, of_R, d_unexplained)
+        if d_var is not None:
+            # I - K R = (I - K R+) + Y H' with Y = K H
+            Y = self.prior.times(H)
+            scaled = d_var[:, None] * Y
+            lefts += [2.0 * self.base.project(scaled)[0], H @ (Y.T @ scaled)]
+            rights += [H, H]
+        lefts, rights = [left, *lefts], [left if right is None else right, *rights]
+        return self.base.pull_kernel(np.hstack(lefts), np.hstack(rights), of_R, d_var, d_unexplained)
+
+
+def lowered(
+    base: Conditioning, H: Array, of_R: float, d_unexplained: Array | None
+) -> tuple[list[Array], list[Array]]:
+    """Columns (left, right) that turn the base's of_R R+ - R+ D R+ into that of R = R+ - H H'.
+
+    D is diag(d_unexplained).
+    """
+    left, right = [-of_R * H], [H]
+    if d_unexplained is not None:
+        scaled = d_unexplained[:, None] * H
+        left += [2.0 * base.apply(scaled), -(H @ (H.T @ scaled))]
+        right += [H, H]
+    return left, right
