@@ -72,7 +72,7 @@ def main() -> None:
     terminal(folder.resolve())
     from cavity.demo import run
 
-    shutil.copyfile(run(folder / "demo", budget="2s").picture, HERE / "demo.png")
+    shutil.copyfile(run(folder / "demo", max_time=2.0).picture, HERE / "demo.png")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def test_data_are_reproducible_and_have_gross_errors():
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "out"
-    result = CliRunner().invoke(app, ["demo", "--out", str(folder), "--budget", "2s"], env={"COLUMNS": "80"})
+    result = CliRunner().invoke(app, ["demo", "--out", str(folder), "--max-time", "2"], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     return result, folder
 
@@ -52,7 +52,7 @@ def test_the_check_says_what_it_found_and_progress_is_announced(shown):
     assert re.search(r"EP\s+-22\.63", result.stdout)  # numbers are not cut short in 80 columns
     assert "EP: evidence within 0." in result.stdout
     assert "Fitting Student-t noise, EP ..." in result.stderr
-    assert "budget 2s" in result.stderr
+    assert "2 seconds" in result.stderr
 
 
 def test_the_report_holds_everything_and_loads_nothing(shown):
@@ -78,7 +78,10 @@ def test_the_sentence_says_what_the_table_says():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--budget", "long"], "budget must be seconds or text"), (["--out", __file__], "is not a folder")],
+    [
+        (["--max-time", "0"], "--max-time must be a positive number of seconds"),
+        (["--out", __file__], "is not a folder"),
+    ],
 )
 def test_what_is_refused(arguments, message):
     result = CliRunner().invoke(app, ["demo", *arguments])

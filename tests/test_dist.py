@@ -51,6 +51,6 @@ def test_the_wheel_runs_the_demonstration_in_an_empty_environment(wheel: Path, t
     )
     place = run(folder / "python", "-c", "import cavity; print(cavity.__file__)", cwd=tmp_path)
     assert Path(place.strip()).is_relative_to(tmp_path)
-    printed = run(folder / "cavity", "demo", "--out", "demo", "--budget", "1s", cwd=tmp_path)
+    printed = run(folder / "cavity", "demo", "--out", "demo", "--max-time", "1", cwd=tmp_path)
     assert "Student-t noise" in printed
     assert {path.suffix for path in (tmp_path / "demo").iterdir()} == {".png", ".html"}

@@ -52,10 +52,14 @@ def public(module: str) -> list[str]:
 def write(folder: Path) -> None:
     """The page `index.rst`; written only where it changed, so that a second build has nothing to do."""
     text = HEAD
+    listed: set[int] = set()  # what has two public places is described once, at the first
     for module, title, names in SECTIONS:
+        found = [(name, getattr(import_module(module), name)) for name in names or public(module)]
+        new = [name for name, value in found if id(value) not in listed]
+        listed |= {id(value) for _, value in found}
         text += f"{title}\n{'-' * len(title)}\n\n.. currentmodule:: {module}\n\n"
         text += ".. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n"
-        text += "".join(f"   {name}\n" for name in names or public(module)) + "\n"
+        text += "".join(f"   {name}\n" for name in new) + "\n"
     folder.mkdir(exist_ok=True)
     page = folder / "index.rst"
     if not page.exists() or page.read_text(encoding="utf-8") != text:

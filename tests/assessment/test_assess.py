@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from cavity import GP, GPClassifier, GPRegressor, assess
-from cavity.assessment import Assessment, Chains, gold, seconds_of
+from cavity.assessment import Assessment, Chains, gold
 from cavity.assessment.comparison import measured, total_variation
 from cavity.assessment.verdict import duration
 from cavity.inference.base import UnsupportedPairError
@@ -131,23 +131,10 @@ def test_pairs_that_do_not_apply_are_named() -> None:
     assert found["ep"].converged
 
 
-@pytest.mark.parametrize(
-    ("budget", "seconds"), [("30s", 30), ("5min", 300), ("1h", 3600), (2.5, 2.5), ("0.5 min", 30)]
-)
-def test_budgets(budget: str | float, seconds: float) -> None:
-    assert seconds_of(budget) == seconds
-
-
 @pytest.mark.parametrize("max_time", [-1.0, 0.0, float("nan"), float("inf")])
 def test_limits_of_time_are_positive_numbers(max_time: float) -> None:
     with pytest.raises(ValueError, match="max_time must be a positive number of seconds"):
         assess(*small_problem(), max_time=max_time)
-
-
-@pytest.mark.parametrize("budget", ["soon", "5 parsecs", -1, 0, "0s", float("nan")])
-def test_bad_budgets(budget: str | float) -> None:
-    with pytest.raises(ValueError, match="budget must be"):
-        seconds_of(budget)
 
 
 def test_bad_input_is_refused_before_the_chains(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -649,7 +649,7 @@ def test_what_draws_cannot_do_is_said(sampled, folder):
     _, path = sampled
     for command in (
         ("assess", path, folder / "few.csv"),
-        ("report", path, folder / "few.csv", "--assess", "1s"),
+        ("report", path, folder / "few.csv", "--assess", "1"),
     ):
         refused(
             run(*command),

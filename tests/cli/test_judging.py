@@ -218,11 +218,11 @@ def test_rows_in_failures_are_those_of_the_file():
 
 def test_assess_judges_with_numbers_a_picture_and_a_page():
     result = run(
-        "assess", "wet.cavity", "wet.csv", "--budget", "2s", "--method", "ep", "--method", "laplace", "--max-rows",
-        "15", "--plot", "assessed.png", "--report", "assessed.html",
+        "assess", "wet.cavity", "wet.csv", "--max-time", "2", "--inference", "ep", "--inference", "laplace",
+        "--max-rows", "15", "--plot", "assessed.png", "--report", "assessed.html",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "Assessing ep, laplace on 12 rows; budget 2s ..." in result.stderr
+    assert "Assessing ep, laplace on 12 rows; 2 seconds ..." in result.stderr
     out = " ".join(result.stdout.split())
     assert "approximations against the gold standard" in out
     assert re.search(r"EP: evidence within 0\.\d+ \+/- [\d.]+ nats", out)
@@ -233,12 +233,15 @@ def test_assess_judges_with_numbers_a_picture_and_a_page():
     with open("assessed.html", encoding="utf-8") as page:
         html = page.read()
     assert "Check of the approximation" in html
-    assert "cavity assess wet.cavity wet.csv --budget 2s --method ep --method laplace --max-rows 15" in html
+    assert (
+        "cavity assess wet.cavity wet.csv --max-time 2.0 --inference ep --inference laplace --max-rows 15"
+        in html
+    )
     assert html.count("<figure") >= 3  # calibration, relevance, assessment
 
 
 def test_assess_of_gaussian_noise_is_exact():
-    result = run("assess", "wells.cavity", "wells.csv", "--budget", "1s", "--test-size", "0")
+    result = run("assess", "wells.cavity", "wells.csv", "--max-time", "1", "--test-size", "0")
     assert result.exit_code == 0, result.output
     assert "Assessing exact on 30 rows" in result.stderr
     assert "Exact: evidence within" in result.stdout.replace("\n", " ")
@@ -255,11 +258,11 @@ def test_assess_of_gaussian_noise_is_exact():
         (["wet.cavity", "other.csv"], "the table lacks 1 column: 'depth'"),
         (["wet.cavity", "blind.csv"], "there is no column 'wet', the target; the columns are 'depth'"),
         (
-            ["wet.cavity", "wet.csv", "--budget", "soon"],
-            'budget must be seconds or text such as "30s", "5min", "1h"',
+            ["wet.cavity", "wet.csv", "--max-time", "nan"],
+            "--max-time must be a positive number of seconds, got nan",
         ),
-        (["wet.cavity", "wet.csv", "--budget", "0s"], "budget must be positive"),
-        (["wet.cavity", "wet.csv", "--method", "magic"], "--method must be 'auto' or one of"),
+        (["wet.cavity", "wet.csv", "--max-time", "0"], "--max-time must be a positive number of seconds"),
+        (["wet.cavity", "wet.csv", "--inference", "magic"], "--inference must be 'auto' or one of"),
         (
             ["wet.cavity", "wet.csv", "--test-size", "1"],
             "--test-size must be at least 0 and below 1, got 1.0",
@@ -281,7 +284,7 @@ def test_assessments_that_are_refused(arguments, message):
 def test_labels_that_the_model_has_not_seen():
     wells().drop(columns="level").assign(wet="mud").to_csv("mud.csv", index=False)
     refused(
-        run("assess", "wet.cavity", "mud.csv", "--budget", "1s"), "labels that the estimator does not know"
+        run("assess", "wet.cavity", "mud.csv", "--max-time", "1"), "labels that the estimator does not know"
     )
     refused(
         run("report", "wet.cavity", "mud.csv"),
@@ -309,9 +312,7 @@ def test_report_is_one_page_with_everything(name):
 
 
 def test_report_with_the_check_and_fit_with_a_report():
-    result = run(
-        "report", "wet.cavity", "wet.csv", "--assess", "1s", "-o", "checked.html", "--max-rows", "20"
-    )
+    result = run("report", "wet.cavity", "wet.csv", "--assess", "1", "-o", "checked.html", "--max-rows", "20")
     assert result.exit_code == 0, result.output
     with open("checked.html", encoding="utf-8") as page:
         assert "Check of the approximation" in page.read()
@@ -337,7 +338,7 @@ def test_report_with_the_check_and_fit_with_a_report():
         (["wells.cavity", "other.csv"], "the table lacks 1 column: 'depth'"),
         (["wells.cavity", "blind.csv"], "there is no column 'level', the target"),
         (["wells.cavity", "wells.csv", "-o", "."], "is a folder; give --out the name of a file"),
-        (["wells.cavity", "wells.csv", "--assess", "never"], "--assess must be seconds or text"),
+        (["wells.cavity", "wells.csv", "--assess", "0"], "--assess must be a positive number of seconds"),
     ],
 )
 def test_reports_that_are_refused(arguments, message):

@@ -7,7 +7,6 @@ certified in that time, the assessment says so and what time would be needed.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,9 +26,6 @@ from cavity.numerics.arrays import Array
 from cavity.runtime.errors import InputError, Setting
 
 __all__ = ["Assessment", "Chains", "GoldStandard", "MethodResult", "Predictive", "assess"]
-
-
-UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
 def assess(
@@ -82,8 +78,7 @@ def assess(
     (True, True)
     """
     started = time.perf_counter()
-    if not (np.isfinite(max_time) and max_time > 0):
-        raise ValueError(f"max_time must be a positive number of seconds, got {max_time!r}")
+    require_seconds(max_time)
     gp, X, y, y_test = _prepared(model, X, y, y_test)
     rules = [inference] if isinstance(inference, str) else inference
     for rule in rules:  # wrong ones before the chains, not after
@@ -107,17 +102,11 @@ def assess(
     return Assessment(tuple(results), gold, own, y, time.perf_counter() - started)
 
 
-def seconds_of(budget: str | float) -> float:
-    """A budget in seconds from a number or from text like "30s", "5min", "1h"."""
-    if isinstance(budget, str):
-        found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", budget.lower())
-        if found is None or (found[2] or "s") not in UNITS:
-            problem = f'must be seconds or text such as "30s", "5min", "1h", got {budget!r}'
-            raise InputError(problem, parameter="budget", value=budget)
-        budget = float(found[1]) * UNITS[found[2] or "s"]
-    if not (np.isfinite(budget) and budget > 0):
-        raise InputError(f"must be positive, got {budget!r}", parameter="budget", value=budget)
-    return float(budget)
+def require_seconds(max_time: float) -> None:
+    """Refuse a limit of time that is no positive number of seconds."""
+    if not (np.isfinite(max_time) and max_time > 0):
+        problem = f"must be a positive number of seconds, got {max_time!r}"
+        raise InputError(problem, parameter="max_time", value=max_time)
 
 
 def _prepared(

@@ -35,8 +35,8 @@ def assess(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],
     data: Annotated[Path, typer.Argument(help="The table it was learned from.", show_default=False)],
-    budget: Annotated[str, typer.Option(help="Time for the gold standard: 30s, 5min, 1h.")] = "1min",
-    method: Annotated[
+    max_time: Annotated[float, typer.Option(help="Seconds for the gold standard.")] = 60.0,
+    inference: Annotated[
         list[str] | None, typer.Option(help="Inference rule to judge; may be repeated \\[default: all].")
     ] = None,
     test_size: Annotated[float, typer.Option(help="Share of rows held out to compare predictions.")] = 0.2,
@@ -50,13 +50,13 @@ def assess(
 
     Hyperparameters are those of the model file, the same for all methods.
 
-    Example: cavity assess houses.cavity houses.csv --budget 5min
+    Example: cavity assess houses.cavity houses.csv --max-time 300
     """
-    with one_sentence(debug, inference="--method"):
+    with one_sentence(debug):
         check_output(report, "--report", (model, data))
         check_output(plot, "--plot", (model, data, report), (".png", ".svg", ".pdf"))
         loaded = load_table_model(model)
-        table, found = assess_table(loaded, data, budget, method, test_size, max_rows, seed)
+        table, found = assess_table(loaded, data, max_time, inference, test_size, max_rows, seed)
         console().print(found)
         if plot is not None:
             plot.parent.mkdir(parents=True, exist_ok=True)
@@ -76,8 +76,8 @@ def assess(
 def assess_table(
     model: TableModel,
     data: Path,
-    budget: str,
-    methods: list[str] | None,
+    max_time: float,
+    inference: list[str] | None,
     test_size: float,
     max_rows: int | None,
     seed: int,
@@ -86,7 +86,7 @@ def assess_table(
     import numpy as np
 
     import cavity
-    from cavity.assessment import seconds_of
+    from cavity.assessment import require_seconds
     from cavity.inference.registry import as_inference
     from cavity.likelihoods import GaussianNoise
     from cavity.tables import read_table
@@ -98,9 +98,9 @@ def assess_table(
             "assess; cavity info shows how well its chains mixed, and a model of cavity fit --inference ep can be "
             "assessed"
         )
-    seconds = seconds_of(budget)
-    for method in methods or ():
-        as_inference(method)
+    require_seconds(max_time)
+    for rule in inference or ():
+        as_inference(rule)
     if not 0.0 <= test_size < 1.0:
         raise ValueError(f"--test-size must be at least 0 and below 1, got {test_size!r}")
     table = read_table(data, max_rows, seed)
@@ -113,16 +113,16 @@ def assess_table(
     options: dict[str, Any] = {}
     if len(held):
         options = {"X_test": X.iloc[held].to_numpy(), "y_test": y[held]}
-    if not methods:
+    if not inference:
         gaussian = isinstance(getattr(model.estimator, "likelihood_", None), GaussianNoise)
-        methods = ["exact"] if gaussian else ["laplace", "ep", "variational"]
-    say(f"Assessing {', '.join(methods)} on {len(train)} rows; budget {budget} ...", stderr=True)
+        inference = ["exact"] if gaussian else ["laplace", "ep", "variational"]
+    say(f"Assessing {', '.join(inference)} on {len(train)} rows; {max_time:g} seconds ...", stderr=True)
     found = cavity.assess(
         model.estimator,
         X.iloc[train].to_numpy(),
         y[train],
-        inference=methods,
-        max_time=seconds,
+        inference=inference,
+        max_time=max_time,
         rng=seed,
         **options,
     )

@@ -22,9 +22,7 @@ def add(app: typer.Typer) -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for picture and report.")] = Path("cavity-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the data.", callback=at_least_zero)] = 3,
-    budget: Annotated[
-        str | None, typer.Option(help="Time for the check against sampling \\[default: 20s].")
-    ] = None,
+    max_time: Annotated[float, typer.Option(help="Seconds for the check against sampling.")] = 20.0,
     debug: Debug = False,
 ) -> None:
     """Fit data with gross errors, once with Gaussian and once with robust noise; compare and check.
@@ -32,16 +30,15 @@ def demo(
     Example: cavity demo --out cavity-demo
     """
     with one_sentence(debug):
-        from cavity.assessment import seconds_of
-        from cavity.demo import BUDGET, N_OUTLIERS, N_TRAIN, run, verdict
+        from cavity.assessment import require_seconds
+        from cavity.demo import N_OUTLIERS, N_TRAIN, run, verdict
 
-        budget = BUDGET if budget is None else budget
-        seconds_of(budget)
+        require_seconds(max_time)
         if out.exists() and not out.is_dir():
             raise ValueError(f"{out} is not a folder; give --out another name")
         check_folder(out, "--out", out)
         say(f"{N_TRAIN} points of a curve, {N_OUTLIERS} of them gross errors, and two noise models.")
-        result = run(out, seed, budget, lambda text: say(text, stderr=True))
+        result = run(out, seed, max_time, lambda text: say(text, stderr=True))
         console().print(result.assessment)
         say("")
         say("The same kernel, the same data, two noise models", style="bold")

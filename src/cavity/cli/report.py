@@ -31,7 +31,7 @@ def report(
     data: Annotated[Path, typer.Argument(help="Table to show it on.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     assess: Annotated[
-        str | None, typer.Option(help="Also check the approximation, with this budget: 1min.")
+        float | None, typer.Option(help="Also check the approximation, for so many seconds.")
     ] = None,
     max_rows: Annotated[int | None, typer.Option(help="Show a random subset of so many rows.")] = None,
     seed: Annotated[int, typer.Option(help="For the subset and the check.", callback=at_least_zero)] = 0,
@@ -41,7 +41,7 @@ def report(
 
     Example: cavity report houses.cavity houses.csv -o houses.html
     """
-    with one_sentence(debug, budget="--assess"):
+    with one_sentence(debug, max_time="--assess"):
         from cavity.cli.assess import assess_table
         from cavity.report import model_page
         from cavity.tables import read_table
