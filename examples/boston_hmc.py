@@ -19,7 +19,7 @@ import numpy as np
 from cavity import GP, datasets
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian
-from cavity.sampling import HyperparameterTarget, Trace, diagnostics, hamiltonian
+from cavity.sampling import HMCOptions, HyperparameterTarget, Trace, diagnostics, hamiltonian
 
 TRAIN, DRAWS, DISCARD, EVERY = 400, 500, 50, 10
 """Houses to learn from; draws, those discarded, and of which the rest one in `EVERY` predicts."""
@@ -51,7 +51,8 @@ def run(X: np.ndarray, y: np.ndarray, seed: int) -> Split:
     learned = time.perf_counter()
 
     target = HyperparameterTarget(best, Z[train], t[train])
-    trace = hamiltonian(target, best.theta, n_draws=DRAWS - DISCARD, warmup=DISCARD, rng=seed, length=np.pi / 2)
+    options = HMCOptions(length=np.pi / 2)
+    trace = hamiltonian(target, best.theta, options, n_draws=DRAWS - DISCARD, warmup=DISCARD, rng=seed)
     ended = time.perf_counter()
 
     plain = best.condition(Z[train], t[train]).predict_y(Z[test])

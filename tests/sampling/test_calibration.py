@@ -15,7 +15,7 @@ from cavity.parameters.param import Param
 from cavity.parameters.priors import LogNormal
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd
 from cavity.sampling.elliptical_slice import elliptical_slice_sampling
-from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.hmc import HMCOptions, hamiltonian
 from cavity.sampling.hyperparameter_target import HyperparameterTarget
 from cavity.sampling.latent_target import LatentTarget
 from cavity.sampling.mcmc import MCMC
@@ -52,7 +52,8 @@ def test_hmc_over_two_hyperparameters_agrees_with_quadrature(integrated):
     mean, sd = integrated
     target = HyperparameterTarget(two_parameters(), X, REAL)
     start = target.model.theta + 0.3 * np.random.default_rng(1).standard_normal((2, 2))
-    trace = hamiltonian(target, start, n_draws=400, warmup=150, rng=2, length=np.pi / 2, progress=False)
+    options = HMCOptions(length=np.pi / 2)
+    trace = hamiltonian(target, start, options, n_draws=400, warmup=150, rng=2, progress=False)
     x = trace.positions
     assert ess_bulk(x).min() > 120
     assert np.all(np.abs(x.mean((0, 1)) - mean) < 4 * mcse_mean(x))
@@ -112,7 +113,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(how):
             )  # fmt: skip
         else:
             trace = hamiltonian(
-                target, start, n_draws=12, warmup=30, rng=rng, progress=False, length=1.6
+                target, start, HMCOptions(length=1.6), n_draws=12, warmup=30, rng=rng, progress=False
             ).thin(4)
         draws = trace.map(target.latent).pooled
         assert len(draws) == kept

@@ -17,8 +17,9 @@ from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, StudentT
 from cavity.runtime import deadlines
 from cavity.runtime.deadlines import time_limit
 from cavity.runtime.stop_reason import StopReason
+from cavity.sampling.draws import Draws
 from cavity.sampling.mcmc import MCMC
-from cavity.sampling.posterior import Draws, SamplePosterior
+from cavity.sampling.posterior import SamplePosterior
 from cavity.sampling.trace import Trace
 
 X = np.linspace(0.0, 5.0, 12)[:, None]

@@ -10,7 +10,7 @@ from cavity.runtime.progress import Progress
 from cavity.sampling.adaptation import Acceptance, DualAveraging, Scales, windows
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd, rhat
 from cavity.sampling.elliptical_slice import elliptical_slice_sampling
-from cavity.sampling.hmc import ChainState, hamiltonian, leapfrog
+from cavity.sampling.hmc import ChainState, HMCOptions, hamiltonian, leapfrog
 from cavity.sampling.importance_sampling import importance
 from cavity.sampling.metropolis_hastings import metropolis
 from cavity.sampling.targets import FunctionTarget
@@ -47,15 +47,16 @@ def check_normal(trace, mean, covariance):
 @pytest.mark.parametrize("options", [{}, {"steps": 8}, {"length": 2.0}, {"center": MEAN}], ids=str)
 def test_hmc_on_a_correlated_normal(options):
     start = MEAN + 3 * SPREAD * np.random.default_rng(1).standard_normal((4, 3))
-    trace = hamiltonian(TARGET, start, n_draws=1500, warmup=400, rng=2, progress=False, **options)
+    trace = hamiltonian(TARGET, start, HMCOptions(**options), n_draws=1500, warmup=400, rng=2, progress=False)
     assert trace.positions.shape == (4, 1500, 3)
     assert ess_bulk(trace.positions).min() > 600
     assert rhat(trace.positions).max() < 1.01
     assert trace.divergences.sum() == 0
     assert np.all((trace.acceptance > 0.6) & (trace.acceptance < 0.99))
     check_normal(trace, MEAN, COVARIANCE)
-    # Scales are those of the target, to what a window can tell.
-    np.testing.assert_allclose(trace.info["scale"], SPREAD, rtol=0.35)
+    # Steps are in proportion to the scales of the target, to what a window can tell.
+    step = trace.step_size / SPREAD
+    np.testing.assert_allclose(step, np.exp(np.mean(np.log(step))), rtol=0.35)
     np.testing.assert_allclose(trace.log_density, TARGET.log_density(trace.pooled).reshape(4, 1500))
 
 
@@ -92,7 +93,7 @@ def test_elliptical_slice_thinning_makes_draws_less_correlated():
         for k in (1, 5)
     )
     assert ess_bulk(five.positions).min() > 2 * ess_bulk(one.positions).min()
-    assert five.info["evaluations"] > 3 * one.info["evaluations"]
+    assert five.evaluations > 3 * one.evaluations
 
 
 def test_importance_sampling_finds_mass_mean_and_its_own_error():
@@ -136,11 +137,12 @@ def test_rotations_of_the_exact_reference_make_independent_draws():
     sd = np.array([0.1, 3.0])
     target = normal_target(np.array([5.0, -7.0]), np.diag(sd**2))
     trace = hamiltonian(
-        target, np.tile([5.0, -7.0], (2, 1)), n_draws=1000, warmup=0, rng=1, step=np.pi / 2, scale=sd,
-        center=[5.0, -7.0], jitter=0.0, progress=False,
+        target, np.tile([5.0, -7.0], (2, 1)),
+        HMCOptions(step=np.pi / 2, scale=sd, center=[5.0, -7.0], jitter=0.0),
+        n_draws=1000, warmup=0, rng=1, progress=False,
     )  # fmt: skip
     np.testing.assert_allclose(trace.acceptance, 1.0, atol=1e-9)
-    assert trace.info["evaluations"] == 2 * 1000
+    assert trace.evaluations == 2 * 1000
     assert np.all(np.abs((trace.pooled - [5.0, -7.0]).mean(0)) < 4 * sd / np.sqrt(2000))
     np.testing.assert_allclose(trace.pooled.std(0), sd, rtol=0.06)
 
@@ -159,7 +161,13 @@ def funnel(U):
 def test_divergences_are_counted_on_a_funnel_and_not_on_a_normal():
     start = np.random.default_rng(0).standard_normal((4, 10))
     trace = hamiltonian(
-        FunctionTarget(funnel, 10), start, n_draws=400, warmup=150, rng=1, steps=10, progress=False
+        FunctionTarget(funnel, 10),
+        start,
+        HMCOptions(steps=10),
+        n_draws=400,
+        warmup=150,
+        rng=1,
+        progress=False,
     )
     assert trace.divergences.sum() > 0
     smooth = hamiltonian(
@@ -179,8 +187,8 @@ def test_a_chain_never_leaves_the_support():
     target = FunctionTarget(function, 1)
     assert target.value_and_gradient(np.array([[-1.0]]))[0][0] == -np.inf
     assert target.value_and_gradient(np.array([[-1.0]]))[1][0, 0] == 0.0
-    for sample, options in ((hamiltonian, {"steps": 4}), (metropolis, {})):
-        trace = sample(target, np.ones((4, 1)), n_draws=1500, warmup=200, rng=1, progress=False, **options)
+    for sample, options in ((hamiltonian, [HMCOptions(steps=4)]), (metropolis, [])):
+        trace = sample(target, np.ones((4, 1)), *options, n_draws=1500, warmup=200, rng=1, progress=False)
         assert trace.positions.min() > 0
         assert abs(trace.pooled.mean() - 1.0) < 5 * float(mcse_mean(trace.positions)[0])
 
@@ -331,8 +339,6 @@ def test_a_trace_thins_maps_and_looks_up_names():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_draws": 0}, "n_draws must be"),
-        ({"warmup": -1}, "warmup must be"),
         ({"steps": 0}, "steps must be"),
         ({"steps": 3, "length": 1.0}, "not both"),
         ({"length": -1.0}, "length must be"),
@@ -344,7 +350,14 @@ def test_a_trace_thins_maps_and_looks_up_names():
 )
 def test_options_of_hmc_are_checked(options, message):
     with pytest.raises(ValueError, match=message):
-        hamiltonian(TARGET, np.zeros((2, 3)), rng=0, **options)
+        hamiltonian(TARGET, np.zeros((2, 3)), HMCOptions(**options), rng=0)
+
+
+def test_numbers_of_transitions_are_checked():
+    with pytest.raises(ValueError, match="n_draws must be"):
+        hamiltonian(TARGET, np.zeros((2, 3)), n_draws=0)
+    with pytest.raises(ValueError, match="warmup must be"):
+        hamiltonian(TARGET, np.zeros((2, 3)), warmup=-1)
 
 
 def test_starts_are_checked():

@@ -27,6 +27,7 @@ from cavity.parameters.priors import LogNormal
 from cavity.sampling.joint_target import JointTarget
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import SamplePosterior
+from cavity.sampling.samplers import sampler_for
 
 SHORT = MCMC(12, 12, 2, rng=0, warn=False, progress=False)
 
@@ -75,13 +76,12 @@ def test_gradient_of_the_joint_density(case):
     ],
 )
 def test_method_follows_the_likelihood(likelihood, weighted, method):
-    weight = np.array([1.0, 2.0]) if weighted else None
-    assert MCMC()._method(likelihood, weight) == method
+    assert sampler_for("auto", likelihood, weighted).name == method
 
 
 def test_refusals():
     with pytest.raises(UnsupportedPairError, match="'gibbs' does not fit Probit"):
-        MCMC(method="gibbs")._method(Probit(), None)
+        sampler_for("gibbs", Probit(), False)
     with pytest.raises(ValueError, match="method must be one of"):
         MCMC(method="nuts")
     with pytest.raises(ValueError, match="chains"):
@@ -124,7 +124,7 @@ def test_gaussian_noise_against_quadrature():
     assert abs(table.loc["se.lengthscale", "mean"] - exact) < 4 * error
     near = [i for i in range(121) if p[i] > 1e-6]
     f = np.array([points[i].condition(X, y).mean([[1.3]])[0] for i in near])
-    draws = np.concatenate([c.means(np.array([[1.3]]))[:, 0] for c in posterior.conditionals])
+    draws = np.concatenate([c.means(np.array([[1.3]]))[:, 0] for c in posterior.process.components])
     assert abs(posterior.mean([[1.3]])[0] - p[near] @ f) < 4 * draws.std() / np.sqrt(200)
 
 

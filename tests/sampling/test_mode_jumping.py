@@ -9,6 +9,7 @@ from scipy import stats
 from cavity import GP, Param
 from cavity.inference.base import Approximation
 from cavity.inference.ep import EP
+from cavity.io import dumps, loads
 from cavity.kernels import SE, Matern
 from cavity.latent.sites import Sites
 from cavity.learning.multistart import SearchResult
@@ -18,6 +19,7 @@ from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, StudentT
 from cavity.parameters.priors import Beta, LogNormal
 from cavity.sampling import mode_jumping as module
+from cavity.sampling import samplers
 from cavity.sampling.default_priors import unit_steps
 from cavity.sampling.diagnostics import mcse_mean, rhat
 from cavity.sampling.hmc import hamiltonian
@@ -172,8 +174,8 @@ def test_a_bad_place_is_refused_and_attempts_are_told(monkeypatch):
     y = np.array([0.3, -0.2, 1.0])
     model = student_model()
     far = Modes(np.array([[0.0, -1.0], [0.0, 900.0]]), np.eye(2))
-    trace = sample_noise_variances(model, X, y, n_draws=30, warmup=20, chains=2, rng=0, progress=False)
-    assert "jumps" not in trace.info
+    drawn = sample_noise_variances(model, X, y, n_draws=30, warmup=20, chains=2, rng=0, progress=False)
+    assert drawn.trace.jumps is None
     jumps = JointJumps(far, ScaleMixtureTarget(model, X, y).model, X, y)
     assert jumps.gaussian_at(np.array([0.0, 900.0])) is None  # a scale that overflows
     assert isinstance(jumps.gaussian_at(np.array([0.0, -1.0])), LocalGaussian)
@@ -189,15 +191,15 @@ def test_samplers_start_at_all_modes_and_tell_of_jumps(n_jobs):
     y[5] += 3.0
     modes = Modes(np.array([[0.3, -0.9, -1.3], [-1.8, -0.5, -0.6]]), 0.3 * np.eye(3))
     options = {"n_draws": 20, "warmup": 10, "chains": 4, "rng": 0, "progress": False, "modes": modes}
-    trace = gibbs(mixture_model(), points, y, n_jobs=n_jobs, **options)
-    assert trace.info["modes"] == 2
-    assert trace.info["jump_attempts"] > 0
-    assert 0 <= trace.info["jumps"] <= trace.info["jump_attempts"]
+    jumps = gibbs(mixture_model(), points, y, n_jobs=n_jobs, **options).trace.jumps
+    assert jumps.modes == 2
+    assert jumps.attempts > 0
+    assert 0 <= jumps.accepted <= jumps.attempts
     if n_jobs == 1:
         two = Modes(modes.locations[:, [0, 2]], 0.3 * np.eye(2))
         drawn = sample_noise_variances(student_model(), points, y, **(options | {"modes": two}))
-        assert drawn.info["modes"] == 2
-        assert drawn.info["jump_attempts"] > 0
+        assert drawn.trace.jumps.modes == 2
+        assert drawn.trace.jumps.attempts > 0
 
 
 # --- modes of the hyperparameters ----------------------------------------------------------------------------
@@ -301,8 +303,10 @@ def test_modes_uphill_from_ends_and_chains_that_know_them():
 
     rule = MCMC(n_draws=250, warmup=100, chains=4, rng=0, warn=False, progress=False)
     posterior = rule.sample_posterior(model, X, y, ends=ends)
-    assert posterior.trace.info["modes"] == 2
-    assert posterior.trace.info["jumps"] > 10
+    assert posterior.trace.jumps.modes == 2
+    assert posterior.trace.jumps.accepted > 10
+    again = loads(dumps(posterior))
+    assert again.trace.jumps == posterior.trace.jumps
     for drawn, exact in (
         (posterior.trace.positions[:, :, 0], np.sum(p * a)),
         (posterior.trace.positions[:, :, 1], np.sum(p * b)),
@@ -342,7 +346,7 @@ def test_estimators_tell_their_samplers_where_runs_ended(monkeypatch):
         seen.append(ends)
         return find_modes(target, ends, unit)
 
-    monkeypatch.setattr(module, "find_modes", watched)
+    monkeypatch.setattr(samplers, "find_modes", watched)
     rows = TrainingRows.of(X, y, None, merge=False, max_rows=None, rng=np.random.default_rng(0))
     choose(model, SearchResult(model.replace(ends[1]), -8.0, tuple(runs)), rows)
     np.testing.assert_array_equal(seen, [[ends[1], ends[0]]])  # the best first, none of them twice

@@ -11,7 +11,7 @@ from cavity.kernels import Matern
 from cavity.likelihoods import Laplace, MixtureOfGaussians, StudentT
 from cavity.parameters.priors import LogNormal
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd
-from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.hmc import HMCOptions, hamiltonian
 from cavity.sampling.noise_given_f import draw_residuals, noise_entries
 from cavity.sampling.scale_mixture import SCALE_MIXTURES, ScaleMixtureTarget
 from cavity.sampling.targets import FunctionTarget
@@ -131,7 +131,7 @@ def test_moves_between_trajectories_join_what_they_cannot():
     joined = hamiltonian(target, start, between=mirrored, **common)
     assert abs(np.mean(joined.pooled > 0) - 0.5) < 4.5 * 0.5 / np.sqrt(3200)
     assert abs(np.abs(joined.pooled).mean() - 8.0) < 0.15
-    assert joined.info["evaluations"] > alone.info["evaluations"]
+    assert joined.evaluations > alone.evaluations
 
 
 def test_moves_to_where_there_is_no_density_are_not_made():
@@ -146,10 +146,10 @@ def test_moves_to_where_there_is_no_density_are_not_made():
     trace = hamiltonian(
         FunctionTarget(gamma, dim=1),
         np.full((4, 1), 5.0),
+        HMCOptions(length=4.0),
         n_draws=500,
         warmup=200,
         rng=0,
-        length=4.0,
         between=lambda U, rng: -U,
         progress=False,
     )

@@ -59,7 +59,7 @@ def test_indicators_and_function_against_enumeration():
     posterior = GP(1.5 * SE(0.8), MixtureOfGaussians(pi, s, k), inference=rule).condition(X, y)
     assert posterior.draws.method == "gibbs"
     np.testing.assert_allclose(posterior.outlier_probability, p @ np.array(flags), atol=0.02)
-    means, variances = posterior._all(Xs)
+    means, variances = posterior.process.moments_of_draws(Xs)
     for drawn, exact in ((means, exact_mean), (variances + means**2, p @ np.array(seconds))):
         error = mcse_mean(drawn.reshape(2, 750, 2))
         assert np.all(error < 0.02)
@@ -111,7 +111,7 @@ def test_simulation_based_calibration():
         f = truth.sample_prior(X, 1, rng)[0]
         y = truth.likelihood.sample(f, rng)
         options = {"n_draws": kept * 4, "warmup": 24, "chains": 1, "leaps": 2, "progress": False}
-        trace = gibbs(model.replace(truth.theta), X, y, rng=rng, **options)
+        trace = gibbs(model.replace(truth.theta), X, y, rng=rng, **options).trace
         ranks.append((trace.thin(4).pooled < truth.theta).sum(axis=0))
     counts = np.stack([np.bincount(r * bins // (kept + 1), minlength=bins) for r in np.array(ranks).T])
     expected = runs / bins
@@ -126,15 +126,16 @@ def test_one_seed_and_any_number_of_processes():
     again = gibbs(prior_model(), X, y, rng=3, **options)
     parallel = gibbs(prior_model(), X, y, rng=3, n_jobs=2, **options)
     for other in (again, parallel):
-        np.testing.assert_array_equal(one.positions, other.positions)
-        np.testing.assert_array_equal(one.info["indicators"], other.info["indicators"])
-        np.testing.assert_allclose(one.info["probability"], other.info["probability"], rtol=1e-12)
-    assert not np.array_equal(one.positions, gibbs(prior_model(), X, y, rng=4, **options).positions)
+        np.testing.assert_array_equal(one.trace.positions, other.trace.positions)
+        np.testing.assert_array_equal(one.indicators, other.indicators)
+        np.testing.assert_allclose(one.probability, other.probability, rtol=1e-12)
+    other = gibbs(prior_model(), X, y, rng=4, **options)
+    assert not np.array_equal(one.trace.positions, other.trace.positions)
 
 
 def test_outlier_component_is_the_wider_one():
     X, y = small_data()
-    trace = gibbs(prior_model(), X, y, n_draws=30, warmup=10, chains=1, rng=0, progress=False)
+    trace = gibbs(prior_model(), X, y, n_draws=30, warmup=10, chains=1, rng=0, progress=False).trace
     inflation = 1 + np.exp(trace.positions[:, :, -1])
     assert np.all(inflation > 1)
     assert trace.names[-1] == "mixtureofgaussians.inflation"
@@ -154,7 +155,7 @@ def test_fraction_with_a_prior_that_is_not_conjugate(monkeypatch):
         return 0
 
     monkeypatch.setattr(module.Indicators, "update", nothing)
-    trace = gibbs(model, X, y, n_draws=800, warmup=10, chains=2, rng=0, progress=False)
+    trace = gibbs(model, X, y, n_draws=800, warmup=10, chains=2, rng=0, progress=False).trace
     pi = 1 / (1 + np.exp(-trace.pooled[:, 0]))
     grid = np.linspace(low, high, 20001)
     density = (1 - grid) ** n
@@ -170,10 +171,10 @@ def test_interrupt_keeps_draws():
         if done == 25:
             raise KeyboardInterrupt
 
-    trace = gibbs(prior_model(), X, y, n_draws=50, warmup=10, chains=2, rng=0, progress=stop)
-    assert trace.interrupted
-    assert trace.draws == 15
-    assert trace.info["indicators"].shape == (2, 15, len(y))
+    found = gibbs(prior_model(), X, y, n_draws=50, warmup=10, chains=2, rng=0, progress=stop)
+    assert found.trace.interrupted
+    assert found.trace.draws == 15
+    assert found.indicators.shape == found.noise.shape == (2, 15, len(y))
 
 
 INTERRUPTED = """
@@ -190,8 +191,9 @@ def report(done, total):
     if done == 20:
         print("sampling", flush=True)
 model = GP(1.0 * SE(1.0), MixtureOfGaussians(0.1, 0.1, 20.0))
-trace = gibbs(model, X, np.sin(X[:, 0]), n_draws=10**6, warmup=5, chains=2, rng=0, n_jobs=2, progress=report)
-print(trace.interrupted, trace.draws, trace.info["indicators"].shape == (2, trace.draws, 20))
+found = gibbs(model, X, np.sin(X[:, 0]), n_draws=10**6, warmup=5, chains=2, rng=0, n_jobs=2, progress=report)
+drawn = found.trace.draws
+print(found.trace.interrupted, drawn, found.indicators.shape == (2, drawn, 20))
 """
 
 

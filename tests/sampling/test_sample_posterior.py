@@ -22,7 +22,8 @@ from cavity.prediction import (
     average,
 )
 from cavity.sampling import process_given_draw
-from cavity.sampling.posterior import Draws, SamplePosterior
+from cavity.sampling.draws import Draws
+from cavity.sampling.posterior import SamplePosterior
 from cavity.sampling.trace import Trace
 
 XS = np.linspace(-0.5, 3.5, 5)[:, None]
@@ -61,7 +62,7 @@ def test_equal_draws_are_the_gaussian_posterior(limit, monkeypatch):
     joint = drawn.predict_f(XS, joint=True)
     np.testing.assert_allclose(joint.covariance, exact.covariance(XS), atol=1e-12)
     assert np.isnan(drawn.log_evidence)
-    assert drawn.process is drawn
+    np.testing.assert_array_equal(drawn.process.X, X)
     assert drawn.basis is None
     assert drawn.approximation.sites is None
 
@@ -113,7 +114,7 @@ def latent_posterior(likelihood, y, X, fixed):
 def test_latent_draws_are_interpolated(fixed):
     X, y = data()
     drawn, f = latent_posterior(Probit(), np.sign(y), X, fixed)
-    assert len(drawn.conditionals) == (1 if fixed else 12)
+    assert len(drawn.process.components) == (1 if fixed else 12)
     np.testing.assert_allclose(drawn.mean(X), f.mean(axis=0), atol=1e-8)
     np.testing.assert_allclose(drawn.variance(X), f.var(axis=0), atol=1e-8)
     found = drawn.predict_y(X)
@@ -175,8 +176,8 @@ def test_thinning_is_bounded_and_spread_over_the_chains():
     X, y = data()
     full = repeated(GP(1.0 * SE(1.0)), X, y, draws=50)
     drawn = SamplePosterior(full.draws, max_draws=10, warn=False)
-    assert len(drawn.conditionals) == 10
-    assert sorted(np.unique(drawn._chosen // 50)) == [0, 1]
+    assert len(drawn.process.components) == 10
+    assert sorted(np.unique(drawn.process.chosen // 50)) == [0, 1]
     with pytest.raises(ValueError, match="max_draws"):
         SamplePosterior(full.draws, max_draws=0)
     with pytest.raises(ValueError, match="columns"):

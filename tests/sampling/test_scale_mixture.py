@@ -120,7 +120,7 @@ def test_function_against_quadrature(likelihood):
     X, y = np.array([[0.0], [1.0]]), np.array([0.5, 3.0])
     d = np.sqrt(3) * np.abs(X - X.T)
     exact = quadrature_mean((1 + d) * np.exp(-d), y, likelihood)
-    trace = sample_noise_variances(
+    drawn = sample_noise_variances(
         GP(1.0 * Matern(1.0, nu=1.5), likelihood),
         X,
         y,
@@ -132,7 +132,7 @@ def test_function_against_quadrature(likelihood):
         progress=False,
     )
     K = (1 + d) * np.exp(-d)
-    v = trace.info["variances"]
+    v = drawn.noise
     f = np.array([K @ np.linalg.solve(K + np.diag(one), y) for one in v.reshape(-1, 2)]).reshape(v.shape)
     error = mcse_mean(f)
     assert np.all(error < 0.05)
@@ -147,7 +147,7 @@ def test_against_elliptical_slice_sampling_of_the_function():
     sliced = MCMC(3000, 200, rng=2, method="elliptical", max_draws=6000, **common)
     a, b = (GP(model.kernel, model.likelihood, inference=rule).condition(X, y) for rule in (mixed, sliced))
     assert (a.draws.method, b.draws.method) == ("scale-mixture", "elliptical")
-    means, variances = a._all(X)
+    means, variances = a.process.moments_of_draws(X)
     f = b.draws.latent
     for ours, theirs in ((means, f), (means**2 + variances, f**2)):  # first and second moments
         ours = ours.reshape(2, 300, 6)

@@ -17,9 +17,10 @@ from cavity.gp import GP
 from cavity.io.posterior import check_data, is_array, is_float, require, require_room
 from cavity.io.registry import RULE, Codec, add, constructor_arguments
 from cavity.runtime.stop_reason import StopReason
+from cavity.sampling.draws import Draws
 from cavity.sampling.mcmc import MCMC
-from cavity.sampling.posterior import Draws, SamplePosterior
-from cavity.sampling.trace import Trace
+from cavity.sampling.posterior import SamplePosterior
+from cavity.sampling.trace import JumpCounts, Trace
 
 MAX_DRAWS = 1_000_000
 """Most draws or chains that the settings of a sampler may ask for in a file."""
@@ -65,13 +66,7 @@ add(Codec(RULE + "MCMC", MCMC, _rule_fields, _rule))
 def _trace_fields(trace: Trace) -> dict[str, Any]:
     stored = {field.name: getattr(trace, field.name) for field in fields_of(Trace)}
     stored["stopped"] = None if trace.stopped is None else trace.stopped.value
-    stored["info"] = {name: value for name, value in trace.info.items() if _is_told(value)}
     return stored
-
-
-def _is_told(value: Any) -> bool:
-    """What a sampler says about itself in numbers and words; its model and its draws have places of their own."""
-    return isinstance(value, str | bool | int | float) or (isinstance(value, np.ndarray) and value.ndim < 2)
 
 
 def _trace(stopped: Any = None, **stored: Any) -> Trace:
@@ -90,15 +85,25 @@ def _trace(stopped: Any = None, **stored: Any) -> Trace:
     whole = isinstance(counts, np.ndarray) and counts.dtype.kind == "i" and counts.ndim == 1
     require(whole and len(counts) in (0, shape[0]), "divergences are counted for each chain")
     require(is_array(trace.step_size, 1), "step sizes must be numbers")
-    require(_is_count(trace.warmup), "a trace says how it was made")
+    require(
+        _is_count(trace.warmup) and _is_count(trace.evaluations),
+        "warm-up and evaluations are counts",
+    )
+    require(trace.jumps is None or isinstance(trace.jumps, JumpCounts), "jumps are counted")
     named = isinstance(trace.names, tuple) and all(isinstance(name, str) for name in trace.names)
     require(named and len(trace.names) in (0, trace.dim), "names must be those of the coordinates")
-    require(
-        isinstance(trace.info, dict)
-        and all(isinstance(k, str) and _is_told(v) for k, v in trace.info.items()),
-        "what a sampler tells must be numbers and words",
-    )
     return trace
+
+
+def _jumps_fields(jumps: JumpCounts) -> dict[str, Any]:
+    return {field.name: getattr(jumps, field.name) for field in fields_of(JumpCounts)}
+
+
+def _jumps(**stored: Any) -> JumpCounts:
+    jumps = JumpCounts(**stored)
+    counts = (jumps.modes, jumps.attempts, jumps.accepted)
+    require(all(map(_is_count, counts)) and jumps.accepted <= jumps.attempts, "jumps are counted")
+    return jumps
 
 
 def _draws_fields(draws: Draws) -> dict[str, Any]:
@@ -135,6 +140,7 @@ def _draws(**stored: Any) -> Draws:
     return draws
 
 
+add(Codec("JumpCounts", JumpCounts, _jumps_fields, _jumps))
 add(Codec("Trace", Trace, _trace_fields, _trace))
 add(Codec("Draws", Draws, _draws_fields, _draws))
 

@@ -12,7 +12,9 @@ from cavity.runtime.lazy import on_first_use
 _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "AISResult": "cavity.sampling.annealing.ais",
+    "Draws": "cavity.sampling.draws",
     "FunctionTarget": "cavity.sampling.targets",
+    "HMCOptions": "cavity.sampling.hmc",
     "HyperparameterTarget": "cavity.sampling.hyperparameter_target",
     "MCMC": "cavity.sampling.mcmc",
     "SamplePosterior": "cavity.sampling.posterior",
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from cavity.sampling import diagnostics as diagnostics
     from cavity.sampling.annealing.ais import AISResult as AISResult
     from cavity.sampling.annealing.ais import annealed_importance_sampling as annealed_importance_sampling
+    from cavity.sampling.draws import Draws as Draws
     from cavity.sampling.elliptical_slice import elliptical_slice_sampling as elliptical_slice_sampling
+    from cavity.sampling.hmc import HMCOptions as HMCOptions
     from cavity.sampling.hmc import hamiltonian as hamiltonian
     from cavity.sampling.hyperparameter_target import HyperparameterTarget as HyperparameterTarget
     from cavity.sampling.importance_sampling import importance as importance

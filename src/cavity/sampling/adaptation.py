@@ -113,6 +113,11 @@ class TrajectoryLength:
         """The present length."""
         return float(np.exp(self.log_length))
 
+    def freeze(self) -> None:
+        """Keep the average of the lengths so far from now on."""
+        if self.count:
+            self.log_length = self.log_average
+
     def update(
         self, before: Array, after: Array, momentum: Array, weight: Array, stretch: float, step: float
     ) -> None:

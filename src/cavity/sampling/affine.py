@@ -30,15 +30,12 @@ from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import time_is_up
 from cavity.runtime.progress import ProgressLike
 from cavity.runtime.stop_reason import StopReason
-from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.hmc import BetweenMoves, HMCOptions, hamiltonian
 from cavity.sampling.targets import Target
 from cavity.sampling.trace import Trace, Until, nothing_drawn_in_time
 
 ValueAndGradient = Callable[[Array], tuple[float, Array]]
 """A function to be minimized: x (k,) -> its value and its gradient (k,)."""
-
-BetweenMoves = Callable[[Array, np.random.Generator], Array]
-"""Moves between trajectories: positions (C, d) and a generator -> positions (C, d)."""
 
 MODE_ITERATIONS = 100
 """Iterations of the search for the mode, at most: it need not be found exactly."""
@@ -58,8 +55,8 @@ LEAST_PILOT = 20
 PRIOR_DRAWS = 20.0
 """Draws that the first coordinates count for."""
 
-TARGET_ACCEPTANCE = 0.65
-"""Acceptance rate that the step size aims at: the best for long trajectories (Beskos et al. 2013)."""
+WHITE_HMC = HMCOptions(target_acceptance=0.65)
+"""Options in white coordinates: this acceptance rate is the best for long trajectories (Beskos et al. 2013)."""
 
 HALVINGS = 10
 """Times that starting points are moved halfway to the mode if the density is not defined at one of them."""
@@ -148,10 +145,8 @@ def pilot_rounds(warmup: int) -> int:
     return rounds if rounds >= LEAST_PILOT else 0
 
 
-def draws_of_pilot(pilot: Trace | None, stop: BaseException) -> Trace:
-    """The draws of the pilot, if warm-up was stopped after it; without a pilot `stop` is raised again."""
-    if pilot is None:
-        raise stop
+def stopped_by(pilot: Trace, stop: BaseException) -> Trace:
+    """The draws of the pilot, marked as those of a run that was stopped after it."""
     by_user = isinstance(stop, KeyboardInterrupt)
     return replace(pilot, stopped=StopReason.INTERRUPTED if by_user else StopReason.OUT_OF_TIME)
 
@@ -171,14 +166,14 @@ def whitened_by(origin: Array, factor: Array, draws: Array) -> tuple[Array, Arra
 def sample_whitened(
     white: AffineTarget,
     start: Array,
+    options: HMCOptions = WHITE_HMC,
     *,
     n_draws: int,
     warmup: int,
     rng: np.random.Generator,
     between: BetweenMoves | None = None,
     progress: ProgressLike = None,
-    until: Until | None = None,
-    **options: Any,
+    until: Until[Trace] | None = None,
 ) -> Trace:
     """Hamiltonian Monte Carlo in white coordinates, which the pilot improves.
 
@@ -189,7 +184,7 @@ def sample_whitened(
         White positions.
     between : callable, optional
         As in `hamiltonian`, in the coordinates of the target.
-    n_draws, warmup, rng, progress, until, options : see `hamiltonian`
+    options, n_draws, warmup, rng, progress, until : see `hamiltonian`
 
     Returns
     -------
@@ -197,36 +192,44 @@ def sample_whitened(
         In the coordinates of the target. It holds the draws of the pilot if sampling was stopped in the rest of
         warm-up.
     """
-    options = {"rng": rng, "target_acceptance": TARGET_ACCEPTANCE, **options}
     rounds = pilot_rounds(warmup) if len(white.origin) else 0
     pilot, before = None, 0
     if rounds:
         moves = _in_white(white, between)
         pilot = white.trace_from_white(
             hamiltonian(
-                white, start, n_draws=rounds, warmup=rounds, between=moves, progress=progress, **options
+                white,
+                start,
+                options,
+                n_draws=rounds,
+                warmup=rounds,
+                rng=rng,
+                between=moves,
+                progress=progress,
             )
         )
         if pilot.stopped:
             return pilot
         found = whitened_by(white.origin, white.factor, pilot.positions[..., white.moves])
         white = AffineTarget(white.target, *found, white.moves)
-        start, before = white.to_white(pilot.last), pilot.info["evaluations"]
+        start, before = white.to_white(pilot.last), pilot.evaluations
     try:
         trace = hamiltonian(
             white,
             start,
+            options,
             n_draws=n_draws,
             warmup=warmup - 2 * rounds,
+            rng=rng,
             between=_in_white(white, between),
             progress=progress,
-            until=None if until is None else until.seen_as(white.trace_from_white),
-            **options,
+            until=None if until is None else until.of(white.trace_from_white),
         )
     except (KeyboardInterrupt, TimeoutError) as stop:
-        return draws_of_pilot(pilot, stop)
-    info = {**trace.info, "evaluations": before + trace.info["evaluations"]}
-    return replace(white.trace_from_white(trace), warmup=warmup, info=info)
+        if pilot is None:
+            raise
+        return stopped_by(pilot, stop)
+    return replace(white.trace_from_white(trace), warmup=warmup, evaluations=before + trace.evaluations)
 
 
 def _in_white(white: AffineTarget, between: BetweenMoves | None) -> BetweenMoves | None:

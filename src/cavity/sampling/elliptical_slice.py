@@ -83,7 +83,7 @@ def elliptical_slice_sampling(
     scale: ArrayLike = 1.0,
     thin: int = 1,
     progress: ProgressLike = None,
-    until: Until | None = None,
+    until: Until[Trace] | None = None,
 ) -> Trace:
     """Elliptical slice sampling of u ~ N(0, diag(scale^2)) given a likelihood.
 
@@ -134,4 +134,4 @@ def elliptical_slice_sampling(
             if t >= warmup:
                 log_prior = -0.5 * ((position / sd) ** 2).sum(axis=1)
                 recorder.add(position, value + log_prior)
-    return recorder.trace(info={"evaluations": evaluations})
+    return recorder.trace(evaluations=evaluations)

@@ -6,9 +6,9 @@ Momenta q ~ N(0, I) and per-coordinate steps e_i = step * scale_i; a leapfrog st
 
 and the end of a trajectory is accepted if log u < H(start) - H(end) (Kuss prints the opposite sign).
 
-Warm-up adapts (`cavity.sampling.adaptation`), then everything is frozen: the step, the scales, the length of
-trajectories. All chains share these, so that they are learned from C times as many draws. Trajectories are jittered in
-length: the same number of steps for all chains, so that each step is one evaluation of the target for all of them.
+Warm-up adapts the step, the scales and the length of trajectories (`cavity.sampling.adaptation`); then they are frozen.
+All chains share them, so that they are learned from C times as many draws. Trajectories are jittered in length, with
+the same number of steps for all chains: each step is one evaluation of the target for all of them.
 """
 
 from __future__ import annotations
@@ -26,26 +26,14 @@ from cavity.sampling.adaptation import Acceptance, DualAveraging, Scales, Trajec
 from cavity.sampling.targets import Target
 from cavity.sampling.trace import Recorder, Trace, Until, as_chains, check_counts
 
-__all__ = [
-    "ChainState",
-    "DualAveraging",
-    "Move",
-    "Reference",
-    "Scales",
-    "first_step",
-    "hamiltonian",
-    "leapfrog",
-    "rotations",
-    "transition",
-    "windows",
-]
-
+BetweenMoves = Callable[[Array, np.random.Generator], Array]
+"""Moves between trajectories: positions (C, d) and a generator -> positions (C, d)."""
 
 DIVERGENCE = 1000.0
-"""Energy error beyond which a trajectory has left the surface of constant energy for good."""
+"""Energy error beyond which a trajectory counts as divergent."""
 
 QUARTER_PERIOD = float(np.pi / 2)
-"""Length of a trajectory after which a Gaussian of unit scales has forgotten where it started."""
+"""Length of a trajectory after which the position of a Gaussian of unit scales is independent of its start."""
 
 EARLY_STEPS = 8
 """Steps of a trajectory, at most, before the first scales are learned: long ones along wrong scales are wasted."""
@@ -89,7 +77,7 @@ class Move(NamedTuple):
 
 
 def _gradient_of(target: Target) -> Callable[[Array], Array]:
-    """The gradient alone, by the target's own method where it has one."""
+    """The gradient alone, by the target's own method if it has one."""
     own = getattr(target, "gradient", None)
     return own if own is not None else lambda x: target.value_and_gradient(x)[1]
 
@@ -99,8 +87,8 @@ def leapfrog(
 ) -> tuple[ChainState, Array]:
     """`count` leapfrog steps of sizes `step`: a number, (d,), or (C, 1) for one size per chain.
 
-    The log density is asked for at the end only. A trajectory may pass where the density is not defined (the gradient
-    counts as zero there); it is still reversible and keeps volume.
+    The log density is evaluated at the end only. A trajectory may pass through points at which the density is not
+    defined (the gradient counts as zero there); it is still reversible and keeps volume.
     """
     gradient = _gradient_of(target)
     half = 0.5 * step
@@ -118,11 +106,11 @@ def leapfrog(
 def rotations(
     target: Target, start: ChainState, momentum: Array, step: float, count: int, reference: Reference
 ) -> tuple[ChainState, Array]:
-    """`count` steps in which a normal reference moves exactly and only the rest of the density kicks.
+    """`count` steps that follow a normal reference exactly and kick by the rest of the density.
 
-    In z = (x - center) / scale, the reference N(0, I) turns (z, q) by the angle `step`; the kick is the gradient of the
-    log density plus z (Shahbaba, Lan, Johnson and Neal 2014). Where the target is nearly the reference, kicks are small
-    and steps can be long.
+    In z = (x - center) / scale, the reference N(0, I) rotates (z, q) by the angle `step`; the kick is the gradient of
+    the log density plus z (Shahbaba, Lan, Johnson and Neal 2014). If the target is nearly the reference, kicks are
+    small and steps can be long.
     """
     gradient = _gradient_of(target)
     center, scale, inverse = reference.center, reference.scale, reference.inverse
@@ -195,42 +183,19 @@ def first_step(
     return step
 
 
-# --- sampling -----------------------------------------------------------------------------------------------
+# --- options and adaptation ---------------------------------------------------------------------------------
 
 
-def hamiltonian(
-    target: Target,
-    start: ArrayLike,
-    *,
-    n_draws: int = 1000,
-    warmup: int = 500,
-    rng: np.random.Generator | int | None = None,
-    steps: int | None = None,
-    length: float | None = None,
-    jitter: float | None = None,
-    target_acceptance: float = 0.8,
-    scale: ArrayLike | None = None,
-    center: ArrayLike | None = None,
-    adapt_scale: bool = True,
-    step: float | None = None,
-    between: Callable[[Array, np.random.Generator], Array] | None = None,
-    progress: ProgressLike = None,
-    until: Until | None = None,
-) -> Trace:
-    """Hamiltonian Monte Carlo with several chains.
+@dataclass(frozen=True)
+class HMCOptions:
+    """How trajectories are made.
 
-    Parameters
+    Attributes
     ----------
-    target : Target
-    start : array (C, d)
-        One position per chain, of positive density; spread them out if convergence is to be checked.
-    n_draws, warmup : int
-        Transitions kept, and those before them, in which step, scales and trajectory length are learned.
-    rng : Generator or seed
     steps : int, optional
         Leapfrog steps of a trajectory on average, if they are not to be chosen automatically.
     length : float, optional
-        Length of trajectories in units of the scales, instead; a quarter period, pi/2, is right where the target is
+        Length of trajectories in units of the scales, instead; a quarter period, pi/2, is right if the target is
         nearly normal and the scales are right.
     jitter : float in [0, 1], optional
         Lengths are drawn uniformly from (1 - jitter, 1 + jitter) times the nominal one; 0.5, or 0.2 with a center.
@@ -240,22 +205,177 @@ def hamiltonian(
         Scales (standard deviations) of the coordinates to begin with; ones.
     center : array (d,), optional
         Mean of a normal density near the target, whose motion is then followed exactly (`rotations`) instead of by
-        leapfrog steps; by default the target's own `center`, where it has one.
+        leapfrog steps; by default the target's own `center`, if it has one.
     adapt_scale : bool
-        Whether warm-up learns them.
+        Whether warm-up learns the scales.
     step : float, optional
         Step size in units of the scales to begin with; without warm-up it is the one used.
+
+    Examples
+    --------
+    >>> from cavity.sampling import HMCOptions
+    >>> HMCOptions(steps=10, target_acceptance=0.9).steps
+    10
+    """
+
+    steps: int | None = None
+    length: float | None = None
+    jitter: float | None = None
+    target_acceptance: float = 0.8
+    scale: ArrayLike | None = None
+    center: ArrayLike | None = None
+    adapt_scale: bool = True
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        steps, length, step = self.steps, self.length, self.step
+        if steps is not None and (isinstance(steps, bool) or int(steps) != steps or steps < 1):
+            raise ValueError(f"steps must be an integer >= 1, got {steps!r}")
+        if steps is not None and length is not None:
+            raise ValueError(f"give steps or length, not both: got steps={steps!r}, length={length!r}")
+        if length is not None and not (np.isfinite(length) and length > 0):
+            raise ValueError(f"length must be positive and finite, got {length!r}")
+        if self.jitter is not None and not 0.0 <= self.jitter <= 1.0:
+            raise ValueError(f"jitter must be between 0 and 1, got {self.jitter!r}")
+        if not 0.0 < self.target_acceptance < 1.0:
+            raise ValueError(f"target_acceptance must be between 0 and 1, got {self.target_acceptance!r}")
+        if step is not None and not (np.isfinite(step) and step > 0):
+            raise ValueError(f"step must be positive and finite, got {step!r}")
+
+
+class _Tuner:
+    """Step, scales and trajectory length of all chains, which warm-up learns.
+
+    Parameters
+    ----------
+    target : Target
+    state : ChainState
+        Where chains start.
+    options : HMCOptions
+    warmup : int
+        Transitions that are learned from.
+    """
+
+    def __init__(
+        self, target: Target, state: ChainState, options: HMCOptions, warmup: int, rng: np.random.Generator
+    ) -> None:
+        self.options, self.warmup, d = options, warmup, target.dim
+        self.scales = Scales(d)
+        if options.scale is not None:
+            self.scales.scale = np.broadcast_to(np.asarray(options.scale, dtype=float), (d,)).copy()
+            if not (np.isfinite(self.scales.scale) & (self.scales.scale > 0)).all():
+                raise ValueError("scale must be positive and finite")
+        center = getattr(target, "center", None) if options.center is None else options.center
+        self.reference: Reference | None = None
+        if center is not None:
+            mean: Array = np.broadcast_to(np.asarray(center, dtype=float), (d,))
+            self.reference = Reference(mean, self.scales.scale)
+        self.size = options.step or first_step(target, state, self.scales.scale, rng, self.reference)
+        self._averaging = DualAveraging(self.size, options.target_acceptance)
+        self._acceptance = Acceptance(len(state.position), options.target_acceptance)
+        free = options.steps is None and options.length is None and self.reference is None
+        self._trajectory = TrajectoryLength(options.length or QUARTER_PERIOD, adapt=free)
+        usual = 0.5 if self.reference is None else 0.2
+        self._jitter = usual if options.jitter is None else options.jitter
+        self._first, self._ends = windows(warmup)
+
+    @property
+    def step_size(self) -> Array:
+        """Step of each coordinate, shape (d,)."""
+        return self.size * self.scales.scale
+
+    def _limited(self, size: float) -> float:
+        return size if self.reference is None else min(size, QUARTER_PERIOD)
+
+    def trajectory(self, t: int, rng: np.random.Generator) -> tuple[Array | float, int]:
+        """Step, (d,) or an angle, and number of steps of the trajectory of transition t."""
+        if t < self.warmup:
+            self.size = self._limited(self._averaging.step)
+        stretch = 1.0 + self._jitter * (2.0 * rng.random() - 1.0)
+        nominal = self._trajectory.length / self.size if self.options.steps is None else self.options.steps
+        wanted = stretch * nominal
+        if (
+            self.reference is not None
+        ):  # whole steps that add up to the wanted angle: the jitter is in their size
+            count = int(np.clip(np.ceil(wanted), 1, MOST_STEPS))
+            return self.size * wanted / count, count
+        count = int(np.clip(np.floor(wanted + rng.random()), 1, MOST_STEPS))
+        if t < self.warmup and self.options.adapt_scale and self._ends and t < self._ends[0]:
+            count = min(count, EARLY_STEPS)
+        return self.step_size, count
+
+    def learn(self, t: int, before: Array, move: Move, count: int, after: Array) -> None:
+        """Adapt to transition t of warm-up: from positions `before` (C, d), by a move of `count` steps, to `after`."""
+        ends, scales = self._ends, self.scales
+        self._averaging.update(self._acceptance.rate(move.acceptance))
+        if t >= self._first and (not ends or t < ends[-1]):
+            scales.add(after)
+        if self._trajectory.adapt and ends and t >= ends[0]:
+            mean = scales.mean if scales.count else after.mean(axis=0)
+            self._trajectory.update(
+                (before - mean) / scales.scale,
+                (move.proposal.position - mean) / scales.scale,
+                move.momentum,
+                move.acceptance,
+                count * self.size / self._trajectory.length,
+                self.size,
+            )
+        if t + 1 in ends:
+            self._end_window(last=t + 1 == ends[-1])
+        if t == self.warmup - 1:
+            self.size = self._limited(self._averaging.average)
+            self._trajectory.freeze()
+
+    def _end_window(self, last: bool) -> None:
+        """Take the scales of a window, and keep the step in the units of the coordinates."""
+        scales, averaging = self.scales, self._averaging
+        if self.options.adapt_scale:
+            old = scales.scale
+            scales.learn()
+            averaging.restart(averaging.average * float(np.exp(np.mean(np.log(old / scales.scale)))))
+            if self.reference is not None:
+                self.reference = Reference(scales.mean, scales.scale)
+        if not last:
+            scales.clear()
+
+
+# --- sampling -----------------------------------------------------------------------------------------------
+
+
+def hamiltonian(
+    target: Target,
+    start: ArrayLike,
+    options: HMCOptions = HMCOptions(),  # noqa: B008 (frozen)
+    *,
+    n_draws: int = 1000,
+    warmup: int = 500,
+    rng: np.random.Generator | int | None = None,
+    between: BetweenMoves | None = None,
+    progress: ProgressLike = None,
+    until: Until[Trace] | None = None,
+) -> Trace:
+    """Hamiltonian Monte Carlo with several chains.
+
+    Parameters
+    ----------
+    target : Target
+    start : array (C, d)
+        One position per chain, of positive density; spread them out if convergence is to be checked.
+    options : HMCOptions
+        How trajectories are made.
+    n_draws, warmup : int
+        Transitions kept, and those before them, in which step, scales and trajectory length are learned.
+    rng : Generator or seed
     between : callable, optional
         (positions (C, d), rng) -> positions: other moves, reversible for the target, made after each trajectory.
     progress : Progress, callable, bool, optional
-        See `cavity.sampling.trace`.
+        See `cavity.runtime.progress`.
     until : Until, optional
         Whether `n_draws` were enough, and how many more may be made.
 
     Returns
     -------
     Trace
-        `step_size` holds the step of each coordinate; `info` the step, scales, trajectory length and evaluations.
 
     Examples
     --------
@@ -268,98 +388,47 @@ def hamiltonian(
     """
     rng = np.random.default_rng(rng)
     check_counts(n_draws, warmup)
-    _check_options(steps, length, jitter, target_acceptance, step)
-    position = as_chains(start, target.dim)
-    state = ChainState.at(target, position)
-    if not np.isfinite(state.log_density).all():
-        bad = int(np.flatnonzero(~np.isfinite(state.log_density))[0])
-        raise ValueError(f"start of chain {bad} has no density: begin where the log density is finite")
-    scales = Scales(target.dim)
-    if scale is not None:
-        scales.scale = np.broadcast_to(np.asarray(scale, dtype=float), (target.dim,)).copy()
-        if not (np.isfinite(scales.scale) & (scales.scale > 0)).all():
-            raise ValueError("scale must be positive and finite")
-    around = getattr(target, "center", None) if center is None else np.asarray(center, dtype=float)
-    reference = None if around is None else Reference(np.broadcast_to(around, (target.dim,)), scales.scale)
-    begin = first_step(target, state, scales.scale, rng, reference) if step is None else step
-    adapting = DualAveraging(begin, target_acceptance)
-    chains = Acceptance(len(position), target_acceptance)
-    free = steps is None and length is None and reference is None
-    trajectory = TrajectoryLength(length or QUARTER_PERIOD, adapt=free)
-    spread = jitter if jitter is not None else (0.5 if reference is None else 0.2)
-    first, ends = windows(warmup)
-    evaluations, size = 0, begin
+    state = _start_state(target, start)
+    tuner = _Tuner(target, state, options, warmup, rng)
+    chains, evaluations = len(state.position), 0
 
     def described(trace: Trace) -> Trace:
-        return replace(trace, step_size=size * scales.scale, names=tuple(target.names))
+        return replace(
+            trace, step_size=tuner.step_size, names=tuple(target.names), evaluations=evaluations * chains
+        )
 
-    asked = None if until is None else until.seen_as(described)
-    recorder = Recorder("sampling", len(position), target.dim, n_draws, warmup, progress, asked)
+    check = None if until is None else until.of(described)
+    recorder = Recorder("sampling", chains, target.dim, n_draws, warmup, progress, check)
     with recorder:
         for t in recorder:
-            warming = t < warmup
-            if warming:
-                size = adapting.step if reference is None else min(adapting.step, QUARTER_PERIOD)
-            stretch = 1.0 + spread * (2.0 * rng.random() - 1.0)
-            wanted = stretch * (steps if steps is not None else trajectory.length / size)
-            before, ahead = state.position, size
-            if reference is None:
-                count = int(np.clip(np.floor(wanted + rng.random()), 1, MOST_STEPS))
-                if warming and adapt_scale and ends and t < ends[0]:
-                    count = min(count, EARLY_STEPS)
-                move = transition(target, state, size * scales.scale, count, rng)
-            else:  # whole steps that add up to the wanted angle: the jitter is in their size
-                count = int(np.clip(np.ceil(wanted), 1, MOST_STEPS))
-                ahead = size * wanted / count
-                move = transition(target, state, ahead, count, rng, reference)
-            evaluations += count
+            before = state.position
+            step, count = tuner.trajectory(t, rng)
+            move = transition(target, state, step, count, rng, tuner.reference)
             state = move.state
+            evaluations += count
             if between is not None:
                 state = _moved_by(between, target, state, rng)
                 evaluations += 1
-            if not warming:
+            if t < warmup:
+                tuner.learn(t, before, move, count, state.position)
+            else:
                 recorder.add(state.position, state.log_density, move.acceptance, move.divergent)
-                continue
-            adapting.update(chains.rate(move.acceptance))
-            if t >= first and (not ends or t < ends[-1]):
-                scales.add(state.position)
-            if free and ends and t >= ends[0]:
-                mean = scales.mean if scales.count else state.position.mean(axis=0)
-                ends_at = (move.proposal.position - mean) / scales.scale
-                share = count * size / trajectory.length
-                trajectory.update(
-                    (before - mean) / scales.scale, ends_at, move.momentum, move.acceptance, share, size
-                )
-            if t + 1 in ends:
-                if adapt_scale:
-                    old = scales.scale
-                    scales.learn()
-                    adapting.restart(adapting.average * float(np.exp(np.mean(np.log(old / scales.scale)))))
-                    if reference is not None:
-                        reference = Reference(scales.mean, scales.scale)
-                if t + 1 != ends[-1]:
-                    scales.clear()
-            if t == warmup - 1:
-                size = adapting.average if reference is None else min(adapting.average, QUARTER_PERIOD)
-                if trajectory.count:
-                    trajectory.log_length = trajectory.log_average
-    info = {
-        "step": size,
-        "scale": scales.scale,
-        "length": steps * size if steps is not None else trajectory.length,
-        "integrator": "leapfrog" if reference is None else "rotations",
-        "evaluations": evaluations * len(position),
-    }
-    return replace(described(recorder.trace()), info=info)
+    return described(recorder.trace())
+
+
+def _start_state(target: Target, start: ArrayLike) -> ChainState:
+    """The state at the starting positions (C, d), all of positive density."""
+    state = ChainState.at(target, as_chains(start, target.dim))
+    bad = np.flatnonzero(~np.isfinite(state.log_density))
+    if bad.size:
+        raise ValueError(f"start of chain {bad[0]} has no density: begin where the log density is finite")
+    return state
 
 
 def _moved_by(
-    between: Callable[[Array, np.random.Generator], Array],
-    target: Target,
-    state: ChainState,
-    rng: np.random.Generator,
+    between: BetweenMoves, target: Target, state: ChainState, rng: np.random.Generator
 ) -> ChainState:
-    """After other moves; chains whose move leads to where there is no density stay, which is reversible too."""
+    """After other moves; a chain that would move to a point without density stays, which is reversible too."""
     there = ChainState.at(target, between(state.position, rng))
     good = np.isfinite(there.log_density)
     return ChainState(
@@ -367,24 +436,3 @@ def _moved_by(
         np.where(good, there.log_density, state.log_density),
         np.where(good[:, None], there.gradient, state.gradient),
     )
-
-
-def _check_options(
-    steps: int | None,
-    length: float | None,
-    jitter: float | None,
-    target_acceptance: float,
-    step: float | None,
-) -> None:
-    if steps is not None and (isinstance(steps, bool) or int(steps) != steps or steps < 1):
-        raise ValueError(f"steps must be an integer >= 1, got {steps!r}")
-    if steps is not None and length is not None:
-        raise ValueError(f"give steps or length, not both: got steps={steps!r}, length={length!r}")
-    if length is not None and not (np.isfinite(length) and length > 0):
-        raise ValueError(f"length must be positive and finite, got {length!r}")
-    if jitter is not None and not 0.0 <= jitter <= 1.0:
-        raise ValueError(f"jitter must be between 0 and 1, got {jitter!r}")
-    if not 0.0 < target_acceptance < 1.0:
-        raise ValueError(f"target_acceptance must be between 0 and 1, got {target_acceptance!r}")
-    if step is not None and not (np.isfinite(step) and step > 0):
-        raise ValueError(f"step must be positive and finite, got {step!r}")

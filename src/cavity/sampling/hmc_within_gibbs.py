@@ -11,15 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cavity.numerics.arrays import Array
-from cavity.sampling.hmc import (
-    QUARTER_PERIOD,
-    ChainState,
-    DualAveraging,
-    Scales,
-    first_step,
-    transition,
-    windows,
-)
+from cavity.sampling.adaptation import DualAveraging, Scales, windows
+from cavity.sampling.hmc import QUARTER_PERIOD, ChainState, first_step, transition
 
 TARGET_ACCEPTANCE = 0.8
 JITTER = 0.5

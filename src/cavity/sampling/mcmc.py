@@ -10,42 +10,30 @@ What is sampled depends on the likelihood, so that as much as possible is integr
 
 At fixed hyperparameters "joint" is Hamiltonian Monte Carlo on f alone, and "elliptical" elliptical slice sampling.
 
-Learning: chains need a good place to start, so an optimizer that asks this rule for an evidence gets that of a fast
-rule (exact, EP or Laplace's method). `GPRegressor(inference="mcmc")` therefore first maximizes that, then samples.
+Learning: chains need a good place to start, so the evidence of this rule is that of a fast rule (exact, EP or Laplace's
+method). `GPRegressor(inference="mcmc")` first maximizes that, then samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.inference.base import Approximation, Evidence, Gradient, InferenceRule, UnsupportedPairError
-from cavity.inference.exact import Exact
+from cavity.inference.base import Approximation, Evidence, Gradient, InferenceRule
+from cavity.inference.registry import as_inference
 from cavity.likelihoods.base import Likelihood
-from cavity.likelihoods.gaussian import GaussianNoise
-from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import time_limit
 from cavity.runtime.interrupts import Postponed
 from cavity.runtime.progress import ProgressLike
-from cavity.sampling.posterior import Draws, SamplePosterior
-from cavity.sampling.trace import Trace, Until, check_counts
-
-if TYPE_CHECKING:
-    from cavity.sampling.mode_jumping import Modes
-
-
-METHODS = ("auto", "integrated", "gibbs", "scale-mixture", "joint", "elliptical")
-
-JUMPING = ("integrated", "gibbs", "scale-mixture")
-"""Methods whose chains jump between modes of the hyperparameters that are known beforehand."""
-
-START_SPREAD = 0.2
-"""Standard deviation of the chains' starting hyperparameters around those of the model, in unconstrained units."""
+from cavity.sampling.draws import Draws
+from cavity.sampling.posterior import SamplePosterior
+from cavity.sampling.samplers import METHODS, SamplingTask, modes_of, sampler_for
+from cavity.sampling.trace import check_counts
 
 
 class MCMC(InferenceRule):
@@ -65,7 +53,7 @@ class MCMC(InferenceRule):
     start : str or rule
         The rule whose evidence an optimizer maximizes before chains start.
     extend_to : int, optional
-        Draws of each chain, at most: where those made fail a check (R-hat, effective sample sizes), chains go on until
+        Draws of each chain, at most: if those made fail a check (R-hat, effective sample sizes), chains go on until
         they pass, twice as long each time. By default they stop after `n_draws` whatever the checks say.
     max_time : float, optional
         Seconds after which chains end with the draws that were made; the status says so. If warm-up is not over by
@@ -75,8 +63,8 @@ class MCMC(InferenceRule):
     n_jobs : int, optional
         Processes for the chains of "gibbs"; other methods run all chains in step.
     warn : bool
-        Whether to warn where chains have not converged.
-    progress : see `cavity.sampling.trace`
+        Whether to warn if chains have not converged.
+    progress : see `cavity.runtime.progress`
 
     Examples
     --------
@@ -163,12 +151,10 @@ class MCMC(InferenceRule):
     # --- what every rule answers ----------------------------------------------------------------------------
 
     def supports(self, likelihood: Likelihood) -> bool:
-        """Any likelihood with a density in f, and exact observations too where f is integrated out."""
+        """Whether this is a likelihood: every one has a sampler."""
         return isinstance(likelihood, Likelihood)
 
     def _fast(self, likelihood: Likelihood) -> InferenceRule:
-        from cavity.inference.registry import as_inference
-
         return as_inference(self.start, likelihood)
 
     def infer(
@@ -179,7 +165,7 @@ class MCMC(InferenceRule):
         sample_weight: Array | None = None,
         warm: Any = None,
     ) -> Approximation:
-        """Not without a model: `GP.condition` gives the draws."""
+        """Refused: chains need a model, and `GP.condition` gives the draws."""
         raise ValueError("MCMC samples a whole model: use GP(..., inference='mcmc').condition(X, y)")
 
     def evidence(
@@ -190,13 +176,13 @@ class MCMC(InferenceRule):
         sample_weight: Array | None = None,
         warm: Any = None,
     ) -> Evidence:
-        """That of the fast rule `start`, to find where chains should begin."""
+        """Evidence and gradient of the fast rule `start`, to find where chains should begin."""
         return self._fast(likelihood).evidence(prior, likelihood, y, sample_weight, warm)
 
     def leave_one_out(
         self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
     ) -> Any:
-        """That of the fast rule `start`, at fixed hyperparameters."""
+        """Leave-one-out predictions of the fast rule `start`, at fixed hyperparameters."""
         return self._fast(likelihood).leave_one_out(prior, likelihood, y, sample_weight)
 
     def leave_one_out_log_prob(
@@ -221,8 +207,8 @@ class MCMC(InferenceRule):
     ) -> SamplePosterior:
         """The posterior of a model given data, as draws: what `GP.condition` returns under this rule.
 
-        `ends` are hyperparameters (p,) where runs of an optimizer ended, the best first: where they lead to several
-        modes, chains start at all of these and jump between them.
+        `ends` are hyperparameters (p,) where runs of an optimizer ended, the best first: if they lead to several modes,
+        chains start at all of these and jump between them.
 
         Raises
         ------
@@ -231,7 +217,7 @@ class MCMC(InferenceRule):
         """
         with time_limit(self.max_time):
             draws = self._sampled(model, X, y, sample_weight, ends or ())
-        with Postponed():  # Ctrl-C while chains are checked does not cost the draws
+        with Postponed():  # Ctrl-C while chains are checked does not lose the draws
             return SamplePosterior(draws, self.max_draws, self.warn)
 
     def _sampled(
@@ -242,7 +228,7 @@ class MCMC(InferenceRule):
         sample_weight: ArrayLike | None,
         ends: Sequence[Array],
     ) -> Draws:
-        """By the method that suits the likelihood."""
+        """Draws of the sampler that suits the likelihood."""
         model, training = model.training(X, y, sample_weight, basis_in_kernel=True)
         data, targets, weight = training.X, training.y, training.weight
         if targets.ndim > 1:
@@ -251,249 +237,8 @@ class MCMC(InferenceRule):
             )
         if weight is not None and np.all(weight == 1.0):
             weight = None
-        method = self._method(model.likelihood, weight)
-        rng = np.random.default_rng(self.rng)
-        if method in JUMPING:
-            modes = self._modes(model, data, targets, weight, ends)
-            jumping = {
-                "integrated": self._integrated,
-                "gibbs": self._gibbs,
-                "scale-mixture": self._scale_mixture,
-            }[method]
-            return jumping(model, data, targets, weight, rng, modes)
-        staying = {"joint": self._joint, "elliptical": self._elliptical}[method]
-        return staying(model, data, targets, weight, rng)
-
-    def _modes(
-        self, model: Any, X: Array, y: Array, weight: Array | None, ends: Sequence[Array]
-    ) -> Modes | None:
-        """The modes that these ends lead to, where there are several and hyperparameters move at all."""
-        from cavity.sampling.default_priors import unit_steps
-        from cavity.sampling.hyperparameter_target import HyperparameterTarget
-        from cavity.sampling.mode_jumping import find_modes
-
-        if len(ends) < 2 or not self.hyperparameters:
-            return None
-        target = HyperparameterTarget(_with_rule(model, self._fast(model.likelihood)), X, y, weight)
-        return find_modes(target, ends, unit_steps(target.model, X, y, weight))
-
-    def _method(self, likelihood: Likelihood, weight: Array | None) -> str:
-        from cavity.sampling.scale_mixture import is_scale_mixture
-
-        fitting = ["joint", "elliptical"]
-        if isinstance(likelihood, GaussianNoise):
-            fitting.insert(0, "integrated")
-        elif weight is None and isinstance(likelihood, MixtureOfGaussians):
-            fitting.insert(0, "gibbs")
-        elif weight is None and is_scale_mixture(likelihood):
-            fitting.insert(0, "scale-mixture")
-        if self.method == "auto":
-            return fitting[0]
-        if self.method not in fitting:
-            weighted = " with sample weights" if weight is not None else ""
-            raise UnsupportedPairError(
-                f"method {self.method!r} does not fit {type(likelihood).__name__}{weighted}; "
-                f"use one of {', '.join(map(repr, fitting))}, or 'auto'"
-            )
-        return self.method
-
-    def _counts(self, as_draws: Callable[[Trace], Draws]) -> dict[str, Any]:
-        """What all samplers are told; `as_draws` says what a trace of theirs means."""
-
-        def enough(trace: Trace) -> bool:
-            return SamplePosterior(as_draws(trace), warn=False).problem is None
-
-        until = None if self.extend_to is None else Until(self.extend_to, enough)
-        return {"n_draws": self.n_draws, "warmup": self.warmup, "progress": self.progress, "until": until}
-
-    def _integrated(
-        self,
-        model: Any,
-        X: Array,
-        y: Array,
-        weight: Array | None,
-        rng: np.random.Generator,
-        modes: Modes | None,
-    ) -> Draws:
-        from cavity.sampling.affine import sample_whitened, whitened_at_mode
-        from cavity.sampling.default_priors import unit_steps
-        from cavity.sampling.hyperparameter_target import HyperparameterTarget
-        from cavity.sampling.mode_jumping import HyperparameterJumps, told
-
-        exact = _with_rule(model, Exact())
-        if not self.hyperparameters or len(model.names) == 0:
-            value = exact.evidence(X, y, weight)[0]
-            shape = self.chains, self.n_draws
-            trace = Trace(np.zeros((*shape, 0)), np.full(shape, value))
-            return Draws(model.freeze(), X, y, trace, weight, method="exact")
-        target = HyperparameterTarget(exact, X, y, weight)
-        bounds = np.array(target.model.theta_bounds).reshape(-1, 2)
-        unit = unit_steps(target.model, X, y, weight)
-        white = whitened_at_mode(target, np.asarray(target.model.theta), unit, bounds)
-        if modes is None:
-            start = white.start(np.zeros((self.chains, target.dim)), rng, bounds)
-        else:
-            start = modes.starts(white, lambda place: place, self.chains, rng, bounds)
-        jumps = None if modes is None else HyperparameterJumps(modes, target)
-        sampled = _with_rule(target.model, self)
-
-        def as_draws(trace: Trace) -> Draws:
-            trace = replace(trace, info={**trace.info, **told([jumps])})
-            return Draws(sampled, X, y, trace, weight, method="integrated")
-
-        found = sample_whitened(white, start, rng=rng, between=jumps, **self._counts(as_draws))
-        return _kept(found, as_draws)
-
-    def _gibbs(
-        self,
-        model: Any,
-        X: Array,
-        y: Array,
-        _: Array | None,
-        rng: np.random.Generator,
-        modes: Modes | None,
-    ) -> Draws:
-        from cavity.sampling.outlier_conditionals import noise_variances
-        from cavity.sampling.outlier_gibbs import gibbs
-
-        def as_draws(trace: Trace) -> Draws:
-            used, c = trace.info["model"], trace.info["indicators"]
-            flags = c.reshape(-1, c.shape[2])
-            models = (used.replace(t) if trace.dim else used for t in trace.pooled)
-            noise = np.array([noise_variances(m.likelihood, one) for m, one in zip(models, flags)]).reshape(
-                c.shape
-            )
-            return Draws(used, X, y, trace, None, noise, None, None, c, trace.info["probability"], "gibbs")
-
-        found = gibbs(
-            model,
-            X,
-            y,
-            chains=self.chains,
-            rng=rng,
-            hyperparameters=self.hyperparameters,
-            n_jobs=self.n_jobs,
-            modes=modes,
-            **self._counts(as_draws),
-        )
-        return _kept(found, as_draws)
-
-    def _scale_mixture(
-        self,
-        model: Any,
-        X: Array,
-        y: Array,
-        _: Array | None,
-        rng: np.random.Generator,
-        modes: Modes | None,
-    ) -> Draws:
-        from cavity.sampling.scale_mixture import sample_noise_variances
-
-        def as_draws(trace: Trace) -> Draws:
-            used, variances = trace.info["model"], trace.info["variances"]
-            return Draws(used, X, y, trace, None, variances, method="scale-mixture")
-
-        found = sample_noise_variances(
-            model,
-            X,
-            y,
-            chains=self.chains,
-            rng=rng,
-            hyperparameters=self.hyperparameters,
-            modes=modes,
-            **self._counts(as_draws),
-        )
-        return _kept(found, as_draws)
-
-    def _joint(self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator) -> Draws:
-        from cavity.sampling.hmc import hamiltonian
-        from cavity.sampling.joint_target import NUGGET, JointTarget
-
-        if not self.hyperparameters or len(model.names) == 0:
-            return self._latent(model, X, y, weight, rng, elliptical=False)
-        target = JointTarget(model, X, y, weight)
-        mean = self._guess(model, X, y, weight)
-        start = target.start(self.chains, rng, mean, START_SPREAD)
-        latents = (target.n,) if target.latents == 1 else (target.n, target.latents)
-
-        def as_draws(found: Trace) -> Draws:
-            shape = found.positions.shape[:2]
-            latent = target.latent(found.pooled).reshape(*shape, *latents)
-            white = found.positions[:, :, : target.white_dim].reshape(*shape, *latents)
-            trace = _part(found, found.positions[:, :, target.white_dim :], tuple(target.model.names))
-            return Draws(
-                target.model, X, y, trace, weight, None, white, latent, method="joint", nugget=NUGGET
-            )
-
-        return _kept(hamiltonian(target, start, rng=rng, **self._counts(as_draws)), as_draws)
-
-    def _elliptical(
-        self, model: Any, X: Array, y: Array, weight: Array | None, rng: np.random.Generator
-    ) -> Draws:
-        if self.hyperparameters and len(model.names):
-            raise ValueError(
-                "method 'elliptical' samples f at fixed hyperparameters: set hyperparameters=False, or use 'joint'"
-            )
-        return self._latent(model, X, y, weight, rng, elliptical=True)
-
-    def _latent(
-        self,
-        model: Any,
-        X: Array,
-        y: Array,
-        weight: Array | None,
-        rng: np.random.Generator,
-        elliptical: bool,
-    ) -> Draws:
-        """Latent values at fixed hyperparameters."""
-        from cavity.sampling.elliptical_slice import elliptical_slice_sampling
-        from cavity.sampling.hmc import hamiltonian
-        from cavity.sampling.latent_target import LatentTarget
-
-        model = model.freeze()
-        target = LatentTarget(model.prior(X), model.likelihood, y, weight)
-        start = 0.5 * rng.standard_normal((self.chains, target.dim))
-        mean = self._guess(model, X, y, weight)
-        if mean is not None:
-            start = start + target.whiten(mean[None])
-        latents = (len(y),) if model.likelihood.n_latent == 1 else (len(y), model.likelihood.n_latent)
-
-        def as_draws(found: Trace) -> Draws:
-            shape = found.positions.shape[:2]
-            white = found.positions.reshape(*shape, *latents)
-            latent = target.latent(found.pooled).reshape(*shape, *latents)
-            trace = _part(found, np.zeros((*shape, 0)), ())
-            method = "elliptical" if elliptical else "latent"
-            return Draws(model, X, y, trace, weight, None, white, latent, method=method)
-
-        options = {"rng": rng, **self._counts(as_draws)}
-        if not elliptical:
-            return _kept(hamiltonian(target, start, **options), as_draws)
-        found = elliptical_slice_sampling(lambda U: target.log_likelihood(target.latent(U)), start, **options)
-        return _kept(found, as_draws)
-
-    def _guess(self, model: Any, X: Array, y: Array, weight: Array | None) -> Array | None:
-        """Posterior mean of f at the training inputs by the fast rule, where it works."""
-        try:
-            fast = _with_rule(model, self._fast(model.likelihood))
-            return np.asarray(fast.condition(X, y, weight).mean(X))
-        except (np.linalg.LinAlgError, UnsupportedPairError):
-            return None
-
-
-def _kept(found: Trace, as_draws: Callable[[Trace], Draws]) -> Draws:
-    """What was drawn. Latent values take a while, and Ctrl-C then does not cost the draws."""
-    with Postponed():
-        return as_draws(found)
-
-
-def _with_rule(model: Any, rule: Any) -> Any:
-    """The same model under another inference rule."""
-    new = model._rebuild({}, model._parts)
-    new.inference = rule
-    return new
-
-
-def _part(found: Trace, positions: Array, names: tuple[str, ...]) -> Trace:
-    """A trace of some coordinates."""
-    return replace(found, positions=positions, names=names)
+        sampler = sampler_for(self.method, model.likelihood, weight is not None)
+        task = SamplingTask(model, data, targets, weight, self, np.random.default_rng(self.rng))
+        if sampler.jumps:
+            task = replace(task, modes=modes_of(task, ends))
+        return sampler.sample(task)

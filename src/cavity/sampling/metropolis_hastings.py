@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.runtime.progress import ProgressLike
-from cavity.sampling.hmc import Scales, windows
+from cavity.sampling.adaptation import Scales, windows
 from cavity.sampling.targets import Target
 from cavity.sampling.trace import Recorder, Trace, as_chains, check_counts
 
@@ -89,6 +89,4 @@ def metropolis(
                 scales.learn()
                 log_size += float(np.mean(np.log(before / scales.scale)))
                 scales.clear()
-    return recorder.trace(
-        np.exp(log_size) * scales.scale, target.names, {"evaluations": C * (1 + recorder.count + warmup)}
-    )
+    return recorder.trace(np.exp(log_size) * scales.scale, target.names, C * (1 + recorder.count + warmup))

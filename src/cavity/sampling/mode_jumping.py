@@ -45,6 +45,7 @@ from cavity.sampling.annealing.moves import Moves, RunState
 from cavity.sampling.annealing.path import Bridge
 from cavity.sampling.hyperparameter_target import HyperparameterTarget
 from cavity.sampling.targets import Target
+from cavity.sampling.trace import JumpCounts
 
 MOST_MODES = 4
 """Modes, at most: the best ones."""
@@ -183,16 +184,13 @@ class JumpCounter:
         self.modes, self.attempts, self.accepted = modes, 0, 0
 
 
-def told(jumps: Sequence[JumpCounter | None]) -> dict[str, int]:
-    """What the `info` of a trace says of jumps; nothing where there are none."""
-    made = [one for one in jumps if one is not None]
-    if not made:
-        return {}
-    return {
-        "modes": len(made[0].modes),
-        "jumps": sum(one.accepted for one in made),
-        "jump_attempts": sum(one.attempts for one in made),
-    }
+def jump_counts(counters: Sequence[JumpCounter | None]) -> JumpCounts | None:
+    """Sums over the chains' counters; None if chains do not jump."""
+    found = [one for one in counters if one is not None]
+    if not found:
+        return None
+    attempts, accepted = sum(one.attempts for one in found), sum(one.accepted for one in found)
+    return JumpCounts(len(found[0].modes), attempts, accepted)
 
 
 class HyperparameterJumps(JumpCounter):

@@ -37,14 +37,21 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.numerics.arrays import Array
 from cavity.parameters.priors import Beta
+from cavity.runtime.interrupts import Postponed
 from cavity.runtime.progress import ProgressLike
-from cavity.sampling.affine import AffineTarget, draws_of_pilot, pilot_rounds, whitened_by
+from cavity.sampling.affine import AffineTarget, pilot_rounds, stopped_by, whitened_by
 from cavity.sampling.default_priors import with_proper_priors
+from cavity.sampling.draws import Draws
 from cavity.sampling.hmc_within_gibbs import HMCWithinGibbs
 from cavity.sampling.indicators import Flags, Indicators
-from cavity.sampling.mode_jumping import JointJumps, Modes, told
+from cavity.sampling.mode_jumping import JointJumps, Modes, jump_counts
 from cavity.sampling.noise_given_f import noise_entries
-from cavity.sampling.outlier_conditionals import GivenFunction, GivenIndicators, whitening_at_mode
+from cavity.sampling.outlier_conditionals import (
+    GivenFunction,
+    GivenIndicators,
+    noise_variances,
+    whitening_at_mode,
+)
 from cavity.sampling.trace import Recorder, Trace, Until, check_counts
 
 START_SPREAD = 0.2
@@ -231,8 +238,8 @@ def gibbs(
     n_jobs: int | None = None,
     modes: Modes | None = None,
     progress: ProgressLike = None,
-    until: Until | None = None,
-) -> Trace:
+    until: Until[Draws] | None = None,
+) -> Draws:
     """Sample indicators and hyperparameters of a model with `MixtureOfGaussians` noise.
 
     Parameters
@@ -260,10 +267,8 @@ def gibbs(
 
     Returns
     -------
-    Trace
-        Positions are `theta`. `info["indicators"]` (C, T, n) holds the indicators, `info["probability"]` (n,) the
-        posterior probability of each point to be an outlier (the average of p(c_i = 1 | everything else), which has
-        the same mean as the indicator and less noise), `info["model"]` the model with the priors used.
+    Draws
+        Of `theta`, of the indicators and of the noise variances that follow from them.
 
     Examples
     --------
@@ -275,8 +280,8 @@ def gibbs(
     >>> y = np.sin(X[:, 0])
     >>> y[7] += 5.0
     >>> model = GP(1.0 * SE(1.0), MixtureOfGaussians(0.1, 0.1, 20.0))
-    >>> trace = gibbs(model, X, y, n_draws=50, warmup=20, chains=2, rng=0, hyperparameters=False, progress=False)
-    >>> int(np.argmax(trace.info["probability"]))
+    >>> found = gibbs(model, X, y, n_draws=50, warmup=20, chains=2, rng=0, hyperparameters=False, progress=False)
+    >>> int(np.argmax(found.probability))
     7
     """
     check_counts(n_draws, warmup)
@@ -288,19 +293,21 @@ def gibbs(
         for one, center in zip(generators, centers)
     ]
     pilot, rest = settings.pilot, warmup - 2 * settings.pilot
-    first = None
+    first: Draws | None = None
     if pilot:
         first = _run(settings, started, pilot, pilot, n_jobs, progress, None)
-        if first.stopped:
+        if first.trace.stopped:
             return first
-        white = whitened_by(settings.origin, settings.factor, first.positions[:, :, settings.moves])
+        white = whitened_by(settings.origin, settings.factor, first.trace.positions[:, :, settings.moves])
         for chain in started:
             chain.whiten(*white, rest, adapt_scale=False)
     try:
         found = _run(settings, started, n_draws, rest, n_jobs, progress, until)
     except (KeyboardInterrupt, TimeoutError) as stop:
-        return draws_of_pilot(first, stop)
-    return replace(found, warmup=warmup)
+        if first is None:
+            raise
+        return replace(first, trace=stopped_by(first.trace, stop))
+    return replace(found, trace=replace(found.trace, warmup=warmup))
 
 
 def gibbs_settings(
@@ -346,26 +353,31 @@ def _run(
     warmup: int,
     n_jobs: int | None,
     progress: ProgressLike,
-    until: Until | None,
-) -> Trace:
+    until: Until[Draws] | None,
+) -> Draws:
     """The chains, which are left where they end, so that another run can go on."""
     model = settings.model
     C, n, p = len(chains), len(settings.y), len(model.names)
     indicators: list[Flags] = []
     probability = np.zeros(n)
 
-    def described(trace: Trace) -> Trace:
+    def as_draws(trace: Trace) -> Draws:
+        jumps = jump_counts([chain.jumps for chain in chains])
+        trace = replace(trace, names=tuple(model.names), jumps=jumps)
         flags = np.array(indicators, dtype=bool).reshape(-1, C, n)[: trace.draws]
-        info = {
-            "indicators": np.ascontiguousarray(flags.swapaxes(0, 1)),
-            "probability": probability / max(trace.draws, 1),
-            "model": model,
-            **told([chain.jumps for chain in chains]),
-        }
-        return replace(trace, names=tuple(model.names), info=info)
+        drawn = Draws(
+            model,
+            settings.X,
+            settings.y,
+            trace,
+            indicators=np.ascontiguousarray(flags.swapaxes(0, 1)),
+            probability=probability / max(trace.draws, 1),
+            method="gibbs",
+        )
+        return replace(drawn, noise=_noise_of_draws(drawn))
 
-    asked = None if until is None else until.seen_as(described)
-    recorder = Recorder("Gibbs sampling", C, p, n_draws, warmup, progress, asked)
+    check = None if until is None else until.of(as_draws)
+    recorder = Recorder("Gibbs sampling", C, p, n_draws, warmup, progress, check)
     with recorder:
         rounds = _rounds(chains) if n_jobs in (None, 1) else _rounds_in_processes(chains, n_jobs, recorder)
         for t, states in zip(recorder, rounds):
@@ -378,7 +390,17 @@ def _run(
                     np.array([state.acceptance for state in states]),
                     np.array([state.divergent for state in states]),
                 )
-    return described(recorder.trace())
+    with Postponed():  # Ctrl-C while noise variances are computed does not lose the draws
+        return as_draws(recorder.trace())
+
+
+def _noise_of_draws(draws: Draws) -> Array:
+    """Noise variances (C, T, n) of the indicators."""
+    assert draws.indicators is not None
+    c = draws.indicators
+    models = (draws.model_at(theta) for theta in draws.trace.pooled)
+    found = [noise_variances(m.likelihood, one) for m, one in zip(models, c.reshape(-1, c.shape[2]))]
+    return np.array(found).reshape(c.shape)
 
 
 def _rounds(chains: list[GibbsChain]) -> Iterator[Sequence[GibbsState]]:

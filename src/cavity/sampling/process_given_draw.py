@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.latent.base import Conditioning, LatentPrior
 from cavity.numerics.arrays import Array
+from cavity.sampling.draws import Draws
 
 FACTOR_BYTES = 256_000_000
 """Memory for the factors of all draws together."""
@@ -110,6 +112,10 @@ class ProcessGivenDraw:
         columns = [p.variance(X) for p in self.processes]
         return columns[0] if len(columns) == 1 else np.stack(columns, axis=-1)
 
+    def mean_gradients(self, X: Array) -> Array:
+        """d mean / dx of the first latent function for each of the g draws, shape (m, D, g)."""
+        return np.asarray(self.processes[0].mean_gradient(X)).reshape(*X.shape, self.count)
+
     def pick(self, k: int) -> tuple[Any, ...]:
         """The processes of one of the g draws."""
         if self.count == 1 and self.processes[0].weights.ndim == 1:
@@ -118,7 +124,7 @@ class ProcessGivenDraw:
 
 
 def given_noise(model: Any, X: Array, y: Array, variance: Array, keep: bool) -> ProcessGivenDraw:
-    """The process left by hyperparameters and noise variances (n,)."""
+    """The process given hyperparameters and noise variances (n,)."""
     prior = model.prior(X)
     conditioning = LazyConditioning(prior, variance, keep)
     weights = conditioning.apply(y - prior.mean)
@@ -126,9 +132,9 @@ def given_noise(model: Any, X: Array, y: Array, variance: Array, keep: bool) -> 
 
 
 def given_latent(model: Any, X: Array, white: Array, keep: bool, nugget: float = 0.0) -> ProcessGivenDraw:
-    """The process left by hyperparameters and g draws of white latent values, (g, n) or (g, n, L).
+    """The process given hyperparameters and g draws of white latent values, (g, n) or (g, n, L).
 
-    `nugget` is what was added to the diagonal of K, relative to its mean, where the draws were made.
+    `nugget` was added to the diagonal of K, relative to its mean, when the draws were made.
     """
     prior = model.prior(X)
     blocks = white if prior.n_latent > 1 else white[:, :, None]
@@ -152,9 +158,33 @@ def nugget_of(prior: LatentPrior, relative: float) -> Array:
     return np.full(prior.n, relative * float(np.mean(prior.diagonal)))
 
 
-def kept(n: int, latents: int = 1) -> Iterator[bool]:
+def _factors_to_keep(n: int, latents: int = 1) -> Iterator[bool]:
     """For each draw in turn, whether its factor may be kept."""
     left = FACTOR_BYTES
     while True:
         left -= 8 * n * n * latents
         yield left >= 0
+
+
+def processes_given(draws: Draws, chosen: NDArray[np.intp]) -> list[ProcessGivenDraw]:
+    """The processes given the pooled draws of these indices; one for all of them if they differ in weights only."""
+    X, n = draws.X, len(draws.X)
+    theta, keep = draws.trace.pooled[chosen], _factors_to_keep(n, draws.model.likelihood.n_latent)
+    if draws.white is not None:
+        white = draws.white.reshape(-1, *draws.white.shape[2:])[chosen]
+        if draws.trace.dim == 0:
+            return [given_latent(draws.model, X, white, next(keep), draws.nugget)]
+        models = [draws.model_at(t) for t in theta]
+        return [given_latent(m, X, u[None], next(keep), draws.nugget) for m, u in zip(models, white)]
+    if draws.noise is not None:
+        noise = draws.noise.reshape(-1, n)[chosen]
+        models = [draws.model_at(t) for t in theta]
+        return [given_noise(m, X, draws.y, v, next(keep)) for m, v in zip(models, noise)]
+    models = [draws.model_at(t) for t in (theta if draws.trace.dim else theta[:1])]
+    return [given_noise(m, X, draws.y, _likelihood_noise(m, draws), next(keep)) for m in models]
+
+
+def _likelihood_noise(model: Any, draws: Draws) -> Array:
+    """Noise variances (n,) of a Gaussian likelihood, divided by the sample weights."""
+    variance: Array = model.likelihood.noise_variances(len(draws.X))[0]
+    return variance if draws.weight is None else variance / draws.weight

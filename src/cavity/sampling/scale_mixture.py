@@ -39,12 +39,14 @@ from cavity.likelihoods.laplace import Laplace
 from cavity.likelihoods.student_t import StudentT
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
+from cavity.runtime.interrupts import Postponed
 from cavity.runtime.progress import ProgressLike
-from cavity.sampling.affine import AffineTarget, sample_whitened, whitened_at_mode
+from cavity.sampling.affine import WHITE_HMC, AffineTarget, sample_whitened, whitened_at_mode
 from cavity.sampling.default_priors import unit_steps, with_proper_priors
+from cavity.sampling.draws import Draws
 from cavity.sampling.evidence_given_noise import evidence_given_noise
 from cavity.sampling.hmc import QUARTER_PERIOD
-from cavity.sampling.mode_jumping import JointJumps, Modes, told
+from cavity.sampling.mode_jumping import JointJumps, Modes, jump_counts
 from cavity.sampling.noise_given_f import draw_noise_parameters, draw_residuals, noise_entries
 from cavity.sampling.targets import chain_by_chain, inside
 from cavity.sampling.trace import Trace, Until
@@ -332,17 +334,16 @@ def sample_noise_variances(
     hyperparameters: bool = True,
     modes: Modes | None = None,
     progress: ProgressLike = None,
-    until: Until | None = None,
-) -> Trace:
+    until: Until[Draws] | None = None,
+) -> Draws:
     """Sample the noise variances and hyperparameters of a model with Student-t or Laplace noise.
 
     With `modes` chains start at all of them and jump between them.
 
     Returns
     -------
-    Trace
-        Positions are `theta`; `info["variances"]` (C, T, n) holds the noise variances and `info["model"]` the model
-        with the priors used.
+    Draws
+        Of `theta` and of the noise variances.
 
     Examples
     --------
@@ -354,10 +355,10 @@ def sample_noise_variances(
     >>> y = np.sin(X[:, 0])
     >>> y[5] += 5.0
     >>> model = GP(1.0 * SE(1.0), StudentT(0.1, 3.0))
-    >>> trace = sample_noise_variances(
+    >>> found = sample_noise_variances(
     ...     model, X, y, n_draws=50, warmup=50, chains=2, rng=0, hyperparameters=False, progress=False
     ... )
-    >>> int(np.argmax(np.median(trace.info["variances"], axis=(0, 1))))
+    >>> int(np.argmax(np.median(found.noise, axis=(0, 1))))
     5
     """
     rng = np.random.default_rng(rng)
@@ -369,26 +370,27 @@ def sample_noise_variances(
     def between(U: Array, rng: np.random.Generator) -> Array:
         return target.refresh(U if jumps is None else target.jump(U, jumps, rng), rng)
 
-    def without_noise(trace: Trace) -> Trace:
-        variances = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
-        return replace(
+    def as_draws(trace: Trace) -> Draws:
+        noise = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
+        theta = replace(
             trace,
             positions=trace.positions[:, :, target.n :],
             names=tuple(target.model.names),
-            info={**trace.info, "variances": variances, "model": target.model, **told([jumps])},
+            jumps=jump_counts([jumps]),
         )
+        return Draws(target.model, target.X, target.y, theta, noise=noise, method="scale-mixture")
 
     # Coordinates have about unit scale already: a trajectory of one and a half quarter periods is long enough.
-    return without_noise(
-        sample_whitened(
-            white,
-            start,
-            n_draws=n_draws,
-            warmup=warmup,
-            rng=rng,
-            length=LENGTH,
-            between=between,
-            progress=progress,
-            until=None if until is None else until.seen_as(without_noise),
-        )
+    trace = sample_whitened(
+        white,
+        start,
+        replace(WHITE_HMC, length=LENGTH),
+        n_draws=n_draws,
+        warmup=warmup,
+        rng=rng,
+        between=between,
+        progress=progress,
+        until=None if until is None else until.of(as_draws),
     )
+    with Postponed():  # Ctrl-C while variances are computed does not lose the draws
+        return as_draws(trace)

@@ -1,14 +1,14 @@
-"""What a sampler hands back: the draws of several chains, and how they were made.
+"""What a sampler returns: the draws of several chains, and how they were made.
 
-Chains are run side by side, so that a position is an array (C, d) of C chains in d coordinates, and a trace holds
-C x T draws. The draws of warm-up, while step sizes were still moving, are not kept: they are not from the target.
+Chains run side by side: a position is an array (C, d) of C chains in d coordinates, and a trace holds C x T draws. The
+draws of warm-up, in which step sizes still change, are not kept: they are not from the target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,26 @@ from cavity.runtime.deadlines import time_is_up
 from cavity.runtime.errors import NoDrawsInTimeError, Setting
 from cavity.runtime.progress import ProgressLike, ProgressReport
 from cavity.runtime.stop_reason import StopReason
+
+Drawn = TypeVar("Drawn")
+"""What a check of draws looks at."""
+
+
+@dataclass(frozen=True)
+class JumpCounts:
+    """Jumps between modes of the hyperparameters, of all chains together.
+
+    Attributes
+    ----------
+    modes : int
+        Modes that are known.
+    attempts, accepted : int
+        Jumps proposed, and those made.
+    """
+
+    modes: int
+    attempts: int
+    accepted: int
 
 
 @dataclass(frozen=True)
@@ -32,17 +52,19 @@ class Trace:
     acceptance : array (C,)
         Mean acceptance probability of each chain after warm-up.
     divergences : array of int (C,)
-        Trajectories after warm-up whose energy error was beyond all bounds.
+        Trajectories after warm-up with an energy error beyond all bounds.
     step_size : array (d,)
-        Step of each coordinate as frozen after warm-up; empty where a sampler has none.
+        Step of each coordinate after warm-up; empty if a sampler has none.
     warmup : int
         Transitions that were made before the first draw kept.
     stopped : StopReason or None
         Why the run ended before all draws were made; those that were made are here.
     names : tuple of str
-        One name per coordinate; empty where they have none.
-    info : dict
-        What else the sampler has to say (trajectory length, evaluations, ...).
+        One name per coordinate; empty if they have none.
+    evaluations : int
+        Evaluations of the target, or of its gradient, for single chains; zero if they were not counted.
+    jumps : JumpCounts or None
+        Jumps between modes of the hyperparameters, if there are several.
 
     Examples
     --------
@@ -62,7 +84,8 @@ class Trace:
     warmup: int = 0
     stopped: StopReason | None = None
     names: tuple[str, ...] = ()
-    info: dict[str, Any] = field(default_factory=dict)
+    evaluations: int = 0
+    jumps: JumpCounts | None = None
 
     @property
     def chains(self) -> int:
@@ -91,7 +114,7 @@ class Trace:
 
     @property
     def last(self) -> Array:
-        """The last position of each chain, shape (C, d): where another run may go on."""
+        """The last position of each chain, shape (C, d), from which another run may go on."""
         return self.positions[:, -1].copy()
 
     def __getitem__(self, name: str) -> Array:
@@ -134,7 +157,7 @@ def as_chains(start: ArrayLike, dim: int | None = None) -> Array:
 
 
 def check_counts(n_draws: int, warmup: int) -> None:
-    """Refuse numbers of transitions that make no sense."""
+    """Refuse invalid numbers of transitions."""
     if isinstance(n_draws, bool) or int(n_draws) != n_draws or n_draws < 1:
         raise ValueError(f"n_draws must be an integer >= 1, got {n_draws!r}")
     if isinstance(warmup, bool) or int(warmup) != warmup or warmup < 0:
@@ -142,23 +165,23 @@ def check_counts(n_draws: int, warmup: int) -> None:
 
 
 @dataclass(frozen=True)
-class Until:
-    """When chains have run long enough: `enough` of what was drawn, asked each time that the draws have doubled.
+class Until(Generic[Drawn]):
+    """When chains have run long enough: a check of what was drawn, made each time that the draws have doubled.
 
     Attributes
     ----------
     limit : int
         Draws of each chain, at most.
     enough : callable
-        Trace -> bool.
+        What was drawn (a `Trace`, or `Draws` of a model) -> bool.
     """
 
     limit: int
-    enough: Callable[[Trace], bool]
+    enough: Callable[[Drawn], bool]
 
-    def seen_as(self, change: Callable[[Trace], Trace]) -> Until:
-        """The same for a sampler whose traces are to be changed before anybody looks at them."""
-        return Until(self.limit, lambda trace: self.enough(change(trace)))
+    def of(self, convert: Callable[[Trace], Drawn]) -> Until[Trace]:
+        """The same check of a trace, which `convert` turns into what `enough` takes."""
+        return Until(self.limit, lambda trace: self.enough(convert(trace)))
 
 
 def nothing_drawn_in_time() -> NoDrawsInTimeError:
@@ -172,10 +195,10 @@ def nothing_drawn_in_time() -> NoDrawsInTimeError:
 class Recorder:
     """Collects draws while chains run, shows progress, and survives an interrupt.
 
-    Iterating yields the number of each transition, warm-up first. An interrupt (Ctrl-C) ends the loop, and so does time
-    that is up (`runtime.deadlines`): what was drawn is kept; if there is nothing yet, a KeyboardInterrupt goes on and
-    a TimeoutError is raised. With `until`, the loop goes on for as many draws again where those that there
-    are do not suffice. Sampling code is then
+    Iterating yields the number of each transition, warm-up first. The loop ends on an interrupt (Ctrl-C) or if the time
+    is up (`runtime.deadlines`), and what was drawn is kept; before the first draw a KeyboardInterrupt is passed on, and
+    a TimeoutError is raised. With `until`, the loop goes on for as many draws again if those made do not suffice.
+    Sampling code is then
 
         recorder = Recorder("sampling", chains, dim, n_draws, warmup, progress)
         with recorder:
@@ -194,7 +217,7 @@ class Recorder:
         n_draws: int,
         warmup: int,
         progress: ProgressLike = None,
-        until: Until | None = None,
+        until: Until[Trace] | None = None,
     ) -> None:
         check_counts(n_draws, warmup)
         self.positions = np.empty((chains, n_draws, dim))
@@ -260,9 +283,7 @@ class Recorder:
             self.divergences += divergent
         self.count = t + 1
 
-    def trace(
-        self, step_size: Array | None = None, names: Iterable[str] = (), info: dict[str, Any] | None = None
-    ) -> Trace:
+    def trace(self, step_size: Array | None = None, names: Iterable[str] = (), evaluations: int = 0) -> Trace:
         """What was drawn."""
         T = self.count
         return Trace(
@@ -274,5 +295,5 @@ class Recorder:
             self.warmup,
             self.stopped,
             tuple(names),
-            info or {},
+            evaluations,
         )

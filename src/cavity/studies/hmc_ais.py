@@ -22,7 +22,7 @@ from cavity.likelihoods import Gaussian
 from cavity.numerics.arrays import Array
 from cavity.sampling.annealing.ais import annealed_importance_sampling
 from cavity.sampling.diagnostics import ess_bulk
-from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.hmc import HMCOptions, hamiltonian
 from cavity.sampling.hyperparameter_target import HyperparameterTarget
 from cavity.studies.base import Cell, Outcome, Published, Results, Study
 from cavity.studies.folds import standardized
@@ -71,10 +71,10 @@ def sample(split: int, train: int, draws: int, discard: int, every: int) -> Outc
     trace = hamiltonian(
         target,
         p.best.theta,
+        HMCOptions(length=np.pi / 2),
         n_draws=draws - discard,
         warmup=discard,
         rng=split,
-        length=np.pi / 2,
         progress=False,
     )
     used = trace.thin(every).pooled

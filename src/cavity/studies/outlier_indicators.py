@@ -38,7 +38,7 @@ def sample_indicators(seed: int, draws: int, warmup: int) -> Outcome:
     data = make_friedman(n_test=2, rng=seed)
     center, scale = data.y.mean(), data.y.std()
     y = (data.y - center) / scale
-    trace = gibbs(
+    found = gibbs(
         start_model(data.X, y, seed),
         data.X,
         y,
@@ -48,13 +48,14 @@ def sample_indicators(seed: int, draws: int, warmup: int) -> Outcome:
         rng=seed,
         progress=False,
     )
-    drawn = trace.info["indicators"]
+    drawn, probability, trace = found.indicators, found.probability, found.trace
+    assert drawn is not None
+    assert probability is not None
     outlier = np.asarray(data.extra["outlier"], dtype=bool)
-    probability = trace.info["probability"]
     count = drawn.sum(axis=2).astype(float)
-    natural = [_noise(trace.info["model"], theta) for theta in trace.pooled[:: max(1, draws // 200)]]
+    natural = [_noise(found.model, theta) for theta in trace.pooled[:: max(1, draws // 200)]]
     fraction, regular, inflation = np.array(natural).T
-    found = {
+    measures = {
         "replaced points called outliers": float(np.sum(probability[outlier] > 0.5)),
         "other points called outliers": float(np.sum(probability[~outlier] > 0.5)),
         "mean number of outliers": float(count.mean()),
@@ -66,7 +67,7 @@ def sample_indicators(seed: int, draws: int, warmup: int) -> Outcome:
         "acceptance": float(trace.acceptance.mean()),
     }
     return Outcome(
-        found, {"indicators": drawn.reshape(-1, len(y)), "probability": probability, "outlier": outlier}
+        measures, {"indicators": drawn.reshape(-1, len(y)), "probability": probability, "outlier": outlier}
     )
 
 

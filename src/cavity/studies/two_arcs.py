@@ -79,7 +79,7 @@ def sampled(seed: int, draws: int) -> Outcome:
     y = np.asarray(data.y, dtype=float)
     rng = np.random.default_rng(seed)
     model = model_with(MIXTURE)
-    trace = gibbs(
+    drawn = gibbs(
         model,
         data.X,
         y,
@@ -90,11 +90,12 @@ def sampled(seed: int, draws: int) -> Outcome:
         hyperparameters=False,
         progress=False,
     )
-    indicators = trace.info["indicators"].reshape(-1, len(y))
+    assert drawn.indicators is not None
+    indicators = drawn.indicators.reshape(-1, len(y))
     few = indicators[np.linspace(0, len(indicators) - 1, SHOWN).astype(int)]
     paths = np.array([rng.multivariate_normal(*given(model, data.X, y, c, GRID), method="eigh") for c in few])
     middle = _at_zero(model, data.X, y, indicators, rng)
-    by_chain = trace.info["indicators"][:, :, data.extra["arc"] == 1].mean(axis=(1, 2))
+    by_chain = drawn.indicators[:, :, data.extra["arc"] == 1].mean(axis=(1, 2))
     found = {
         "mean at 0": middle.mean(),
         "sd at 0": middle.std(),
