@@ -92,6 +92,46 @@ def test_imports_respect_the_layers():
     assert not problems, "\n".join(problems)
 
 
+PROTOCOL = {"base", "conditioned", "negative", "sites", "trend"}
+"""Modules of `latent` that inference rules and samplers may know: the protocol and what is said in it alone."""
+
+
+def representations_named(source: str) -> list[str]:
+    """Modules of particular representations that a source imports."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "cavity.latent":
+            names = [f"cavity.latent.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        parts = [name.split(".") for name in names]
+        found += [p[2] for p in parts if p[:2] == ["cavity", "latent"] and p[2:] and p[2] not in PROTOCOL]
+    return found
+
+
+def test_rules_and_samplers_know_no_particular_representation():
+    paths = [p for folder in ("inference", "sampling") for p in (PACKAGE / folder).rglob("*.py")]
+    assert len(paths) > 40
+    found = {p.relative_to(PACKAGE).as_posix(): representations_named(p.read_text("utf-8")) for p in paths}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("from cavity.latent.dense import DensePrior", ["dense"]),
+        ("def f():\n    from cavity.latent import several", ["several"]),
+        ("import cavity.latent.process", ["process"]),
+        ("from cavity.latent.base import LatentPrior\nfrom cavity.latent.sites import Sites", []),
+    ],
+)
+def test_the_check_of_representations_finds_what_it_should(source, named):
+    assert representations_named(source) == named
+
+
 def test_exceptions_are_still_needed():
     for path, target in ALLOWED:
         source = (PACKAGE / path).read_text(encoding="utf-8")

@@ -1,7 +1,5 @@
 """A second representation, deliberately naive: explicit matrices and inverses, no cleverness, for tests alone."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np
@@ -35,14 +33,12 @@ class NaivePrior(LatentPrior):
         return np.diag(self.K).copy()
 
     def condition(self, precision, *, transient=False):
-        if not np.isfinite(precision).all():
-            raise ImproperPosteriorError("not finite")
-        eigenvalues = np.linalg.eigvalsh(np.eye(self.n) + self.W.T @ (precision[:, None] * self.W))
-        if eigenvalues[0] <= 0:
+        B = np.eye(self.n) + self.W.T @ (precision[:, None] * self.W)
+        if not np.isfinite(B).all() or (smallest := np.linalg.eigvalsh(B)[0]) <= 0:
             raise ImproperPosteriorError("improper")
         T = np.diag(precision)
         R = np.linalg.solve(np.eye(self.n) + T @ self.K, T)  # (K + T^-1)^-1 without an inverse of T
-        return NaiveConditioning(self, R, np.linalg.slogdet(np.eye(self.n) + self.K @ T)[1], eigenvalues[0])
+        return NaiveConditioning(self, R, np.linalg.slogdet(np.eye(self.n) + self.K @ T)[1], smallest)
 
     def observe(self, variance, *, transient=False):
         A = self.K + np.diag(variance)
@@ -75,8 +71,8 @@ class NaivePrior(LatentPrior):
     white_jitter = property(lambda self: self.jitter)
 
     def process(self, weights, conditioning, basis=None):
-        rows = self.kernel.prepare(self.X)
-        return PosteriorProcess(self.kernel, rows, self.X, self.mean_function, weights, conditioning, basis)
+        rows, mean = self.kernel.prepare(self.X), self.mean_function
+        return PosteriorProcess(self.kernel, rows, self.X, mean, weights, conditioning, basis)
 
 
 class NaiveConditioning(Conditioning):

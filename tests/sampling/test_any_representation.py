@@ -1,0 +1,85 @@
+"""Samplers, annealing and assessment run on a representation they have never seen, and agree with the dense one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cavity import assess
+from cavity.gp import GP
+from cavity.kernels import SE
+from cavity.latent.base import Inputs
+from cavity.latent.dense import Dense
+from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, StudentT
+from cavity.sampling.annealing.path import Bridge
+from cavity.sampling.elliptical_slice import elliptical_slice
+from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.latent_target import LatentTarget
+from cavity.sampling.mcmc import MCMC
+from tests.latent.naive import Naive
+
+N = 12
+RNG = np.random.default_rng(0)
+X = np.linspace(-2, 2, N)[:, None]
+LABELS = np.where(np.sin(2 * X[:, 0]) + 0.3 * RNG.standard_normal(N) > 0, 1.0, -1.0)
+REAL = np.sin(2 * X[:, 0]) + 0.1 * RNG.standard_normal(N)
+KERNEL = (1.5 * SE(0.6)).bind(1)
+NEW = np.linspace(-3, 3, 5)[:, None]
+
+
+def targets(metric=None):
+    priors = [r.prior(KERNEL, None, Inputs(X)) for r in (Dense(), Naive())]
+    return [LatentTarget(prior, Probit(), LABELS, metric=metric) for prior in priors]
+
+
+@pytest.mark.parametrize("metric", [None, "ep", "laplace"])
+def test_densities_of_latent_values_agree(metric):
+    dense, naive = targets(metric)
+    F = RNG.standard_normal((4, N))
+    for target in (dense, naive):
+        np.testing.assert_allclose(target.latent(target.whiten(F)), F, atol=1e-8)
+    # white coordinates may be rotated by a metric, latent values and densities may not
+    U, V = dense.whiten(F), naive.whiten(F)
+    np.testing.assert_allclose(naive.log_density(V), dense.log_density(U), atol=1e-7)
+    np.testing.assert_allclose((naive.gradient(V) ** 2).sum(1), (dense.gradient(U) ** 2).sum(1), rtol=1e-6)
+
+
+def test_chains_agree_draw_by_draw():
+    dense, naive = targets()
+    for sampler in (elliptical_slice, hamiltonian):
+        mine, other = (
+            sampler(t, n_draws=30, warmup=20, chains=2, rng=1, progress=False) for t in (dense, naive)
+        )
+        np.testing.assert_allclose(other.positions, mine.positions, atol=1e-6)
+
+
+def test_annealing_paths_agree():
+    models = [GP(KERNEL, StudentT(0.2, 3.0), inference="ep", representation=r) for r in ("dense", Naive())]
+    F = RNG.standard_normal((3, N))
+    for sites in (None, models[0].condition(X, REAL).approximation.sites):
+        mine, other = (Bridge(m.prior(X), m.likelihood, REAL, sites=sites) for m in models)
+        assert other.log_mass == pytest.approx(mine.log_mass, abs=1e-8)
+        np.testing.assert_allclose(other.position(F), mine.position(F), atol=1e-6)
+        np.testing.assert_allclose(other.latent(other.position(F)), F, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y"),
+    [(Gaussian(0.05), REAL), (MixtureOfGaussians(0.2, 0.1, 5.0), REAL), (Probit(), LABELS)],
+)
+def test_posteriors_made_of_draws_agree(likelihood, y):
+    rule = MCMC(n_draws=20, warmup=20, chains=2, rng=0, warn=False, progress=False)
+    mine, other = (
+        GP(KERNEL, likelihood, inference=rule, representation=r).condition(X, y) for r in ("dense", Naive())
+    )
+    np.testing.assert_allclose(other.mean(NEW), mine.mean(NEW), atol=1e-4)
+    np.testing.assert_allclose(other.variance(NEW), mine.variance(NEW), atol=1e-4)
+
+
+@pytest.mark.slow
+def test_assessment_runs_on_a_stranger():
+    found = assess(
+        GP(KERNEL, Probit(), representation=Naive()), X, LABELS, max_time=8.0, rng=0, progress=False
+    )
+    assert found.certified
+    assert abs(found["ep"].evidence_error) < 0.1
