@@ -132,14 +132,24 @@ FAULTS = [
         "explained[self.P] / self.root",
         "latent inference",
     ),
-    Fault("latent/process.py", "mean[:, None] + extra", "mean[:, None] - extra", "latent means inference"),
     Fault(
-        "latent/process.py",
+        "latent/posterior_process.py",
+        "mean[:, None] + extra",
+        "mean[:, None] - extra",
+        "latent means inference",
+    ),
+    Fault(
+        "latent/posterior_process.py",
         "self._features(X).T - basis.projection.T @ cross",
         "self._features(X).T + basis.projection.T @ cross",
         "latent means inference",
     ),
-    Fault("latent/several.py", "self.M.log_det - float(", "self.M.log_det + float(", "latent inference"),
+    Fault(
+        "latent/several_functions.py",
+        "self.M.log_det - float(",
+        "self.M.log_det + float(",
+        "latent inference",
+    ),
     # --- inference
     Fault(
         "inference/exact.py",
@@ -167,7 +177,7 @@ FAULTS = [
     ),
     Fault("inference/laplace/rule.py", "mode.value - 0.5 * float(", "mode.value - float(", "inference"),
     Fault(
-        "inference/laplace/several.py",
+        "inference/laplace/several_functions.py",
         "-0.5 * weight[:, None] * likelihood.curvature_gradient",
         "0.5 * weight[:, None] * likelihood.curvature_gradient",
         "inference",

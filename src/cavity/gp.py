@@ -34,7 +34,7 @@ from cavity.prediction import GaussianPrediction, Prediction
 
 if TYPE_CHECKING:
     from cavity.control.uncertain_inputs.output_moments import OutputMoments
-    from cavity.latent.trend import BasisWeights
+    from cavity.latent.integrated_basis import BasisWeights
     from cavity.learning import Learned
 
 VAGUE_SD = 100.0

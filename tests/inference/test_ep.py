@@ -11,7 +11,7 @@ from cavity import datasets
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.inference.ep import EP
-from cavity.inference.ep.effort import Effort
+from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.log_concave import guessed_sites, log_concave_ep, state_at
 from cavity.inference.ep.log_concave_newton import krylov, newton_sites
 from cavity.inference.ep.parallel import damped

@@ -18,7 +18,7 @@ from cavity.inference.base import InferenceFailedError, Stage
 from cavity.inference.ep import EP, continuation
 from cavity.inference.ep import cavity_newton as points
 from cavity.inference.ep.acceleration import Acceleration
-from cavity.inference.ep.effort import Effort
+from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.rule import EPWarm, certify
 from cavity.inference.ep.state import EPProblem, EPState

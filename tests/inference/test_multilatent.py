@@ -10,10 +10,10 @@ from scipy.special import log_softmax, softmax
 from cavity.gp import GP
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.laplace import Laplace
-from cavity.inference.laplace.several import SeveralLatents, cavities, gradient
+from cavity.inference.laplace.several_functions import SeveralLatents, cavities, gradient
 from cavity.inference.laplace.tracking import search
 from cavity.kernels import SE, Matern
-from cavity.latent.several import BlockConditioning
+from cavity.latent.several_functions import BlockConditioning
 from cavity.learning import learn
 from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Logit, Softmax
 from cavity.means.basis import Basis

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from cavity.latent.base import Capability, Conditioning, ImproperPosteriorError, LatentPrior, Representation
-from cavity.latent.process import PosteriorProcess
+from cavity.latent.posterior_process import PosteriorProcess
 
 
 class Naive(Representation):

@@ -12,8 +12,9 @@ from cavity.latent.base import Inputs
 from cavity.latent.dense import Dense
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, StudentT
 from cavity.sampling.annealing.path import Bridge
-from cavity.sampling.elliptical_slice import elliptical_slice
+from cavity.sampling.elliptical_slice import elliptical_slice_sampling
 from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.joint_target import JointPosterior
 from cavity.sampling.latent_target import LatentTarget
 from cavity.sampling.mcmc import MCMC
 from tests.latent.naive import Naive
@@ -45,12 +46,15 @@ def test_densities_of_latent_values_agree(metric):
 
 
 def test_chains_agree_draw_by_draw():
-    dense, naive = targets()
-    for sampler in (elliptical_slice, hamiltonian):
-        mine, other = (
-            sampler(t, n_draws=30, warmup=20, chains=2, rng=1, progress=False) for t in (dense, naive)
+    found = []
+    for target in targets():
+        start = np.zeros((2, N))
+        by_slices = elliptical_slice_sampling(
+            lambda U, t=target: t.log_likelihood(t.latent(U)), start, n_draws=30, rng=1
         )
-        np.testing.assert_allclose(other.positions, mine.positions, atol=1e-6)
+        by_leaps = hamiltonian(target, start, n_draws=30, warmup=20, rng=1)
+        found.append(np.concatenate([by_slices.positions, by_leaps.positions]))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
 
 
 def test_annealing_paths_agree():
@@ -63,17 +67,21 @@ def test_annealing_paths_agree():
         np.testing.assert_allclose(other.latent(other.position(F)), F, atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "y"),
-    [(Gaussian(0.05), REAL), (MixtureOfGaussians(0.2, 0.1, 5.0), REAL), (Probit(), LABELS)],
-)
-def test_posteriors_made_of_draws_agree(likelihood, y):
+@pytest.mark.parametrize("likelihood", [Gaussian(0.05), MixtureOfGaussians(0.2, 0.1, 5.0)])
+def test_posteriors_made_of_draws_agree(likelihood):
     rule = MCMC(n_draws=20, warmup=20, chains=2, rng=0, warn=False, progress=False)
-    mine, other = (
-        GP(KERNEL, likelihood, inference=rule, representation=r).condition(X, y) for r in ("dense", Naive())
-    )
+    models = [GP(KERNEL, likelihood, inference=rule, representation=r) for r in ("dense", Naive())]
+    mine, other = (model.condition(X, REAL) for model in models)
     np.testing.assert_allclose(other.mean(NEW), mine.mean(NEW), atol=1e-4)
     np.testing.assert_allclose(other.variance(NEW), mine.variance(NEW), atol=1e-4)
+
+
+def test_joint_densities_of_latent_values_and_hyperparameters_agree():
+    models = [GP(KERNEL, Probit(), inference="ep", representation=r) for r in ("dense", Naive())]
+    mine, other = (JointPosterior(model, X, LABELS) for model in models)
+    U = 0.3 * RNG.standard_normal((3, mine.dim))
+    for found, expected in zip(other.value_and_gradient(U), mine.value_and_gradient(U)):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from cavity.estimators.base import GPEstimator
 from cavity.estimators.fit_warnings import issue, warnings_of
-from cavity.estimators.leave_one_out import Cavities, by_given_row, cavities, leave_one_out, of_used_rows
+from cavity.estimators.leave_one_out import Cavities, cavities, leave_one_out
 from cavity.estimators.members import Member
+from cavity.estimators.outlier_probability import outlier_probability
 from cavity.gp import GP
 from cavity.kernels import Kernel
 from cavity.learning.fit import STARTS, learn
@@ -386,18 +387,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         that were left out of the fit (weight zero, beyond `max_rows`) have nan. Computed when first asked for.
         """
         check_is_fitted(self, "members_")
-        rows = self.rows_
-        used = rows.index[rows.index >= 0]
-        drawn = getattr(self.posterior_, "outlier_probability", None)
-        if drawn is not None:
-            return by_given_row(drawn[used], rows)
-        without = self._without_own_row()
-        if without is not None:
-            likelihood = self.likelihood_.rows(used)
-            return by_given_row(likelihood.outlier_probability(rows.y[used], *without), rows)
-        loo, y, place = of_used_rows(self.posterior_, rows)
-        below = loo.cdf(y)[place]
-        return by_given_row(np.asarray(1.0 - 2.0 * np.minimum(below, 1.0 - below)), rows)
+        return outlier_probability(self.posterior_, self.rows_, self._without_own_row)
 
     # --- more data ------------------------------------------------------------------------------------------
 

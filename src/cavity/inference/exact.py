@@ -4,8 +4,9 @@
     log p(y) = -1/2 r' alpha - 1/2 log|A| - n/2 log 2 pi          (eq. 2.30)
     d log p / dA = 1/2 (alpha alpha' - A^-1)                      (eq. 5.9)
 
-Basis functions with weights integrated out replace A^-1 by R = A^-1 - W W' and add to log|A| (`latent.trend`); of vague
-weights p/2 log 2 pi is dropped (eq. 2.45). Several targets share everything but alpha; their log evidences add up.
+Basis functions with weights integrated out replace A^-1 by R = A^-1 - W W' and add to log|A|
+(`latent.integrated_basis`); of vague weights p/2 log 2 pi is dropped (eq. 2.45). Several targets share everything but
+alpha; their log evidences add up.
 
 Leave-one-out: with d the diagonal of R, y_i given the others is normal with mean y_i - alpha_i / d_i and variance
 1 / d_i (eq. 5.12). Its gradient is one cotangent of A for all parameters, not O(n^3) for each.
@@ -29,9 +30,9 @@ from cavity.inference.base import (
 )
 from cavity.latent.base import Conditioning, LatentPrior, Process
 from cavity.latent.conditioned import Conditioned
-from cavity.latent.negative import lowered
+from cavity.latent.integrated_basis import Trend
+from cavity.latent.negative_sites import lowered
 from cavity.latent.sites import Sites
-from cavity.latent.trend import Trend
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.means.basis import Basis

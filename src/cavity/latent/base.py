@@ -35,7 +35,7 @@ from cavity.parameters.param import Parametrized
 
 if TYPE_CHECKING:
     from cavity.latent.conditioned import Conditioned
-    from cavity.latent.trend import BasisWeights
+    from cavity.latent.integrated_basis import BasisWeights
     from cavity.means.functions import Mean
 
 COVARIANCE_LIMIT = 1000

@@ -5,7 +5,7 @@ covariance back to the kernel. Conditioning takes one of two forms:
 
 - `observe(variance)`: the Cholesky factor of A = K + diag(variance), variances >= 0; R = A^-1.
 - `condition(precision)`: that of B = I + S K S over the sites of positive precision, S = diag(sqrt(precision));
-  R = S B^-1 S. Negative precisions are a low-rank change (`latent.negative`).
+  R = S B^-1 S. Negative precisions are a low-rank change (`latent.negative_sites`).
 
 Identities used below, none of which subtracts large numbers:
 
@@ -34,8 +34,8 @@ from cavity.latent.base import (
     LatentPrior,
     Representation,
 )
-from cavity.latent.negative import NegativeSites
-from cavity.latent.process import PosteriorProcess
+from cavity.latent.negative_sites import NegativeSites
+from cavity.latent.posterior_process import PosteriorProcess
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize, first_duplicates, try_factorize
 from cavity.numerics.compiled import COMPILED_FROM, compiled_passes, outer_minus
@@ -48,7 +48,7 @@ from cavity.numerics.tiles import (
 )
 
 if TYPE_CHECKING:
-    from cavity.latent.trend import BasisWeights
+    from cavity.latent.integrated_basis import BasisWeights
     from cavity.means.functions import Mean
 
 TRUSTED = 1e-3
@@ -76,7 +76,7 @@ class Dense(Representation):
 
     def several(self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int) -> Any:
         """Several independent processes at the inputs."""
-        from cavity.latent.several import SeveralPrior
+        from cavity.latent.several_functions import SeveralPrior
 
         return SeveralPrior(kernel, inputs, n_latent, mean_functions)
 

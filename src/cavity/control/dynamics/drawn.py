@@ -32,7 +32,7 @@ from cavity.control.uncertain_inputs.decomposition import (
 from cavity.control.uncertain_inputs.posterior_means import MeanCache, MeanOnly
 from cavity.gp import Posterior
 from cavity.latent.dense import ObservedConditioning, SiteConditioning
-from cavity.latent.process import PosteriorProcess
+from cavity.latent.posterior_process import PosteriorProcess
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from cavity.control.uncertain_inputs.decomposition import Decomposition, NotAnalyticError, decompose
-from cavity.latent.process import PosteriorProcess
+from cavity.latent.posterior_process import PosteriorProcess
 from cavity.numerics.arrays import Array
 
 LEAST_VARIANCE = 1e-13

@@ -31,7 +31,7 @@ from cavity.kernels.linear import Linear
 from cavity.kernels.polynomial import Polynomial
 from cavity.kernels.squared_exponential import SE
 from cavity.kernels.white_noise import White
-from cavity.latent.process import PosteriorProcess
+from cavity.latent.posterior_process import PosteriorProcess
 from cavity.means.basis import Basis
 from cavity.means.basis_features import Powers
 from cavity.means.functions import Constant as ConstantMean

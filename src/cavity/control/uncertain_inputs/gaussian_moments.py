@@ -27,7 +27,7 @@ from cavity.control.uncertain_inputs.decomposition import AnalyticOutput, analyt
 from cavity.control.uncertain_inputs.gaussian_bumps import Bumps, Group, Pair, PairSums, Singles, folded
 from cavity.control.uncertain_inputs.output_moments import ExactMoments, OutputMoments
 from cavity.control.uncertain_inputs.posterior_means import MeanOnly
-from cavity.latent.process import PosteriorProcess
+from cavity.latent.posterior_process import PosteriorProcess
 from cavity.numerics.arrays import Array
 
 CHECKED = 3

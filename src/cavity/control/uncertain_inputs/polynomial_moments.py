@@ -27,7 +27,7 @@ from cavity.kernels.constant import Constant
 from cavity.kernels.linear import Linear
 from cavity.kernels.polynomial import Polynomial
 from cavity.kernels.white_noise import White
-from cavity.latent.process import PosteriorProcess
+from cavity.latent.posterior_process import PosteriorProcess
 from cavity.numerics.arrays import Array
 
 Index = tuple[int, ...]

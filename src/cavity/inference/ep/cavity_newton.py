@@ -17,7 +17,7 @@ from typing import cast
 
 import numpy as np
 
-from cavity.inference.ep.effort import Effort
+from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.parallel import state_or_none
 from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
 from cavity.latent.sites import Sites

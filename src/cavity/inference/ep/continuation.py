@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
 from cavity.inference.ep.cavity_newton import LARGEST_PROBLEM, CavityPoint, newton
-from cavity.inference.ep.effort import Effort
+from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.state import TOLERANCE, EPProblem
 from cavity.latent.sites import Sites

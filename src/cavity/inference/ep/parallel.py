@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from cavity.inference.ep.acceleration import Acceleration
-from cavity.inference.ep.effort import Effort
+from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
 from cavity.latent.sites import Sites
 from cavity.numerics.arrays import Array

@@ -35,7 +35,7 @@ from cavity.inference.base import (
     cavities_by_refit,
 )
 from cavity.inference.ep.acceleration import Acceleration
-from cavity.inference.ep.effort import Effort
+from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.log_concave import log_concave_ep
 from cavity.inference.ep.parallel import damped, state_or_none
 from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState

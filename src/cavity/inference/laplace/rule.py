@@ -34,7 +34,7 @@ from cavity.inference.base import (
     cavities_by_refit,
 )
 from cavity.inference.laplace.mode_search import CONVERGED, Mode, OneLatent
-from cavity.inference.laplace.several import SeveralLatents, cavities, gradient
+from cavity.inference.laplace.several_functions import SeveralLatents, cavities, gradient
 from cavity.inference.laplace.tracking import Found, KnownMode, search, tracked
 from cavity.latent.base import LatentPrior
 from cavity.latent.conditioned import Conditioned

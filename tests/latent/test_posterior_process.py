@@ -7,7 +7,7 @@ import pytest
 
 from cavity.gp import GP
 from cavity.kernels import SE, Linear, Matern, Periodic, RationalQuadratic, White
-from cavity.latent import process as module
+from cavity.latent import posterior_process as module
 from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites

@@ -23,7 +23,7 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import covariance_root
 
 if TYPE_CHECKING:
-    from cavity.latent.trend import BasisWeights
+    from cavity.latent.integrated_basis import BasisWeights
     from cavity.means.basis import Basis
     from cavity.means.functions import Mean
 
