@@ -14,7 +14,7 @@ from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, StudentT
 from cavity.sampling.annealing.path import Bridge
 from cavity.sampling.elliptical_slice import elliptical_slice_sampling
 from cavity.sampling.hmc import hamiltonian
-from cavity.sampling.joint_target import JointPosterior
+from cavity.sampling.joint_target import JointTarget
 from cavity.sampling.latent_target import LatentTarget
 from cavity.sampling.mcmc import MCMC
 from tests.latent.naive import Naive
@@ -78,7 +78,7 @@ def test_posteriors_made_of_draws_agree(likelihood):
 
 def test_joint_densities_of_latent_values_and_hyperparameters_agree():
     models = [GP(KERNEL, Probit(), inference="ep", representation=r) for r in ("dense", Naive())]
-    mine, other = (JointPosterior(model, X, LABELS) for model in models)
+    mine, other = (JointTarget(model, X, LABELS) for model in models)
     U = 0.3 * RNG.standard_normal((3, mine.dim))
     for found, expected in zip(other.value_and_gradient(U), mine.value_and_gradient(U)):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
