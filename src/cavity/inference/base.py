@@ -93,7 +93,7 @@ class Status:
     >>> from cavity.kernels import SE
     >>> from cavity.likelihoods import Probit
     >>> status = GP(1.0 * SE(1.0), Probit(), inference="laplace").condition([[0.0], [1.0]], [1, -1]).status
-    >>> status.converged, status.stage
+    >>> status.converged, status.stage.value
     (True, 'newton')
     """
 

@@ -47,6 +47,18 @@ class Draws:
         The sampler.
     nugget : float
         Added to the diagonal of K, relative to its mean, when `white` was drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.inference import MCMC
+    >>> from cavity.kernels import SE
+    >>> x = np.linspace(0, 6, 12)
+    >>> rule = MCMC(n_draws=20, warmup=20, chains=2, rng=0, warn=False, progress=False)
+    >>> draws = GP(1.0 * SE(1.0), inference=rule).condition(x[:, None], np.sin(x)).draws
+    >>> draws.trace.positions.shape
+    (2, 20, 3)
     """
 
     model: Any

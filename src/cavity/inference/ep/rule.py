@@ -191,7 +191,7 @@ class EP(InferenceRule):
     >>> from cavity.likelihoods import Probit
     >>> model = GP(1.0 * SE(1.0), Probit(), inference=EP(tolerance=1e-8))
     >>> posterior = model.condition([[0.0], [1.0], [2.0]], [1, 1, -1])
-    >>> posterior.status.stage, posterior.status.residual < 1e-8
+    >>> posterior.status.stage.value, posterior.status.residual < 1e-8
     ('ep', True)
     """
 

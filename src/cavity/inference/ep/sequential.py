@@ -43,7 +43,7 @@ class SequentialEP(EP):
     >>> from cavity.likelihoods import Probit
     >>> model = GP(1.0 * SE(1.0), Probit(), inference=SequentialEP())
     >>> posterior = model.condition([[0.0], [1.0], [2.0]], [1, 1, -1])
-    >>> posterior.status.stage
+    >>> posterior.status.stage.value
     'sequential ep'
     """
 

@@ -56,7 +56,7 @@ class Laplace(InferenceRule):
     >>> from cavity.likelihoods import Probit
     >>> model = GP(1.0 * SE(1.0), Probit(), inference=Laplace())
     >>> posterior = model.condition([[0.0], [1.0], [2.0]], [1, 1, -1])
-    >>> posterior.status.stage, posterior.status.converged
+    >>> posterior.status.stage.value, posterior.status.converged
     ('newton', True)
     """
 

@@ -49,7 +49,7 @@ class Variational(BoundRule):
     >>> from cavity.likelihoods import Probit
     >>> model = GP(1.0 * SE(1.0), Probit(), inference=Variational())
     >>> posterior = model.condition([[0.0], [1.0], [2.0]], [1, 1, -1])
-    >>> posterior.status.stage, posterior.status.converged
+    >>> posterior.status.stage.value, posterior.status.converged
     ('variational', True)
     """
 
