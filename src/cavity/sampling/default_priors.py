@@ -45,7 +45,7 @@ def with_proper_priors(model: Any, X: Array, y: Array, sample_weight: Array | No
     -------
     GP
         Bound to the columns of X. Priors, values, bounds and ties that the user gave are kept. The elements of an
-        array parameter share one prior: where typical values differ from column to column, it is wide enough for
+        array parameter share one prior: if typical values differ from column to column, it is wide enough for
         all of them.
 
     Examples

@@ -11,8 +11,8 @@ Effective sample size: with the autocorrelations rho_t of all chains together,
 
 where the sum of pairs ends before the first negative one (Geyer's initial positive sequence) and pairs never increase
 (initial monotone sequence); of the pair that ends it, a positive even term counts once. No estimate exceeds
-S log10 S of its own number of draws. All quantities nan where there are fewer than four draws, or a value is not
-finite.
+S log10 S of its own number of draws. All quantities are nan if there are fewer than four draws, or if a value is
+not finite.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def split_chains(draws: Array) -> Array:
 
 
 def normal_ranks(draws: Array) -> Array:
-    """Ranks among all draws of a quantity, as normal quantiles (average ranks where draws are equal)."""
+    """Ranks among all draws of a quantity, as normal quantiles (average ranks for equal draws)."""
     C, T, M = draws.shape
     ranks = rankdata(draws.reshape(C * T, M), axis=0)
     return np.asarray(ndtri((ranks - 0.375) / (C * T + 0.25))).reshape(draws.shape)

@@ -39,7 +39,7 @@ def elliptical_update(
     log_likelihood : callable
         Positions (k, d) -> (k,), for any number k of them.
     position, value : arrays (C, d), (C,)
-        Where the chains are, and the log likelihood there.
+        Present positions of the chains, and the log likelihood there.
     scale : array (d,) or float
         Prior standard deviations.
 

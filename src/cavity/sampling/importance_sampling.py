@@ -1,7 +1,7 @@
 """Plain importance sampling: draws from one density, weights for another.
 
 For small problems and for teaching: in many dimensions a few draws carry all the weight, which the effective number
-of draws 1 / sum w^2 shows only when some draw has found where the target's mass is.
+of draws 1 / sum w^2 shows only if some draw has found the mass of the target.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ residual r = y - m. Changing v_i by delta changes the log evidence by
 which needs one number of R, and R itself by a matrix of rank one: O(1) for an indicator that stays, O(n^2) for one that
 flips (Kuss 2006, eq. 5.15). With p the probability of an outlier given all other indicators, a plain Gibbs update draws
 from it; an over-relaxed one flips with probability min(1, odds of the other value) (Neal 1998; Kuss eq. 5.17), which
-leaves the same distribution invariant and moves more often. Where p is exactly one half over-relaxation always flips,
+leaves the same distribution invariant and moves more often. If p is exactly one half, over-relaxation always flips,
 so that both kinds of sweep are mixed to keep the chain irreducible.
 
 Rank-one updates add up rounding errors: R is computed afresh after `refresh` flips (O(n^3) for O(n) flips, so no more
@@ -30,7 +30,7 @@ PLAIN_SHARE = 0.1
 """Share of sweeps that draw indicators afresh instead of over-relaxed."""
 
 LEAST_REFRESH = 50
-"""Flips before R is computed afresh, at least; n of them where there are more points."""
+"""Flips before R is computed afresh, at least; n of them if there are more points."""
 
 
 class Indicators:
@@ -43,7 +43,7 @@ class Indicators:
     residual : array (n,)
         y - m.
     indicators : array of bool (n,)
-        True where a point is an outlier; copied.
+        True for outliers; copied.
     regular, outlier : float
         Noise variances, 0 < regular < outlier.
     refresh : int, optional

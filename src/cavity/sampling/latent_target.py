@@ -105,7 +105,7 @@ class LatentTarget:
             self.center = self.whiten(mean[None])[0]
 
     def _approximation(self, metric: str | ArrayLike) -> tuple[Array, Array | None]:
-        """Site precisions >= 0, and the approximate posterior mean of f where there is one."""
+        """Site precisions >= 0, and the approximate posterior mean of f if there is one."""
         if self.several:
             raise ValueError("metric is available for one latent function only; leave it out")
         mean: Array | None = None

@@ -355,7 +355,7 @@ def _run(
     progress: ProgressLike,
     until: Until[Draws] | None,
 ) -> Draws:
-    """The chains, which are left where they end, so that another run can go on."""
+    """The draws of a run; the chains keep their last states, so that another run can go on."""
     model = settings.model
     C, n, p = len(chains), len(settings.y), len(model.names)
     indicators: list[Flags] = []

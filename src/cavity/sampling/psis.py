@@ -82,14 +82,14 @@ def pareto_smoothed(log_weights: Array, relative_efficiency: float = 1.0) -> tup
     log_weights : array (S,)
         Log importance ratios, not normalized; -inf is allowed.
     relative_efficiency : float
-        Of the draws, where they are correlated.
+        Of the draws, if they are correlated.
 
     Returns
     -------
     smoothed : array (S,)
         In the order given and on the scale of the input; no weight exceeds the largest ratio.
     k_hat : float
-        inf where the tail cannot be fitted, -inf where all weights are equal.
+        inf if the tail cannot be fitted, -inf if all weights are equal.
     """
     given: Array = np.asarray(log_weights, dtype=float)
     if given.ndim != 1 or len(given) == 0 or np.isnan(given).any() or np.any(given == np.inf):
@@ -129,7 +129,7 @@ class ImportanceEvidence:
     log_evidence : float
         From smoothed weights.
     standard_error : float
-        By the smoothed weights; meaningless where k-hat is above 0.7.
+        By the smoothed weights; meaningless if k-hat is above 0.7.
     k_hat : float
         Shape of the upper tail of the weights.
     effective_size : float
@@ -212,7 +212,7 @@ def importance_evidence(
     reason = (
         f"k-hat is {k:.2f}: the weights of {size} draws can be averaged"
         if certified
-        else f"k-hat is {k:.2f}, above {USABLE_K}: the Gaussian misses where the posterior is, and more draws will "
+        else f"k-hat is {k:.2f}, above {USABLE_K}: the Gaussian misses the posterior, and more draws will "
         "not help; use annealed importance sampling"
     )
     seconds = time.perf_counter() - began

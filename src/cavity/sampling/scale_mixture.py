@@ -82,8 +82,8 @@ class Mixing(NamedTuple):
 def student_t_mixing(likelihood: StudentT, e: Array) -> Mixing:
     """v = nu s^2 / (2 g) with log g = psi(a) + sqrt(psi'(a)) e, a = nu / 2.
 
-    In terms of x = log(g / a), which is near zero for many degrees of freedom, where a log g - g - log Gamma(a) would
-    be the difference of numbers of size a log a: that is -a (exp(x) - 1 - x) + (a log a - a - log Gamma(a)).
+    For many degrees of freedom a log g - g - log Gamma(a) is a difference of numbers of size a log a. In terms of
+    x = log(g / a), which is then near zero, it is -a (exp(x) - 1 - x) + (a log a - a - log Gamma(a)).
     """
     s, nu = float(likelihood.scale), float(likelihood.df)
     if nu > MOST_DF:
@@ -108,7 +108,7 @@ def student_t_mixing(likelihood: StudentT, e: Array) -> Mixing:
 
 
 def _stirling(a: float) -> float:
-    """a log a - a - log Gamma(a), by its series where the difference would cancel."""
+    """a log a - a - log Gamma(a), by its series if the difference would cancel."""
     if a < 1e3:
         return float(a * np.log(a) - a - gammaln(a))
     return float(0.5 * np.log(a) - 0.5 * LOG_2PI - 1.0 / (12.0 * a))

@@ -31,7 +31,7 @@ class Target(Protocol):
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
         """Log density (C,) and its gradient (C, d).
 
-        A target may also have `gradient(U)`, if that alone is cheaper: it need not be zero where undefined.
+        A target may also have `gradient(U)`, if that alone is cheaper: it need not be zero if undefined.
         """
         ...
 
@@ -55,7 +55,7 @@ class FunctionTarget:
         return self.value_and_gradient(U)[0]
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
-        """What the function returns, with -inf and zero where it is not a number."""
+        """What the function returns, with -inf and zero in place of what is not finite."""
         with np.errstate(all="ignore"):
             value, gradient = self._function(U)
         return defined(np.asarray(value, dtype=float), np.asarray(gradient, dtype=float))

@@ -58,7 +58,7 @@ class AISResult(Annealing):
     sets : tuple of Annealing
         All sets that were run, in order.
     seconds_needed : float
-        Estimate of the time for a certificate; that of this call where it has one.
+        Estimate of the time for a certificate; that of this call if it has one.
     jitter : float
         What was added to the diagonal of the covariance matrix before it could be factorized.
     interrupted : bool
@@ -126,13 +126,13 @@ def annealed_importance_sampling(
         of increasing length are run until the estimate is certified.
     schedule : "adaptive", "power", float or array
         Temperatures: of equal conditional effective sample size in the pilot, (t/T)^4, (t/T) to another power, or as
-        given (increasing from 0 to 1). The confirming set of runs uses "power" where this is "adaptive" and the
+        given (increasing from 0 to 1). The confirming set of runs uses "power" if this is "adaptive", and the
         reverse.
     start : "auto", "prior", "ep" or "laplace"
-        Where runs start. "auto" tries the Gaussian of EP (or of Laplace's method); where that would be a long start, or
+        Where runs start. "auto" tries the Gaussian of EP (or of Laplace's method); if that would need many steps, or
         the log weights of a set of runs vary by more than 1, the prior is taken if it promises to cost less.
     moves : "hmc" or "elliptical"
-        Hamiltonian moves need d log p / df; elliptical slice moves do not, and are much slower to forget where the
+        Hamiltonian moves need d log p / df; elliptical slice moves do not, but decorrelate much more slowly if the
         data are strong.
     leapfrogs, updates : int
         Most leapfrog steps of a trajectory, moves per temperature.
@@ -143,7 +143,7 @@ def annealed_importance_sampling(
         Standard error asked for; a certificate then needs it. Without one, 0.1 is aimed at.
     max_time : float, optional
         Seconds, 60 by default, when `steps` is not given. The pilot and the first short set may exceed a very small
-        one, and the runs that confirm an estimate are made even where it took longer than foreseen. How many steps fit
+        one, and the runs that confirm an estimate are made even if it took longer than foreseen. How many steps fit
         depends on the clock, so that results with a binding limit are not reproducible.
     sample_weight : array (n,), optional
         Powers of the likelihood factors.

@@ -8,7 +8,7 @@ others say. So an estimate is certified only if
 - the moves were accepted often enough everywhere on the way;
 - the standard error is within the request;
 - a second set of runs, of another length and along another schedule, is itself usable and agrees within
-  `AGREEMENT` combined standard errors. Where the likelihood is not log-concave the posterior may have several modes,
+  `AGREEMENT` combined standard errors. If the likelihood is not log-concave the posterior may have several modes,
   and the second set must come from another start: from the prior instead of a Gaussian, or the reverse.
 
 What is needed follows from se^2 = c / (T R), which holds once sd(ln w) is about one.

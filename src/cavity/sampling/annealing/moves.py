@@ -4,10 +4,10 @@ With center c and square roots d of the precisions of the Gaussian that stands f
 
     -ln p_beta = z'z/2 - beta ln ratio(z) = x'x/2 + U(x),
 
-where U is what the Gaussian leaves over.
+with U the part of it that is not in the Gaussian.
 
 - Hamiltonian moves: kicks by -dU/dx between exact rotations of (x, momentum) under the Gaussian (split Hamiltonian
-  Monte Carlo; Shahbaba et al. 2014). Where p_beta is that Gaussian, U is constant: a quarter turn is an independent
+  Monte Carlo; Shahbaba et al. 2014). If p_beta is that Gaussian, U is constant: a quarter turn is an independent
   draw, whatever the condition of the covariance matrix. Only U limits the step.
 - Elliptical slice moves (Murray, Adams and MacKay 2010) on the same ellipses; they need no gradient.
 """
@@ -23,7 +23,7 @@ from cavity.numerics.arrays import Array
 from cavity.sampling.annealing.path import Bridge
 
 QUARTER_TURN = 0.5 * np.pi
-"""Longest step, and angle of a whole trajectory where the steps allowed suffice for it."""
+"""Longest step, and angle of a whole trajectory if the steps allowed suffice for it."""
 
 STEP_JITTER = 0.2
 """Steps vary from run to run by up to this share, so that no run stays in resonance."""
@@ -65,7 +65,7 @@ class RunState:
 
 
 def minus_log_density(Z: Array, log_ratio: Array, beta: float) -> Array:
-    """z'z/2 - beta ln ratio, (R,); inf where it is not defined."""
+    """z'z/2 - beta ln ratio, (R,); inf if it is not defined."""
     with np.errstate(invalid="ignore"):
         value = 0.5 * np.einsum("ij,ij->i", Z, Z) - beta * log_ratio
     return np.where(np.isnan(value), np.inf, value)

@@ -9,7 +9,7 @@ ratio of masses (geometric bridge; Neal 2001). Sample weights are powers of the 
 Coordinates: with K = L L' and I + L' T L = C C' (T = diag(tau)) the start is f = mu + A v, A = L C^-T, v ~ N(0, I).
 With curvatures W that the likelihood adds on the way and A' W A = Q diag(lambda) Q', positions are z = Q' v, and a
 Gaussian that stands for p_beta has precision 1 + beta lambda, coordinate by coordinate: the metric of the moves. Its
-mean moves from 0 to a given end point e as beta (1 + lambda) e / (1 + beta lambda), which is exact where the
+mean moves from 0 to a given end point e as beta (1 + lambda) e / (1 + beta lambda), which is exact if the
 likelihood is Gaussian.
 """
 
@@ -36,7 +36,7 @@ class Bridge:
     weight : array (n,), optional
         Powers of the likelihood factors.
     sites : Sites, optional
-        Of the Gaussian at which the path starts; the prior where there are none.
+        Of the Gaussian at which the path starts; the prior if there are none.
     curvature : array (n,), optional
         W >= 0 of the metric; none: the metric of the start at all temperatures.
     end : array (n,), optional
@@ -117,7 +117,7 @@ class Bridge:
     # --- the ratio of likelihood and sites --------------------------------------------------------------------
 
     def log_ratio(self, F: Array) -> Array:
-        """ln p(y | f) - ln s(f), shape (R,); -inf where the likelihood vanishes or is not defined."""
+        """ln p(y | f) - ln s(f), shape (R,); -inf if the likelihood is zero or not defined."""
         with np.errstate(all="ignore"):
             terms = self.likelihood.log_prob(self.y, F)
             if self.weight is not None:
