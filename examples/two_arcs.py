@@ -21,7 +21,7 @@ import numpy as np
 
 from cavity import GP
 from cavity.datasets import make_two_arcs
-from cavity.inference import Sites
+from cavity.inference import BestBound, Sites
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, Laplace, MixtureOfGaussians, StudentT
 
@@ -40,10 +40,10 @@ PANELS = (
 )
 
 
-def start_on(arc: int, which: np.ndarray, y: np.ndarray) -> dict[str, tuple[float, Sites]]:
+def start_on(arc: int, which: np.ndarray, y: np.ndarray) -> BestBound:
     """What a variational rule would remember of a fit that trusts one arc and the ends, and not the other arc."""
     precision = np.where(which == -arc, 1e-3, 10.0)
-    return {"variational best": (-np.inf, Sites(precision * y, precision))}
+    return BestBound(-np.inf, Sites(precision * y, precision))
 
 
 def main(path: str) -> None:
@@ -51,8 +51,8 @@ def main(path: str) -> None:
     grid = np.linspace(-5.5, 5.5, 300)[:, None]
     figure, axes = plt.subplots(2, 3, figsize=(13, 7), sharex=True, sharey=True)
     for axis, (title, noise, rule, arc) in zip(axes.flat, PANELS):
-        memory = None if arc is None else start_on(arc, data.extra["arc"], data.y)
-        posterior = GP(KERNEL, noise, inference=rule).condition(data.X, data.y, memory=memory)
+        warm = None if arc is None else start_on(arc, data.extra["arc"], data.y)
+        posterior = GP(KERNEL, noise, inference=rule).condition(data.X, data.y, warm=warm)
         f, status = posterior.predict_f(grid), posterior.status
         print(
             f"{title}: log evidence {posterior.log_evidence:.2f}, {status.stage}, converged: {status.converged}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from cavity import GP
 from cavity.datasets import make_two_arcs
-from cavity.inference import Sites
+from cavity.inference import BestBound, Sites
 from cavity.kernels import SE
 from cavity.likelihoods import StudentT
 
@@ -24,16 +24,16 @@ narrow = StudentT(0.2, 2.0)
 def trusting(arc):
     """What a variational rule would remember of a fit that trusts one arc."""
     precision = np.where(data.extra["arc"] == -arc, 1e-3, 10.0)
-    return {"variational best": (-np.inf, Sites(precision * data.y, precision))}
+    return BestBound(-np.inf, Sites(precision * data.y, precision))
 
 
 fits = {
     "EP": GP(1.0 * SE(1.5), StudentT(0.3, 2.0), inference="ep").condition(data.X, data.y),
     "variational, from above": GP(1.0 * SE(1.5), narrow, inference="variational").condition(
-        data.X, data.y, memory=trusting(1)
+        data.X, data.y, warm=trusting(1)
     ),
     "variational, from below": GP(1.0 * SE(1.5), narrow, inference="variational").condition(
-        data.X, data.y, memory=trusting(-1)
+        data.X, data.y, warm=trusting(-1)
     ),
 }
 

@@ -13,6 +13,7 @@ from cavity.runtime.lazy import on_first_use
 _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "Approximation": "cavity.inference.base",
+    "BestBound": "cavity.inference.variational.base",
     "ConvergenceWarning": "cavity.inference.base",
     "EP": "cavity.inference.ep",
     "Exact": "cavity.inference.exact",
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from cavity.inference.laplace import Laplace as Laplace
     from cavity.inference.variational import ScaleMixtureEM as ScaleMixtureEM
     from cavity.inference.variational import Variational as Variational
+    from cavity.inference.variational.base import BestBound as BestBound
     from cavity.latent.sites import Sites as Sites
     from cavity.sampling.mcmc import MCMC as MCMC
 

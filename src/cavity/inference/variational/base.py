@@ -38,7 +38,21 @@ from cavity.prediction import Prediction
 
 @dataclass(frozen=True)
 class BestBound:
-    """The maximum of a run's best evaluation: an optimizer returns to it."""
+    """The maximum of a run's best evaluation: an optimizer returns to it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.inference import BestBound, Sites
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import StudentT
+    >>> X, y = np.zeros((2, 1)), np.array([-2.0, 2.0])
+    >>> trust = np.array([0.01, 10.0])  # begin with the second of two observations that contradict each other
+    >>> model = GP(9.0 * SE(1.0), StudentT(0.1, 2.0), inference="variational")
+    >>> model.condition(X, y, warm=BestBound(-np.inf, Sites(trust * y, trust))).mean(X[:1]) > 1.0
+    array([ True])
+    """
 
     bound: float
     sites: Sites
