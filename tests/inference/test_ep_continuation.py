@@ -157,8 +157,7 @@ def test_how_far_a_search_goes_depends_on_work_and_not_on_the_clock(monkeypatch)
 
 
 def test_large_problems_are_left_to_other_stages(monkeypatch):
-    monkeypatch.setattr(continuation, "LARGEST_PROBLEM", 5)
-    monkeypatch.setattr(points, "LARGEST_PROBLEM", 5)
+    monkeypatch.setattr("cavity.inference.ep.state.LARGEST_PROBLEM", 5)
     X, y = inputs(12), targets("real", 12)
     posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
     assert continuation.find_fixed_point(posed, Effort(1.0)) == (None, 0)

@@ -36,9 +36,8 @@ class NaivePrior(LatentPrior):
         B = np.eye(self.n) + self.W.T @ (precision[:, None] * self.W)
         if not np.isfinite(B).all() or (smallest := np.linalg.eigvalsh(B)[0]) <= 0:
             raise ImproperPosteriorError("improper")
-        T = np.diag(precision)
-        R = np.linalg.solve(np.eye(self.n) + T @ self.K, T)  # (K + T^-1)^-1 without an inverse of T
-        return NaiveConditioning(self, R, np.linalg.slogdet(np.eye(self.n) + self.K @ T)[1], smallest)
+        R = np.linalg.solve(np.eye(self.n) + precision[:, None] * self.K, np.diag(precision))  # (K + T^-1)^-1
+        return NaiveConditioning(self, R, np.linalg.slogdet(B)[1], smallest)
 
     def observe(self, variance, *, transient=False):
         A = self.K + np.diag(variance)
@@ -61,18 +60,16 @@ class NaivePrior(LatentPrior):
         return np.linalg.solve(self.W, (F.T - self.mean).T)
 
     def pull_unwhiten(self, U, G):
-        inner = np.tril(self.W.T @ np.tril(G @ U.T))
-        inner[np.diag_indices_from(inner)] *= 0.5
-        inverse = np.linalg.inv(self.W)
-        C = inverse.T @ inner @ inverse
+        S, inverse = self.W.T @ np.tril(G @ U.T), np.linalg.inv(self.W)
+        C = inverse.T @ (np.tril(S) - 0.5 * np.diag(np.diag(S))) @ inverse
         return _pulled(self, 0.5 * (C + C.T))
 
     white_log_det = property(lambda self: float(np.log(np.diag(self.W)).sum()))
     white_jitter = property(lambda self: self.jitter)
 
     def process(self, weights, conditioning, basis=None):
-        rows, mean = self.kernel.prepare(self.X), self.mean_function
-        return PosteriorProcess(self.kernel, rows, self.X, mean, weights, conditioning, basis)
+        inputs = self.kernel, self.kernel.prepare(self.X), self.X, self.mean_function
+        return PosteriorProcess(*inputs, weights, conditioning, basis)
 
 
 class NaiveConditioning(Conditioning):
@@ -98,6 +95,11 @@ class NaiveConditioning(Conditioning):
     def project(self, b):
         return b - self.R @ (self.prior.K @ b), self.Sigma @ b
 
+    def pull_sites(self, d_mean=0.0, d_var=0.0):
+        return self.Sigma @ (d_mean + np.zeros(self.prior.n)), self.Sigma**2 @ (
+            d_var + np.zeros(self.prior.n)
+        )
+
     def reduce(self, U):
         values, vectors = np.linalg.eigh(0.5 * (self.R + self.R.T))
         roots = np.sqrt(np.abs(values))[:, None] * (vectors.T @ U)
@@ -105,15 +107,14 @@ class NaiveConditioning(Conditioning):
 
     def pull_kernel(self, left, right, of_R, d_var=None, d_unexplained=None):
         G = left @ (left if right is None else right).T + of_R * self.R
-        P = np.eye(self.prior.n) - self.prior.K @ self.R
         if d_var is not None:
+            P = np.eye(self.prior.n) - self.prior.K @ self.R
             G = G + P.T @ np.diag(d_var) @ P
         if d_unexplained is not None:
             G = G - self.R @ np.diag(d_unexplained) @ self.R
         return _pulled(self.prior, 0.5 * (G + G.T))
 
 
-def _pulled(prior, G):
-    """Gradient of sum(G * K) in natural values, by the kernel's own pullback."""
+def _pulled(prior, G):  # gradient of sum(G * K) in natural values, by the kernel's own pullback
     rows = prior.kernel.prepare(prior.X)
     return prior.kernel._pull(rows, rows, G, prior.kernel._block(rows, rows))

@@ -26,9 +26,6 @@ from cavity.numerics.arrays import Array
 ERRORS = (np.linalg.LinAlgError, ValueError, FloatingPointError)
 """What evaluating a point raises where there is none."""
 
-LARGEST_PROBLEM = 1000
-"""Points up to which a dense 2n x 2n Jacobian is worth its price."""
-
 NEWTON_STEPS = 20
 
 
@@ -175,7 +172,7 @@ def newton_from_sites(
     problem: EPProblem, sites: Sites, effort: Effort | None = None, enough: float = 1e-14
 ) -> Sites | None:
     """A fixed point near the given sites, by Newton's method; it stops where the mismatch is small enough."""
-    if problem.prior.n > LARGEST_PROBLEM:
+    if not problem.allows_dense_jacobian:
         return None
     state = state_or_none(problem, sites)
     if state is None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
-from cavity.inference.ep.cavity_newton import LARGEST_PROBLEM, CavityPoint, newton
+from cavity.inference.ep.cavity_newton import CavityPoint, newton
 from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.state import TOLERANCE, EPProblem
@@ -340,7 +340,7 @@ def find_fixed_point(problem: EPProblem, effort: Effort) -> tuple[Sites | None, 
     The paths take turns, each turn longer than the one before: most end on the noise path within its first turn, and of
     the others most sooner by tempering.
     """
-    if problem.prior.n > LARGEST_PROBLEM:
+    if not problem.allows_dense_jacobian:
         return None, 0
     turn, steps = FIRST_TURN, 0
     queue: list[Family | Path] = list(families(problem))

@@ -27,6 +27,10 @@ TOLERANCE = 1e-6
 """Largest mismatch of tilted and marginal moments, in posterior standard deviations, of a converged solution."""
 
 
+LARGEST_PROBLEM = 1000
+"""Points up to which a dense 2n x 2n Jacobian is worth its price."""
+
+
 @dataclass(frozen=True)
 class EPProblem:
     """What is approximated: a prior, a likelihood with data, and the power of EP (1 for EP proper)."""
@@ -47,6 +51,12 @@ class EPProblem:
         """Cavity precisions must exceed this, shape (n,)."""
         limit = np.asarray(self.factor_power) * self.likelihood.min_cavity_precision
         return np.broadcast_to(limit, (self.prior.n,))
+
+    @property
+    def allows_dense_jacobian(self) -> bool:
+        """Whether a covariance matrix of all points can be had, and a 2n x 2n Jacobian is worth its price."""
+        limit = self.prior.representation.covariance_limit
+        return self.prior.n <= (LARGEST_PROBLEM if limit is None else min(limit, LARGEST_PROBLEM))
 
     @property
     def sample_weight(self) -> Array | None:

@@ -1,0 +1,52 @@
+"""What each inference rule and sampler needs of a representation beyond the core of the latent protocol.
+
+Everything else runs on any representation. A covariance matrix of all training rows is given by a dense prior for any
+number of rows, by others up to their limit (`Representation.covariance_limit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cavity.latent.base import Capability, Representation
+
+NEEDS: dict[str, tuple[Capability, ...]] = {
+    "exact": (),
+    "exact, leave-one-out learning": (Capability.COVARIANCE,),
+    "laplace": (),
+    "laplace, several latent functions": (Capability.SEVERAL_FUNCTIONS,),
+    "ep, log-concave likelihoods": (),
+    "ep, other likelihoods": (Capability.NEGATIVE_SITES,),
+    "ep, its Newton method and continuation (up to 1000 rows)": (Capability.COVARIANCE,),
+    "sequential ep, assumed-density filtering": (Capability.COVARIANCE,),
+    "variational": (Capability.NEGATIVE_SITES,),
+    "scale-mixture em": (),
+    "leave-one-out of every rule": (),
+    "mcmc, Gaussian, Student-t and Laplace noise": (),
+    "mcmc, indicators of outliers": (Capability.COVARIANCE,),
+    "mcmc, latent values (elliptical, hamiltonian)": (Capability.WHITENING, Capability.COVARIANCE),
+    "mcmc, latent values and hyperparameters together": (Capability.WHITENING, Capability.COVARIANCE),
+    "annealed importance sampling, assess": (Capability.WHITENING, Capability.COVARIANCE),
+}
+"""Algorithm -> capabilities that it asks for."""
+
+
+def support(algorithm: str, representation: Representation) -> str:
+    """ "yes", "up to N rows" or "no"."""
+    limit = representation.covariance_limit
+    for capability in NEEDS[algorithm]:
+        if capability is not Capability.COVARIANCE and capability not in representation.capabilities:
+            return "no"
+    if Capability.COVARIANCE in NEEDS[algorithm] and limit is not None:
+        return f"up to {limit} rows"
+    return "yes"
+
+
+def support_table(representations: Sequence[Representation]) -> str:
+    """The table of all pairs, in Markdown."""
+    names = [representation.name for representation in representations]
+    lines = [f"| algorithm | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for algorithm in NEEDS:
+        cells = [support(algorithm, representation) for representation in representations]
+        lines.append(f"| {algorithm} | {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -1,0 +1,89 @@
+"""The table of what runs on which representation says what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cavity.gp import GP
+from cavity.inference import EP, Exact, Laplace, Variational
+from cavity.inference.ep import SequentialEP
+from cavity.inference.support import NEEDS, support, support_table
+from cavity.inference.variational import ScaleMixtureEM
+from cavity.kernels import SE
+from cavity.latent import base
+from cavity.latent.base import CapabilityError
+from cavity.latent.dense import Dense
+from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, Softmax, StudentT
+from cavity.sampling import MCMC
+from cavity.sampling.annealing.path import Bridge
+from tests.latent.naive import Naive
+
+N = 9
+X = np.linspace(-2, 2, N)[:, None]
+REAL = np.sin(2 * X[:, 0]) + 0.1 * np.cos(9 * X[:, 0])
+LABELS = np.where(REAL > 0, 1.0, -1.0)
+SHORT = {"n_draws": 4, "warmup": 4, "chains": 2, "rng": 0, "warn": False, "progress": False}
+
+
+def condition(likelihood, y, rule):
+    return GP(1.2 * SE(0.8), likelihood, inference=rule, representation=Naive()).condition(X, y)
+
+
+RUNS = {
+    "exact": lambda: condition(Gaussian(0.1), REAL, Exact()),
+    "exact, leave-one-out learning": lambda: GP(
+        1.2 * SE(0.8), Gaussian(0.1), representation=Naive()
+    ).leave_one_out_log_prob(X, REAL),
+    "laplace": lambda: condition(Probit(), LABELS, Laplace()),
+    "laplace, several latent functions": lambda: condition(Softmax(2), LABELS > 0, Laplace()),
+    "ep, log-concave likelihoods": lambda: condition(Probit(), LABELS, EP()),
+    "ep, other likelihoods": lambda: condition(StudentT(0.3, 4.0), REAL, EP()),
+    "ep, its Newton method and continuation (up to 1000 rows)": None,
+    "sequential ep, assumed-density filtering": lambda: condition(Probit(), LABELS, SequentialEP()),
+    "variational": None,
+    "scale-mixture em": None,
+    "leave-one-out of every rule": None,
+    "mcmc, Gaussian, Student-t and Laplace noise": lambda: condition(Gaussian(0.1), REAL, MCMC(**SHORT)),
+    "mcmc, indicators of outliers": lambda: condition(MixtureOfGaussians(0.2, 0.1, 5.0), REAL, MCMC(**SHORT)),
+    "mcmc, latent values (elliptical, hamiltonian)": lambda: condition(
+        Probit(), LABELS, MCMC(hyperparameters=False, **SHORT)
+    ),
+    "mcmc, latent values and hyperparameters together": lambda: condition(
+        Probit(), LABELS, MCMC(method="joint", **SHORT)
+    ),
+    "annealed importance sampling, assess": lambda: Bridge(
+        GP(1.2 * SE(0.8), representation=Naive()).bind(1).prior(X), Probit(), LABELS
+    ),
+}
+"""How each is run; None if other tests of a stranger's representation do (they have no limit of rows to meet)."""
+
+
+def test_every_algorithm_is_listed():
+    assert list(RUNS) == list(NEEDS)
+
+
+@pytest.mark.parametrize("algorithm", [name for name, run in RUNS.items() if run is not None])
+def test_what_the_table_refuses_is_refused_and_nothing_else(algorithm, monkeypatch):
+    said = support(algorithm, Naive())
+    monkeypatch.setattr(base, "COVARIANCE_LIMIT", 5)
+    if said == "yes":
+        RUNS[algorithm]()
+    else:
+        with pytest.raises(CapabilityError):
+            RUNS[algorithm]()
+
+
+@pytest.mark.parametrize("rule", [Variational(), ScaleMixtureEM(), EP(effort=1.0)])
+def test_robust_rules_need_no_covariance_matrix(rule, monkeypatch):
+    y = REAL.copy()
+    y[4] += 5.0
+    monkeypatch.setattr(base, "COVARIANCE_LIMIT", 5)
+    assert np.isfinite(condition(StudentT(0.3, 4.0), y, rule).log_evidence)
+
+
+def test_the_page_has_the_table():
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert support_table([Dense(), Naive()]).replace("| naive |", "| any other |") in page
