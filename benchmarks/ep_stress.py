@@ -216,7 +216,7 @@ def journey(problem: StressProblem, max_time: float = 60.0) -> Journey:
         learned = multistart(
             model_of(problem),
             TrainingRows.of(problem.X, problem.y, None, merge=False),
-            SearchOptions(n_restarts=0, show_progress=False),
+            SearchOptions(n_restarts=0, progress=False),
             rng=np.random.default_rng(0),
             max_time=max_time,
         )

@@ -16,7 +16,7 @@ from cavity.datasets import make_friedman, make_sinc
 from cavity.estimators import fit_warnings as reports
 from cavity.estimators import leave_one_out as left_out
 from cavity.gp import Posterior
-from cavity.inference.base import ConvergenceWarning, Status
+from cavity.inference.base import ConvergenceWarning, Stage, Status
 from cavity.kernels import SE
 from cavity.learning import robust_starts as robust
 from cavity.learning import run_choice as choice
@@ -283,7 +283,13 @@ def _run(kind: str, value: float, theta: float) -> Run:
 def test_runs_are_not_ranked_by_evidence_alone(monkeypatch, values, stages, winner):
     model = GP(1.0 * SE(Kept := 1.0), MixtureOfGaussians(), None, "ep").bind(1)
     model = model._rebuild(
-        {}, (model.kernel.update({"se.lengthscale": Kept}), model.mean, model.likelihood.freeze())
+        {},
+        (
+            model.kernel.update({"se.lengthscale": Kept}),
+            model.mean,
+            model.likelihood.freeze(),
+            model.representation,
+        ),
     )
     runs = tuple(
         replace(_run("data", value, 0.0), theta=np.array([0.0, float(i)])) for i, value in enumerate(values)
@@ -291,11 +297,11 @@ def test_runs_are_not_ranked_by_evidence_alone(monkeypatch, values, stages, winn
     by_place = dict(enumerate(stages))
     real = GP.condition
 
-    def staged(self, X, y, w=None, memory=None):
+    def staged(self, X, y, w=None, warm=None):
         posterior = real(self, X, y, w)
-        status = Status(stage=by_place[round(float(self.theta[1]))])
+        status = Status(stage=Stage(by_place[round(float(self.theta[1]))]))
         approximation = replace(posterior.approximation, status=status)
-        return Posterior(posterior.model, approximation, y, w)
+        return Posterior(posterior.model, approximation, posterior.data)
 
     monkeypatch.setattr(GP, "condition", staged)
     rows = TrainingRows.of(X, Y, None)
@@ -308,18 +314,18 @@ def test_runs_are_not_ranked_by_evidence_alone(monkeypatch, values, stages, winn
 def test_runs_that_ended_at_one_place_are_all_asked_for_their_stage(monkeypatch):
     """Where one way led there by continuation and another by plain sweeps, a lower end is not preferred."""
     model = GP(1.0 * SE(1.0), MixtureOfGaussians(), None, "ep").bind(1)
-    model = model._rebuild({}, (model.kernel, model.mean, model.likelihood.freeze()))
+    model = model._rebuild({}, (model.kernel, model.mean, model.likelihood.freeze(), model.representation))
     ends = [(5.0, 0.0, "ep by continuation"), (5.0 - 1e-9, 1e-4, "ep"), (3.0, 1.0, "ep")]
     runs = tuple(
-        replace(_run("data", value, 0.0), theta=np.array([0.0, place]), memory={"stage": stage})
+        replace(_run("data", value, 0.0), theta=np.array([0.0, place]), warm=Stage(stage))
         for value, place, stage in ends
     )
     real = GP.condition
 
-    def staged(self, X, y, w=None, memory=None):
+    def staged(self, X, y, w=None, warm=None):
         posterior = real(self, X, y, w)
-        approximation = replace(posterior.approximation, status=Status(stage=memory["stage"]))
-        return Posterior(posterior.model, approximation, y, w)
+        approximation = replace(posterior.approximation, status=Status(stage=warm))
+        return Posterior(posterior.model, approximation, posterior.data)
 
     monkeypatch.setattr(GP, "condition", staged)
     rows = TrainingRows.of(X, Y, None)
@@ -448,17 +454,20 @@ def test_several_targets_need_gaussian_noise():
 
 def _posterior(status: Status) -> Posterior:
     fitted = GP(KERNEL, Gaussian(0.1)).condition(X, Y)
-    return Posterior(fitted.model, replace(fitted.approximation, status=status), Y, None)
+    return Posterior(fitted.model, replace(fitted.approximation, status=status), fitted.data)
 
 
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (Status(False, "variational", message="no fixed point"), r"did not converge \(stage 'variational'\)"),
-        (Status(True, "power ep", message="power 0.7"), r"stage 'power ep' \(power 0.7\)"),
-        (Status(True, "exact", jitter=1.0, message="jitter 1"), "nearly singular: jitter 1"),
-        (Status(True, "ep"), None),
-        (Status(True, "ep by continuation"), None),
+        (
+            Status(False, Stage.VARIATIONAL, message="no fixed point"),
+            r"did not converge \(stage 'variational'\)",
+        ),
+        (Status(True, Stage.POWER_EP, message="power 0.7"), r"stage 'power ep' \(power 0.7\)"),
+        (Status(True, Stage.EXACT, jitter=1.0, message="jitter 1"), "nearly singular: jitter 1"),
+        (Status(True, Stage.EP), None),
+        (Status(True, Stage.EP_CONTINUATION), None),
     ],
 )
 def test_warnings_name_the_stage(status, message):

@@ -32,7 +32,7 @@ class Work:
         self.calls: list[tuple[str, str]] = []
         self.at = -1
         self.last_stage = -1
-        for name in ("evidence", "leave_one_out", "condition"):
+        for name in ("evidence_of", "leave_one_out", "condition"):
             monkeypatch.setattr(GP, name, self._noted(name, getattr(GP, name)))
         multistart = fit.multistart
 
@@ -83,7 +83,7 @@ def test_ctrl_c_at_any_stage_of_a_robust_fit_ends_it_and_keeps_what_there_is(wor
     final = work.last_stage + 1  # the first evaluation of the robust model that is not a trial
     kinds = dict.fromkeys(work.calls)
     assert {"Gaussian", "StudentT"} <= {likelihood for _, likelihood in kinds}
-    assert (("evidence", "Laplace") in kinds) == (starts == "several")
+    assert (("evidence_of", "Laplace") in kinds) == (starts == "several")
     total = len(work.calls)
     assert work.calls[-1] == ("condition", "StudentT")
     for at in sorted({*ends_of_stages(work.calls), final, final + 1, final + 2, total - 1}):

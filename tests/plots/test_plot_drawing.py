@@ -164,7 +164,7 @@ def test_fit_of_classes_draws_their_probabilities(one_input):
     grid = np.linspace(0, 6, 9)
     ax = P.plot_fit(model, grid=grid)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), model.predict_proba(grid[:, None])[:, 1])
-    f = model.predict_dist(grid[:, None])
+    f = model.predict_latent(grid[:, None])
     from scipy.stats import norm
 
     _, low, high = fill_edges(ax.collections[0])

@@ -46,7 +46,7 @@ def test_mountain_car_planning(short, tmp_path):
     study = Study(
         "car", "t", "s", planning.planning_cells, draw=planning.draw_planning, remarks=planning.remarks
     )
-    report = run(study, quick=True, out=tmp_path, show_progress=False)
+    report = run(study, quick=True, out=tmp_path, progress=False)
     assert {p.name for p in report.pictures} == {"figure_7_10.png", "mountain_car_planning.gif"}
     assert not any(r["error"] for r in report.results.records)
     assert report.remarks[1].startswith("planning, means: 0 of 2, not with seeds 0, 1")
@@ -59,7 +59,7 @@ def test_cart_pole(short, tmp_path):
         return [*planning.cart_pole_cells(True), *learning.search_cells("cart-pole", 1)]
 
     study = replace(load("cart-pole"), cells=cells)
-    report = run(study, quick=True, out=tmp_path, show_progress=False)
+    report = run(study, quick=True, out=tmp_path, progress=False)
     assert not any(r["error"] for r in report.results.records)
     names = {p.name for p in report.pictures}
     assert names == {
@@ -74,7 +74,7 @@ def test_cart_pole(short, tmp_path):
 
 def test_pendulum(short, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "PENDULUM", FEW)
-    report = run(load("pendulum"), quick=True, out=tmp_path, show_progress=False)
+    report = run(load("pendulum"), quick=True, out=tmp_path, progress=False)
     assert not any(r["error"] for r in report.results.records)
     assert {p.name for p in report.pictures} == {"learning_curves.png", "pendulum_policy.gif"}
 

@@ -129,14 +129,14 @@ def test_health_of_chains_is_told() -> None:
 def test_interrupted_learning_is_not_a_finished_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Estimators keep the best so far on Ctrl-C; a study must not store that as a cell."""
     calls = 0
-    evidence = GP.evidence
+    evidence = GP.evidence_of
 
-    def interrupted(*arguments: object) -> object:
+    def interrupted(*arguments: object, **options: object) -> object:
         nonlocal calls
         calls += 1
         if calls == 5:
             signal.raise_signal(signal.SIGINT)
-        return evidence(*arguments)  # type: ignore[arg-type]
+        return evidence(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(GP, "evidence_of", interrupted)
     report = studies.run(studies.load("sinc"), quick=True, only=["snMLII"], out=tmp_path)

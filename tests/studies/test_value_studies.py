@@ -25,7 +25,7 @@ def test_the_car_holds_its_goal_with_both_iterations(tmp_path, monkeypatch):
         for c in study.cells(True)
         if c.labels["seed"] == 0 and c.labels["method"] in ("policy iteration", "Q-iteration")
     ]
-    report = run(replace(study, cells=lambda quick: wanted), quick=True, out=tmp_path, show_progress=False)
+    report = run(replace(study, cells=lambda quick: wanted), quick=True, out=tmp_path, progress=False)
     assert not [r["error"] for r in report.results.records if r["error"]]
     frame = report.results.frame.set_index("method")
     assert frame["success"].tolist() == [1.0, 1.0]
@@ -55,7 +55,7 @@ def test_the_pole_is_controlled_on_a_small_grid(method, monkeypatch, tmp_path):
     cell = next(c for c in cart_pole_value.cells(False) if c.labels["method"] == method)
     cell = replace(cell, arguments={**cell.arguments, "iterations": 1})
     study = replace(load("cart-pole-value"), cells=lambda quick: [cell])
-    report = run(study, out=tmp_path, show_progress=False)
+    report = run(study, out=tmp_path, progress=False)
     record = report.results.records[0]
     assert not record["error"]
     assert 0 <= record["measures"]["earned in the model"] <= 1

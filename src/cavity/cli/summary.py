@@ -88,7 +88,7 @@ def overview(model: TableModel) -> Table:
         ("rows", _rows_text(report)),
         ("kernel", short_text(estimator.members_[0].kernel)),
         ("noise model", _noise(estimator)),
-        ("inference", ", ".join(dict.fromkeys(s.stage for s in statuses))),
+        ("inference", ", ".join(dict.fromkeys(s.label for s in statuses))),
         ("log evidence", _evidence(estimator)),
         ("convergence", _convergence(estimator, statuses)),
         ("jitter", number(max(float(s.jitter) for s in statuses))),

@@ -199,7 +199,7 @@ def _how_it_ended(model: TableModel) -> list[tuple[str, Any]]:
     drawn = bool(draws_of(estimator))
     return [
         ("log evidence", "unknown: draws do not tell it" if drawn else float(estimator.log_evidence_)),
-        ("inference", ", ".join(dict.fromkeys(s.stage for s in statuses))),
+        ("inference", ", ".join(dict.fromkeys(s.label for s in statuses))),
         ("inference converged", all(s.converged for s in statuses)),
         ("jitter", max(float(s.jitter) for s in statuses)),
         ("seconds to learn", model.report.seconds),

@@ -40,7 +40,7 @@ MEASURES = ("RMSE", "MAE", "NLP", "log evidence", "outliers found", "false alarm
 
 def fit_synthetic(data: str, method: str, seed: int, restarts: int) -> Outcome:
     """One method on one set. "oracle" is Gaussian noise without the bad points."""
-    d = MAKERS[data](seed=seed)
+    d = MAKERS[data](rng=seed)
     assert d.X_test is not None
     X, y, outlier = d.X, d.y, np.asarray(d.extra["outlier"], dtype=bool)
     if method == "oracle":
