@@ -97,19 +97,19 @@ FAULTS = [
     ),
     # --- latent
     Fault(
-        "latent/conditioned.py",
+        "latent/prior_times_sites.py",
         "-0.5 * c * (self.var + self.mean**2)",
         "-0.5 * c * (self.var - self.mean**2)",
         "latent",
     ),
     Fault(
-        "latent/conditioned.py",
+        "latent/prior_times_sites.py",
         "sites.shift @ m - 0.5 * sites.precision",
         "sites.shift @ m - sites.precision",
         "latent inference",
     ),
     Fault(
-        "latent/conditioned.py",
+        "latent/prior_times_sites.py",
         "self.mean - cavity_var * self.weights",
         "self.mean + cavity_var * self.weights",
         "latent inference",
@@ -195,7 +195,7 @@ FAULTS = [
         "inference",
     ),
     Fault(
-        "latent/conditioned.py",
+        "latent/prior_times_sites.py",
         "self.conditioning.log_det - explained + float(",
         "self.conditioning.log_det + explained + float(",
         "latent inference",

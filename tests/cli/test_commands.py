@@ -367,7 +367,7 @@ def test_usage_errors_help_and_examples(folder):
         ("fit", "Model file [default: <data>.cavity]."),
         ("predict", "[default: screen]."),
         ("assess", "may be repeated [default: all]."),
-        ("demo", "[default: 20s]."),
+        ("demo", "[default: 20.0]"),
     ],
 )
 def test_help_states_defaults_that_depend(command, default):
@@ -692,7 +692,7 @@ def test_sampling_chooses_its_noise_without_sampling(monkeypatch, folder):
     learned = fit_table(*prepared, table, options)
     assert asked[0] == ("gaussian", "auto")
     assert asked[-1][0] == learned.estimator.likelihood
-    assert asked[-1][1].startswith("MCMC(draws=4")
+    assert asked[-1][1].startswith("MCMC(n_draws=4")
     assert "noise" in str(learned.report.choice)
 
 

@@ -13,8 +13,8 @@ from cavity.inference.laplace.rule import Laplace as LaplaceRule
 from cavity.inference.variational.elbo import evidence_lower_bound, lower_bound
 from cavity.inference.variational.rule import Variational
 from cavity.kernels import SE
-from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, Softmax, StudentT
 from cavity.means.basis import Basis

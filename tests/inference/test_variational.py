@@ -13,8 +13,8 @@ from cavity.inference.registry import as_inference
 from cavity.inference.variational.natural_gradient import Local, maximize_bound
 from cavity.inference.variational.rule import Variational
 from cavity.kernels import SE
-from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.learning import learn
 from cavity.likelihoods import (

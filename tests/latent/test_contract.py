@@ -8,8 +8,8 @@ from scipy.stats import multivariate_normal
 
 from cavity.kernels import SE, Matern
 from cavity.latent.base import Capability, CapabilityError, ImproperPosteriorError, Inputs
-from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import Dense
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.means import Linear
 from tests.latent.naive import Naive

@@ -8,8 +8,8 @@ import pytest
 from cavity.gp import GP
 from cavity.kernels import SE, Linear, Matern, Periodic, RationalQuadratic, White
 from cavity.latent import posterior_process as module
-from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian
 from cavity.means.basis import Basis

@@ -8,8 +8,8 @@ import pytest
 from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.latent.base import ImproperPosteriorError
-from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, Logit, MixtureOfGaussians, Probit
 from cavity.means.functions import Constant

@@ -19,7 +19,7 @@ from cavity.runtime.errors import Described, InputError, Text
 
 if TYPE_CHECKING:
     from cavity.latent.base import Inputs, LatentPrior, Process
-    from cavity.latent.conditioned import Conditioned
+    from cavity.latent.prior_times_sites import Conditioned
     from cavity.latent.sites import Sites
     from cavity.likelihoods.base import Likelihood
     from cavity.prediction import Prediction

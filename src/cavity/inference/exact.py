@@ -29,9 +29,9 @@ from cavity.inference.base import (
     UnsupportedPairError,
 )
 from cavity.latent.base import Conditioning, LatentPrior, Process
-from cavity.latent.conditioned import Conditioned
 from cavity.latent.integrated_basis import Trend
 from cavity.latent.negative_sites import lowered
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise

@@ -20,7 +20,7 @@ from cavity.io.errors import ModelFileError
 from cavity.io.registry import Codec, add
 from cavity.kernels.base import Kernel
 from cavity.latent.base import Representation
-from cavity.latent.conditioned import Conditioned
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods import GaussianNoise, Likelihood
 from cavity.means.functions import Mean

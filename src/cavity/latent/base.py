@@ -8,7 +8,7 @@ what they imply. Neither knows the other. Three objects carry the conversation:
     LatentPrior      f ~ N(m, K) at n training inputs, at given hyperparameters; K is never handed out
     Conditioning     what follows from the precisions T = diag(tau) of the sites alone
 
-With R = (K + T^-1)^-1 and Sigma = (K^-1 + T)^-1 = K - K R K. The Gaussian itself, `conditioned.Conditioned`, needs
+With R = (K + T^-1)^-1 and Sigma = (K^-1 + T)^-1 = K - K R K. The Gaussian itself, `Conditioned`, needs
 nothing else and is the same class for every representation. Derivatives are pulled back: a cotangent of a result
 goes in, cotangents of what it was made of come out.
 
@@ -34,8 +34,8 @@ from cavity.numerics.tiles import Workspace
 from cavity.parameters.param import Parametrized
 
 if TYPE_CHECKING:
-    from cavity.latent.conditioned import Conditioned
     from cavity.latent.integrated_basis import BasisWeights
+    from cavity.latent.prior_times_sites import Conditioned
     from cavity.means.functions import Mean
 
 COVARIANCE_LIMIT = 1000
@@ -196,7 +196,7 @@ class LatentPrior(ABC):
 
     def given(self, sites: Sites, *, transient: bool = False) -> Conditioned:
         """The Gaussian proportional to the prior times the sites."""
-        from cavity.latent.conditioned import Conditioned
+        from cavity.latent.prior_times_sites import Conditioned
 
         return Conditioned(self, sites, self.condition(sites.precision, transient=transient))
 

@@ -25,7 +25,7 @@ from cavity.prediction import (
     average,
 )
 from cavity.runtime.errors import Message
-from cavity.sampling.convergence import Convergence
+from cavity.sampling.checks_of_draws import Convergence
 from cavity.sampling.draws import Draws
 from cavity.sampling.process_mixture import ProcessMixture
 

@@ -21,7 +21,7 @@ from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.numerics.arrays import Array
 from cavity.runtime.interrupts import Postponed
 from cavity.sampling.affine import sample_whitened, whitened_at_mode
-from cavity.sampling.convergence import Convergence
+from cavity.sampling.checks_of_draws import Convergence
 from cavity.sampling.default_priors import unit_steps
 from cavity.sampling.draws import Draws
 from cavity.sampling.elliptical_slice import elliptical_slice_sampling

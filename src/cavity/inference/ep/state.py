@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from cavity.latent.base import LatentPrior
-from cavity.latent.conditioned import Conditioned
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood, Tilted
 from cavity.numerics.arrays import Array

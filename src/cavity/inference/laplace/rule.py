@@ -37,7 +37,7 @@ from cavity.inference.laplace.mode_search import CONVERGED, Mode, OneLatent
 from cavity.inference.laplace.several_functions import SeveralLatents, cavities, gradient
 from cavity.inference.laplace.tracking import Found, KnownMode, search, tracked
 from cavity.latent.base import LatentPrior
-from cavity.latent.conditioned import Conditioned
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.numerics.arrays import Array

@@ -10,7 +10,7 @@ It holds whichever way the sites were found, so that one inference rule can be j
 from __future__ import annotations
 
 from cavity.inference.base import Approximation, UnsupportedPairError
-from cavity.latent.conditioned import Conditioned
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from cavity.inference.registry import as_inference
 from cavity.latent.base import ImproperPosteriorError, LatentPrior
-from cavity.latent.conditioned import Conditioned
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cavity.kernels import SE
-from cavity.latent.conditioned import Conditioned
 from cavity.latent.dense import DensePrior
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 
 X = np.random.default_rng(0).uniform(-10, 10, (15, 1))
