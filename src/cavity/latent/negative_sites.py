@@ -91,6 +91,15 @@ class NegativeSites(Conditioning):
         M, _ = self.base.reduce(U)
         return M, self._lowering.T @ U
 
+    @cached_property
+    def covariance(self) -> Array:
+        """A+ + G'G."""
+        return self.base.covariance + self._widening.T @ self._widening
+
+    def matrix(self) -> Array:
+        """R+ - H H'."""
+        return self.base.matrix() - self._lowering @ self._lowering.T
+
     def pull_sites(self, d_mean: Array | None = None, d_var: Array | None = None) -> tuple[Array, Array]:
         """Of A+ + G'G: the Hadamard square is that of A+, twice the mixed term, and that of G'G."""
         first = np.zeros(self.prior.n) if d_mean is None else self.project(d_mean)[1]
