@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.gp import Posterior
+from cavity.inference.base import refit_without
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import GaussianNoise
 from cavity.likelihoods.base import Likelihood
@@ -47,7 +48,10 @@ def cavities(posterior: Posterior, rows: TrainingRows) -> Cavities:
         var[some] = v / left
         mean[some] = m - var[some] * s * (nu - tau * m)
     for j in np.flatnonzero(np.isnan(var)):
-        mean[j], var[j] = _refit_without(posterior, rows, int(index[j]), float(share[j]))
+        model = posterior.model
+        row, part = int(index[j]), float(share[j])
+        given = q.prior, model.likelihood, rows.y, rows.weight
+        mean[j], var[j] = refit_without(model.inference, *given, row, part)
     return mean, var
 
 
@@ -59,21 +63,6 @@ def _shares(rows: TrainingRows) -> Array:
     total = np.ones(len(rows.X)) if rows.weight is None else rows.weight
     share = rows.own[used] / total[rows.index[used]]
     return np.where(share > 1.0 - 1e-12, 1.0, share)
-
-
-def _refit_without(posterior: Posterior, rows: TrainingRows, i: int, share: float) -> tuple[float, float]:
-    """Mean and variance of f_i from the other rows alone, where taking a site away leaves nothing proper."""
-    model = posterior.model
-    weight = np.ones(len(rows.X)) if rows.weight is None else rows.weight.copy()
-    weight[i] *= 1.0 - share
-    keep = np.flatnonzero(weight > 0)
-    if len(keep) == 0:
-        x = rows.X[i : i + 1]
-        return float(model.mean(x)[0]), float(model.kernel.diag(x)[0])
-    others = model.with_likelihood(model.likelihood.rows(keep))
-    left = others.condition(rows.X[keep], rows.y[keep], None if rows.weight is None else weight[keep])
-    x = rows.X[i : i + 1]
-    return float(left.mean(x)[0]), float(left.variance(x)[0])
 
 
 def leave_one_out(posterior: Posterior, rows: TrainingRows, known: Cavities | None = None) -> Prediction:

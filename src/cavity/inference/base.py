@@ -303,16 +303,23 @@ def cavities_by_refit(
 
 def refit_without(
     rule: InferenceRule,
-    prior: LatentPrior,
+    prior: Any,
     likelihood: Likelihood,
     y: Array,
     sample_weight: Array | None,
     i: int,
+    share: float = 1.0,
 ) -> tuple[Any, Any]:
-    """Mean and variance of f_i from a fit without row i: numbers, or arrays (L,) and (L, L)."""
-    keep = np.delete(np.arange(prior.n), i)
-    weight = None if sample_weight is None else sample_weight[keep]
-    process = rule.infer(prior.rows(keep), likelihood.rows(keep), y[keep], weight).process
+    """Mean and variance of f_i from a fit without row i, or without this share of its weight.
+
+    Numbers, or arrays (L,) and (L, L) for several latent functions.
+    """
+    weight = np.ones(prior.n) if sample_weight is None else sample_weight.copy()
+    weight[i] *= 1.0 - share
+    keep = np.flatnonzero(weight > 0)
+    if keep.size == 0:
+        return prior.mean[i], prior.diagonal[i]
+    given = None if sample_weight is None and share == 1.0 else weight[keep]
+    process: Any = rule.infer(prior.rows(keep), likelihood.rows(keep), y[keep], given).process
     at = prior.X[i : i + 1]
-    blocks = getattr(process, "blocks", None)
-    return process.mean(at)[0], process.variance(at)[0] if blocks is None else blocks(at)[0]
+    return process.mean(at)[0], process.blocks(at)[0] if prior.n_latent > 1 else process.variance(at)[0]
