@@ -64,7 +64,6 @@ class NaivePrior(LatentPrior):
         C = inverse.T @ (np.tril(S) - 0.5 * np.diag(np.diag(S))) @ inverse
         return _pulled(self, 0.5 * (C + C.T))
 
-    white_log_det = property(lambda self: float(np.log(np.diag(self.W)).sum()))
     white_jitter = property(lambda self: self.jitter)
 
     def process(self, weights, conditioning, basis=None):

@@ -234,11 +234,6 @@ class LatentPrior(ABC):
 
     @property
     @abstractmethod
-    def white_log_det(self) -> float:
-        """log |W|, for densities in either coordinates."""
-
-    @property
-    @abstractmethod
     def white_jitter(self) -> float:
         """What was added to the diagonal of K for W."""
 

@@ -288,11 +288,6 @@ class DensePrior(LatentPrior):
         return self.pull(lambda rows, columns: C[rows, columns].copy())
 
     @property
-    def white_log_det(self) -> float:
-        """log |W|."""
-        return 0.5 * self.factor.log_det
-
-    @property
     def white_jitter(self) -> float:
         """What was added to the diagonal of K."""
         return self.factor.jitter
