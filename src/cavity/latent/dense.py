@@ -96,7 +96,8 @@ class DensePrior(LatentPrior):
 
     def __init__(self, kernel: Kernel, inputs: Inputs | ArrayLike, mean_function: Mean | None = None) -> None:
         super().__init__(kernel, inputs if isinstance(inputs, Inputs) else Inputs(inputs), mean_function)
-        self._prepared = kernel.prepare(self.X)
+        kernel._check_width(self.X.shape[1])
+        self._prepared = kernel._prepare(self.X, np.arange(self.n))  # the inputs were checked before
         self._token = object()  # marks what this prior has filled
 
     # --- the covariance matrix ------------------------------------------------------------------------------
