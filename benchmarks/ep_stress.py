@@ -88,7 +88,7 @@ def run_one(problem: StressProblem, *, plain: bool = True, cap: float = CAP) -> 
     solved = plain_ep(problem) if plain else None
     assert sites is not None
     return Ending(
-        problem.seed, problem.family, kind, status.stage, took, checked, solved, error, status.message
+        problem.seed, problem.family, kind, status.label, took, checked, solved, error, status.message
     )
 
 
@@ -111,7 +111,7 @@ def classify(problem: StressProblem, posterior: Any, took: float, cap: float) ->
     if not (found.residual <= TOLERANCE + ROUNDING and agrees):
         return "false", found.residual
     extended = found.smallest_cavity <= 0
-    if extended != ("extended" in status.stage) or (extended and problem.family != "mixture"):
+    if extended != status.extended or (extended and problem.family != "mixture"):
         return "false", found.residual
     return "extended" if extended else "proper", found.residual
 
