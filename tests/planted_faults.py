@@ -115,13 +115,13 @@ FAULTS = [
         "latent inference",
     ),
     Fault(
-        "latent/negative.py",
+        "latent/negative_sites.py",
         "np.eye(len(q)) - 0.5 * (inner + inner.T)",
         "np.eye(len(q)) + 0.5 * (inner + inner.T)",
         "latent inference",
     ),
     Fault(
-        "latent/negative.py",
+        "latent/negative_sites.py",
         "base.log_det + factor.log_det",
         "base.log_det - factor.log_det",
         "latent inference",

@@ -176,8 +176,6 @@ class Approximation:
     q : Conditioned or None
         The Gaussian at the training inputs. None if there are several targets or latent functions, basis functions
         with weights integrated out, or observations without noise.
-    sites : Sites or None
-        None for exact inference, where the likelihood is itself Gaussian.
 
     Examples
     --------

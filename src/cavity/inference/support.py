@@ -32,7 +32,7 @@ NEEDS: dict[str, tuple[Capability, ...]] = {
 
 
 def support(algorithm: str, representation: Representation) -> str:
-    """ "yes", "up to N rows" or "no"."""
+    """In a word or two: "yes", "up to N rows" or "no"."""
     limit = representation.covariance_limit
     for capability in NEEDS[algorithm]:
         if capability is not Capability.COVARIANCE and capability not in representation.capabilities:
