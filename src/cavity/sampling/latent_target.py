@@ -54,11 +54,11 @@ class LatentTarget:
     Examples
     --------
     >>> import numpy as np
+    >>> from cavity import GP
     >>> from cavity.kernels import SE
-    >>> from cavity.latent.dense import DensePrior
     >>> from cavity.likelihoods import Probit
     >>> X, y = np.linspace(0, 1, 5)[:, None], np.array([-1.0, -1.0, 1.0, 1.0, 1.0])
-    >>> target = LatentTarget(DensePrior(4.0 * SE(0.5), X), Probit(), y)
+    >>> target = LatentTarget(GP(4.0 * SE(0.5)).bind(1).prior(X), Probit(), y)
     >>> u = np.zeros((2, 5))
     >>> np.allclose(target.latent(u), 0.0), np.allclose(target.whiten(target.latent(u + 1)), 1.0)
     (True, True)
