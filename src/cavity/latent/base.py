@@ -327,6 +327,12 @@ class Conditioning(ABC):
     def project(self, b: Array) -> tuple[Array, Array]:
         """((I - R K) b, Sigma b), shapes (n,) or (n, m)."""
 
+    def project_columns(self, index: NDArray[np.intp], scale: Array) -> tuple[Array, Array]:
+        """`project` of the columns scale_k e_index_k, shapes (n, k): what few points do to all others."""
+        columns = np.zeros((self.prior.n, len(index)))
+        columns[index, np.arange(len(index))] = scale
+        return self.project(columns)
+
     @abstractmethod
     def reduce(self, U: Array) -> tuple[Array, Array | None]:
         """(M, P) with U' R U = M'M - P'P for U (n, m); P is None if it is empty."""

@@ -6,7 +6,7 @@ sites of precision max(tau, 0). With E = A+[:, N] q and F = (I - R+ K)[:, N] q:
     C = I - q A+[N, N] q = L L'                        positive definite exactly if the posterior is proper
     Sigma = A+ + E C^-1 E',   R = R+ - F C^-1 F',   log|I + K T| = log|I + K T+| + log|C|
 
-Only |N| columns of A+ and of I - R+ K are needed, which a representation gives by `project`.
+Only |N| columns of A+ and of I - R+ K are needed, which a representation gives by `project_columns`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ class NegativeSites(Conditioning):
         self.base, self.prior, self.jitter = base, base.prior, base.jitter
         self.index = np.flatnonzero(precision < 0)
         q = np.sqrt(-precision[self.index])
-        columns = np.zeros((len(precision), len(q)))
-        columns[self.index, np.arange(len(q))] = q
-        self.F, self.E = base.project(columns)
+        self.F, self.E = base.project_columns(self.index, q)
         inner = q[:, None] * self.E[self.index]
         factor = try_factorize(np.ascontiguousarray(np.eye(len(q)) - 0.5 * (inner + inner.T)))
         if factor is None:
@@ -121,6 +119,8 @@ class NegativeSites(Conditioning):
     ) -> Array:
         """The base's, with columns for what -H H' adds."""
         H = self._lowering
+        if right is None and d_var is None and d_unexplained is None and of_R < 0:
+            return self.base.pull_kernel(np.hstack([left, np.sqrt(-of_R) * H]), None, of_R)
         lefts, rights = lowered(self.base, H, of_R, d_unexplained)
         if d_var is not None:
             # I - K R = (I - K R+) + Y H' with Y = K H

@@ -174,7 +174,10 @@ class Conditioned:
             d_m = d_m + u
         if d_var is not None:
             d_precision = d_precision - self.conditioning.pull_sites(d_var=d_var)[1]
-        d_kernel = self.conditioning.pull_kernel(
-            np.column_stack(left), np.column_stack(right), -0.5 * c, d_var
-        )
+        if d_mean is None and d_var is None and c > 0:  # G = c (alpha alpha' - R) / 2
+            d_kernel = self.conditioning.pull_kernel(np.sqrt(0.5 * c) * a[:, None], None, -0.5 * c)
+        else:
+            d_kernel = self.conditioning.pull_kernel(
+                np.column_stack(left), np.column_stack(right), -0.5 * c, d_var
+            )
         return Pulled(d_kernel, self.prior.pull_mean(d_m), d_shift, d_precision)

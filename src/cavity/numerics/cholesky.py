@@ -95,15 +95,22 @@ class Cholesky:
         return out.T
 
     def inverse_diagonal(self) -> Array:
-        """The diagonal of A^-1, by row norms of L^-1 (the factor is kept)."""
-        if len(self.lower) == 0:
-            return np.zeros(0)
-        if self.lower.size == 0:
-            return np.zeros(0)
-        inverse, _ = lapack.dtrtri(self.lower.T, lower=0)
-        upper = np.triu(inverse)
-        return cast(Array, np.einsum("ij,ij->i", upper, upper))
+        """The diagonal of A^-1, by column norms of L^-1 (the factor is kept)."""
+        n = len(self.lower)
+        out = np.zeros(n)
+        if n == 0:
+            return out
+        inverse = lapack.dtrtri(self.lower.T, lower=0)[0].T
+        for start in range(0, n, NORM_ROWS):
+            rows = inverse[start : start + NORM_ROWS]
+            corner = np.tril(rows[:, start : start + NORM_ROWS])
+            out[:start] += np.einsum("ij,ij->j", rows[:, :start], rows[:, :start])
+            out[start : start + NORM_ROWS] += np.einsum("ij,ij->j", corner, corner)
+        return out
 
+
+NORM_ROWS = 64
+"""Rows of a triangle whose squares are summed at a time: what lies above the diagonal is not to be read."""
 
 TWO_BLOCKS = range(128, 320)
 """Rows for which a triangle is inverted in two halves: LAPACK's own routine is slow at these sizes."""

@@ -39,7 +39,8 @@ from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.log_concave import log_concave_ep
 from cavity.inference.ep.parallel import damped, state_or_none
 from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
-from cavity.inference.ep.tracking import KnownFixedPoint, follow
+from cavity.inference.ep.site_prediction import KnownSites
+from cavity.inference.ep.tracking import KnownFixedPoint, follow, theta_of
 from cavity.latent.base import Capability, LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
@@ -51,8 +52,11 @@ from cavity.runtime.errors import Setting
 POWERS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Powers tried in turn where EP proper finds no fixed point; the largest that converges is reported."""
 
-NEWTON_FIRST = 300
+NEWTON_FIRST = 60
 """Points up to which a branch is followed by Newton's method rather than by parallel updates from its sites."""
+
+NEWTON_AFTER = 300
+"""Points up to which Newton's method takes over where parallel updates do not converge."""
 
 LONGEST_STEP = 0.5
 """Longest step of an optimizer, in unit steps of a free parameter, without log-concavity. Trial steps of L-BFGS are
@@ -82,16 +86,26 @@ class EPWarm:
         At which the run's first point was found; the others follow it.
     acceleration : Acceleration
         What past sweeps say of the next ones.
+    known : KnownSites
+        Those of the last evaluations, from which others are predicted.
     """
 
     sites: Sites
     best: KnownFixedPoint
     stage: Stage
     acceleration: Acceleration
+    known: KnownSites
 
     def fits(self, problem: EPProblem) -> bool:
         """Whether the problem differs from that of the run in parameter values alone."""
         return len(self.sites) == problem.prior.n and self.best.fits(problem)
+
+    def predicted(self, problem: EPProblem) -> Sites:
+        """Sites to start from: those of the best evaluation, moved along with the hyperparameters.
+
+        An optimizer returns to its best point: a trial that strayed must not take the following ones along.
+        """
+        return self.known.predict(theta_of(problem), self.best.theta, self.best.sites)
 
 
 @dataclass(frozen=True)
@@ -249,7 +263,7 @@ class EP(InferenceRule):
             if state is not None and state.residual <= self.tolerance:
                 return Solution(state, Stage.EP, sweeps)
         found, best, sweeps = damped(problem, start, self.tolerance, acceleration=acceleration)
-        if found is None and best is not None and problem.prior.n <= NEWTON_FIRST:
+        if found is None and best is not None and problem.prior.n <= NEWTON_AFTER:
             found = self._corrected(problem, best.sites)
             if found is not None and found.proper:
                 return Solution(found, Stage.EP_NEWTON, sweeps)
@@ -378,7 +392,8 @@ class EP(InferenceRule):
         value, d_likelihood = state.log_evidence, state.tilted.d_log_z.sum(axis=1)
         pulled = state.q.pull(1.0)
         gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood)
-        return Evidence(value, gradient, EPWarm(state.sites, best, stage, acceleration))
+        known = (KnownSites() if warm is None else warm.known).and_one(theta_of(problem), state.sites)
+        return Evidence(value, gradient, EPWarm(state.sites, best, stage, acceleration, known))
 
     def _on_branch(
         self, problem: EPProblem, warm: EPWarm | None, acceleration: Acceleration, lasting: bool = True
@@ -390,14 +405,13 @@ class EP(InferenceRule):
             return solution
         failure = InferenceFailedError("EP's branch does not reach these hyperparameters: too long a step")
         if problem.likelihood.log_concave:
-            solution = self._fast(problem, warm.sites, acceleration, lasting) or self._solve(
+            solution = self._fast(problem, warm.predicted(problem), acceleration, lasting) or self._solve(
                 problem, acceleration, lasting
             )
         else:
-            # An optimizer returns to its best point: a trial that strayed must not take the following ones along.
             solution = None
             if problem.prior.n > NEWTON_FIRST:
-                solution = self._fast(problem, warm.best.sites, acceleration)
+                solution = self._fast(problem, warm.predicted(problem), acceleration)
             if solution is None:
                 way = follow(warm.best, problem)
                 solution = self._certified(problem, way.sites, Stage.EP)
