@@ -470,7 +470,6 @@ class GP(Parametrized):
         *,
         objective: str = "evidence",
         n_restarts: int = 3,
-        starts: str = "several",
         rng: np.random.Generator | int | None = None,
         n_jobs: int | None = None,
         max_time: float | None = None,
@@ -491,8 +490,6 @@ class GP(Parametrized):
             Log evidence or leave-one-out log density, each plus the log prior of parameters that have one.
         n_restarts : int
             Runs of the optimizer beside the first one.
-        starts : {"several", "gaussian"}
-            With robust noise "gaussian" starts at the solution for Gaussian noise alone.
         n_jobs : int, optional
             Processes for the runs.
         max_time : float, optional
@@ -524,7 +521,6 @@ class GP(Parametrized):
             _checked_weight(sample_weight, len(X)),
             objective=objective,
             n_restarts=n_restarts,
-            starts=starts,
             rng=rng,
             n_jobs=n_jobs,
             max_time=max_time,

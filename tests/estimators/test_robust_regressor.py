@@ -179,26 +179,14 @@ def test_the_gaussian_solution_is_a_start():
     assert 0.05 < started.scale < 0.6 * np.sqrt(plain.likelihood_.variance)  # outliers do not count
 
 
-@pytest.mark.parametrize("likelihood", ["laplace", "mixture"])
-def test_the_gaussian_solution_alone_where_that_is_asked_for(likelihood):
-    options = {"n_restarts": 1, "random_state": 0}
-    plain = GPRegressor(KERNEL, **options).fit(X, Y)
-    model = GPRegressor(KERNEL, likelihood=likelihood, starts="gaussian", **options).fit(X, Y)
-    (run,) = model.runs_
-    np.testing.assert_allclose(np.exp(run.start[:2]), plain.kernel_.flat, rtol=1e-6)
-    assert model.log_evidence_ > plain.log_evidence_ + 5  # it leads away from there
-    several = GPRegressor(KERNEL, likelihood=likelihood, **options).fit(X, Y)
-    assert len(several.runs_) > 1
-    assert several.log_evidence_ > model.log_evidence_ - 1e-3
+@pytest.mark.parametrize("likelihood", [Laplace(0.2), MixtureOfGaussians(0.1, 0.2)])
+def test_the_values_given_are_the_only_start_where_that_is_asked_for(likelihood):
+    model = GPRegressor(KERNEL, likelihood=likelihood, standardize=False, n_restarts=0, random_state=0)
+    (run,) = model.fit(X, Y).runs_
+    np.testing.assert_allclose(np.exp(run.start[:2]), KERNEL.flat, rtol=1e-12)
+    assert model.likelihood_.scale < 0.19  # it leads away from there
     again = model.set_params(warm_start=True).fit(X, Y).runs_  # the last fit goes before
     np.testing.assert_allclose(again[0].start, run.theta, atol=1e-6)
-
-
-def test_the_one_start_is_for_robust_noise_and_has_two_names():
-    plain, same = (GPRegressor(KERNEL, n_restarts=0, starts=s).fit(X, Y) for s in ("several", "gaussian"))
-    np.testing.assert_array_equal(plain.predict(GRID), same.predict(GRID))
-    with pytest.raises(ValueError, match="starts must be 'several' or 'gaussian', got 'all'"):
-        GPRegressor(starts="all").fit(X, Y)
 
 
 @pytest.mark.parametrize("better", ["gaussian", "laplace"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -757,7 +759,7 @@ def test_limits_that_would_fail_or_never_be_reached_are_refused(wrong):
 def test_an_iteration_whose_effort_is_spent_stops():
     X, y = inputs(N), targets("real", N)
     problem = EPProblem(prior_of(X), StudentT(0.3, 3.0), y)
-    found, best, sweeps = damped(problem, Sites.zero(N), effort=Effort(0.0))
+    found, best, sweeps = damped(replace(problem, effort=Effort(0.0)), Sites.zero(N))
     assert found is None
     assert best is None
     assert sweeps == 0

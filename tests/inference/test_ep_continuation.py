@@ -7,12 +7,14 @@ which shares no code with the library.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from benchmarks import ep_check, ep_problems
+from cavity import Param
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, Stage
 from cavity.inference.ep import EP, continuation
@@ -28,6 +30,7 @@ from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods import MixtureOfGaussians, Probit, StudentT
+from cavity.likelihoods.student_t import _gamma_range, _step
 from cavity.means.functions import Constant
 from tests.inference.ep_cases import mismatch_and_evidence
 from tests.inference.variational_cases import inputs, richardson, targets
@@ -48,7 +51,7 @@ def stress(seed: int, **options):
 
 def warm_at(mark: KnownFixedPoint) -> EPWarm:
     """What a run that has found this fixed point knows."""
-    return EPWarm(mark.sites, mark, Stage.EP, Acceleration())
+    return EPWarm(mark, Stage.EP, Acceleration())
 
 
 def problem_of(problem, gp) -> EPProblem:
@@ -74,7 +77,7 @@ def branches():
     problem, gp = stress(TWO_BRANCHES)
     posed = problem_of(problem, gp)
     plain, _, _ = damped(posed, Sites.zero(len(problem.y)))
-    sites, _ = continuation.find_fixed_point(posed, Effort(20.0))
+    sites, _ = continuation.find_fixed_point(posed)
     other = certify(posed, sites, 1e-6)
     return problem, gp, [KnownFixedPoint.of(posed, s.sites, s.log_evidence) for s in (plain, other)]
 
@@ -132,7 +135,7 @@ def test_continuation_finds_the_fixed_point_of_an_easy_problem():
     X, y = inputs(12), targets("real", 12)
     posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
     plain, _, _ = damped(posed, Sites.zero(12), 1e-9)
-    sites, steps = continuation.find_fixed_point(posed, Effort(20.0))
+    sites, steps = continuation.find_fixed_point(posed)
     assert steps >= 0
     state = certify(posed, sites, 1e-6)
     assert state.log_evidence == pytest.approx(plain.log_evidence, abs=1e-7)
@@ -144,23 +147,49 @@ def test_how_far_a_search_goes_depends_on_work_and_not_on_the_clock(monkeypatch)
     X, y = inputs(12), targets("real", 12)
     posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
     solved = Effort(20.0)
-    _, whole = continuation.find_fixed_point(posed, solved)
+    _, whole = continuation.find_fixed_point(replace(posed, effort=solved))
     short = [Effort(0.5 * (20.0 - solved.left)) for _ in range(2)]
-    found, steps = continuation.find_fixed_point(posed, short[0])
+    found, steps = continuation.find_fixed_point(replace(posed, effort=short[0]))
     assert found is None
     assert 0 < steps < whole
     assert short[0].spent
     slow = points.CavityPoint.jacobian
     monkeypatch.setattr(points.CavityPoint, "jacobian", lambda self: time.sleep(0.01) or slow(self))
-    assert continuation.find_fixed_point(posed, short[1]) == (None, steps)
+    assert continuation.find_fixed_point(replace(posed, effort=short[1])) == (None, steps)
     assert short[1].left == short[0].left
+
+
+def test_moments_are_charged_by_their_nodes():
+    X, y = inputs(12), targets("real", 12)
+    prior, spent, counts = DensePrior((1.5 * SE(1.0)).bind(1), X), [], []
+    for df, power in ((4.0, 1.0), (0.3, 1.0), (0.3, 0.1)):
+        effort, noise = Effort(1.0), StudentT(0.3, df)
+        EPProblem(prior, noise, y, power=power, effort=effort).tilted(np.zeros(12), np.ones(12))
+        spent.append(1.0 - effort.left)
+        below, upper = _gamma_range(0.5 * power * (df + 1))
+        counts.append((below + upper) / _step(0.5 * power * (df + 1)))
+    assert spent[0] > 0
+    np.testing.assert_allclose(np.array(spent) / spent[0], np.array(counts) / counts[0], rtol=0.15)
+
+
+def test_the_way_from_wide_noise_may_leave_the_bounds_of_the_noise_scale():
+    x = np.linspace(0, 2, 15)[:, None]
+    y = np.sin(6 * x[:, 0])
+    y[::7] += 4
+    found = [
+        GP(1.0 * SE(0.5), StudentT(scale, 2.0)).condition(x, y)
+        for scale in (Param(0.02, bounds=(1e-3, 1.0)), 0.02)
+    ]
+    assert found[0].status.converged
+    assert found[0].log_evidence == found[1].log_evidence
+    assert found[0].model.likelihood.params["scale"].bounds == (1e-3, 1.0)
 
 
 def test_large_problems_are_left_to_other_stages(monkeypatch):
     monkeypatch.setattr("cavity.inference.ep.state.LARGEST_PROBLEM", 5)
     X, y = inputs(12), targets("real", 12)
     posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
-    assert continuation.find_fixed_point(posed, Effort(1.0)) == (None, 0)
+    assert continuation.find_fixed_point(posed) == (None, 0)
     assert points.newton_from_sites(posed, Sites.zero(12)) is None
 
 

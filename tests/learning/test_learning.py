@@ -188,8 +188,6 @@ def test_gp_learn_checks_what_it_is_given():
     ):
         with pytest.raises(ValueError, match=words):
             start.learn(*arguments)
-    with pytest.raises(ValueError, match="starts must be 'several' or 'gaussian', got 'all'"):
-        start.learn(X, Y, starts="all")
 
 
 def test_an_easier_model_is_solved_once(monkeypatch):

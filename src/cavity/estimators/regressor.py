@@ -19,7 +19,7 @@ from cavity.estimators.members import Member
 from cavity.estimators.outlier_probability import outlier_probability
 from cavity.gp import GP
 from cavity.kernels import Kernel
-from cavity.learning.fit import STARTS, learn
+from cavity.learning.fit import learn
 from cavity.learning.objective import OBJECTIVES
 from cavity.learning.robust_starts import is_robust
 from cavity.learning.training_rows import TrainingRows, contains_white, require_numbers, require_usual_units
@@ -56,13 +56,10 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         was given, the others from the most promising of many draws. With robust noise there is one more, from
         the solution for Gaussian noise, or from that for Laplace noise where tails are heavier and it is the
         more promising of the two.
-    starts : {"several", "gaussian"}
-        Where learning with robust noise starts. "several": see `n_restarts`; the best evidence is kept. "gaussian": at
-        the solution for Gaussian noise alone (which then has the restarts), whether or not other starts lead to a
-        higher evidence; faster, and on some data better predictions (docs/studies/boston-five-splits).
     standardize : bool
-        Whether starting values and the scale of the optimizer are read off the data. It never changes the
-        model: kernel values, `log_evidence_` and predictions are always in the units of the data.
+        Whether the first start is read off the data. Otherwise it is the values given, with `n_restarts=0` the only
+        one. It never changes the model: kernel values, `log_evidence_` and predictions are always in the units of the
+        data.
     random_state : int, Generator or RandomState, optional
     n_jobs : int, optional
         Processes for the runs of the optimizer.
@@ -112,7 +109,6 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         inference: Any = "auto",
         objective: str | None = "evidence",
         n_restarts: int = 3,
-        starts: str = "several",
         standardize: bool = True,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -133,7 +129,6 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             max_time=max_time,
             max_rows=max_rows,
         )
-        self.starts = starts
         self.standardize = standardize
 
     def __sklearn_tags__(self) -> Any:
@@ -158,8 +153,6 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         """
         self._check_options()
         time = Deadline(self.max_time)
-        if not isinstance(self.starts, str) or self.starts not in STARTS:
-            raise ValueError(f"starts must be {' or '.join(map(repr, STARTS))}, got {self.starts!r}")
         X, y = self._checked_data(X, y, reset=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = cast(Array, column_or_1d(y, warn=not self.__sklearn_tags__().target_tags.multi_output))
@@ -181,7 +174,6 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             rows.weight,
             objective=self.objective,
             n_restarts=self.n_restarts,
-            starts=self.starts,
             given=self._given_parts(),
             data_driven=self.standardize,
             warm=warm,

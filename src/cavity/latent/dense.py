@@ -382,7 +382,6 @@ class _DenseConditioning(Conditioning):
         inverse.reshape(-1)[:: len(inverse) + 1] = 0.0
         return found
 
-
     @staticmethod
     def _scaled_inverse(inverse: Array, scale: Array | None, H: Array) -> Array:
         """S A^-1 S - H H' in the lower triangle."""

@@ -10,7 +10,6 @@ the runs ended.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from numbers import Integral
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ import numpy as np
 from cavity.gp import GP
 from cavity.learning.multistart import PARTS, SearchOptions, SearchResult, Start, multistart
 from cavity.learning.objective import OBJECTIVES
-from cavity.learning.robust_starts import first_stages, from_gaussian, is_robust
+from cavity.learning.robust_starts import first_stages, is_robust
 from cavity.learning.run_choice import Learned, choose
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
@@ -30,9 +29,6 @@ from cavity.runtime.deadlines import Deadline
 LEARNING_SHARE = 0.25
 """Share of the time allowed that learning may take if chains follow."""
 
-STARTS = ("several", "gaussian")
-"""Where learning with robust noise starts."""
-
 
 def learn(
     model: GP,
@@ -42,7 +38,6 @@ def learn(
     *,
     objective: str | None = "evidence",
     n_restarts: int = 3,
-    starts: str = "several",
     given: Collection[str] = PARTS,
     data_driven: bool = True,
     warm: bool = False,
@@ -65,14 +60,12 @@ def learn(
         What is maximized, plus the log prior of parameters that have one. None keeps all values.
     n_restarts : int
         Runs beside the first one.
-    starts : {"several", "gaussian"}
-        Where learning with robust noise starts: at several places, one of which is the solution of an easier model, or
-        at the solution for Gaussian noise alone.
     given : collection of str
         Parts of the model, of "kernel", "mean" and "likelihood", whose own values are worth a run because a user chose
         them; the others start from the data.
     data_driven : bool
-        Whether the first start is read off the data; otherwise it is the model's own values.
+        Whether the first start is read off the data; otherwise it is the model's own values, and without restarts there
+        is no other.
     warm : bool
         Whether the model's values were learned before: the first start is there, and no easier model is learned.
     max_time : float, optional
@@ -98,7 +91,7 @@ def learn(
     >>> 1.0 < found.model.kernel.get("se.lengthscale") < 3.0
     True
     """
-    _check(objective, n_restarts, starts, max_time)
+    _check(objective, n_restarts, max_time)
     rng, time = np.random.default_rng(rng), Deadline(max_time)
     if model.inference.samples:
         rule = cast(Any, model.inference).for_fit(rng, learns=objective is not None, warn=warn)
@@ -109,27 +102,21 @@ def learn(
     limit = Deadline(time.part(LEARNING_SHARE) if model.inference.samples else time.left)
     how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, progress)
     also: Sequence[Start] = ()
-    origin, places = model, Starts.of(model, X, y, sample_weight)
-    if is_robust(model.likelihood) and not warm and model.theta.size > 0:
-        if starts == "gaussian":
-            origin = from_gaussian(model, rows, how, rng, limit)
-            places = Starts.of(origin, X, y, sample_weight)
-            how = replace(how, n_restarts=0, given=(), data_driven=False)
-        else:
-            also = first_stages(model, rows, places, how, rng, limit)
+    places = Starts.of(model, X, y, sample_weight)
+    one_start = n_restarts == 0 and not how.data_driven
+    if is_robust(model.likelihood) and not (warm or one_start) and model.theta.size > 0:
+        also = first_stages(model, rows, places, how, rng, limit)
     found = multistart(
-        origin, rows, how, objective=objective, also=also, starts=places, rng=rng, max_time=limit.left
+        model, rows, how, objective=objective, also=also, starts=places, rng=rng, max_time=limit.left
     )
     return choose(model, found, rows, time.left)
 
 
-def _check(objective: str | None, n_restarts: int, starts: str, max_time: float | None) -> None:
+def _check(objective: str | None, n_restarts: int, max_time: float | None) -> None:
     """Refuse options that would otherwise show up as an error in the middle of something else."""
     if objective is not None and objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
     if not is_number(n_restarts, Integral) or n_restarts < 0:
         raise ValueError(f"n_restarts must be an integer >= 0, got {n_restarts!r}")
-    if not isinstance(starts, str) or starts not in STARTS:
-        raise ValueError(f"starts must be {' or '.join(map(repr, STARTS))}, got {starts!r}")
     if max_time is not None and not max_time >= 0:
         raise ValueError(f"max_time must be a number of seconds >= 0, got {max_time!r}")

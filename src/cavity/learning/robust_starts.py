@@ -5,8 +5,7 @@ values, with the noise level of the bulk of its leave-one-out residuals, which o
 bent that solution itself, a model with heavy tails may stay beside it, at the Gaussian limit. Laplace noise, which is
 log-concave and so has one mode only, is a step between. If the fit with Laplace noise explains nothing, a start with
 values read off the data and next to no noise is tried too. Of these starts the one with the highest evidence after a
-few steps is run. The highest evidence need not predict best: if the solution for Gaussian noise is trusted, it can be
-the only start (`from_gaussian`).
+few steps is run.
 """
 
 from __future__ import annotations
@@ -95,14 +94,6 @@ def first_stages(
     except np.linalg.LinAlgError:
         pass
     return found if len(found) < 2 else [_promising(found, model, rows, starts, limit)]
-
-
-def from_gaussian(
-    model: GP, rows: TrainingRows, how: SearchOptions, rng: np.random.Generator, limit: Deadline
-) -> GP:
-    """The robust model at the solution for Gaussian noise, which has all the restarts and a share of the time."""
-    gaussian = _gaussian(model, rows, how.n_restarts, how, rng, limit)
-    return model.replace(carried_over(gaussian, model, bulk_scale(model, rows)))
 
 
 def _gaussian(

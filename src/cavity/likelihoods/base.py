@@ -32,6 +32,9 @@ from cavity.parameters.units import Unit
 from cavity.prediction import Prediction
 from cavity.runtime.errors import InputError
 
+QUADRATURE_NODES = 200.0
+"""About the nodes per point of the quadrature for any likelihood."""
+
 
 class Derivatives(NamedTuple):
     """log p(y|f) and its first three derivatives in f, each of the shape of f.
@@ -302,6 +305,10 @@ class Likelihood(Parametrized):
         from cavity.likelihoods import tilted_quadrature
 
         return tilted_quadrature.tilted(self, y, cavity_shift, cavity_precision, power, order)
+
+    def tilted_nodes(self, power: float | Array = 1.0) -> float | Array:
+        """About how many nodes the quadrature of `tilted` takes for a point: what its time is counted by."""
+        return QUADRATURE_NODES
 
     def tilted_moments(
         self, y: Array, cavity_shift: Array, cavity_precision: Array, power: float | Array = 1.0

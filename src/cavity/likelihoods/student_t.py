@@ -39,15 +39,15 @@ LOG_TINY = 38.0
 """Nats at which the ends of the range are cut."""
 
 
-def _step(a: float) -> float:
+def _step(a: Array | float) -> Any:
     """Step for shape a: a gamma density in log u has width 1/sqrt(a), of which 0.75 suffices."""
-    return float(min(STEP, 0.75 / np.sqrt(a + 0.5)))
+    return np.minimum(STEP, 0.75 / np.sqrt(a + 0.5))
 
 
-def _gamma_range(a: float) -> tuple[float, float]:
+def _gamma_range(a: Array | float) -> tuple[Any, Any]:
     """How far log u ~ log Gamma(a, 1) reaches below log a and up to, at LOG_TINY nats."""
     c = LOG_TINY / a
-    return c + np.sqrt(2 * c), float(np.log(a + np.sqrt(2 * LOG_TINY * a) + LOG_TINY))
+    return c + np.sqrt(2 * c), np.log(a + np.sqrt(2 * LOG_TINY * a) + LOG_TINY)
 
 
 class StudentT(ScaleMixture):
@@ -182,6 +182,12 @@ class StudentT(ScaleMixture):
             )
         log_z, normalized, mean, var, c3, c4, d_scale, d_df = (np.concatenate(c) for c in zip(*columns))
         return Tilted(log_z, normalized, mean, var, np.stack([d_scale, d_df]), c3, c4)
+
+    def tilted_nodes(self, power: float | Array = 1.0) -> float | Array:
+        """The range of log u in steps: long for few degrees of freedom and for small powers."""
+        a = 0.5 * np.asarray(power) * (self.df + 1)
+        below, upper = _gamma_range(a)
+        return np.asarray((below + upper - np.log(a)) / _step(a))
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
         """Trapezoid rule for E[log(1 + e^2/q)] with e ~ N(y - mean, var)."""

@@ -37,8 +37,12 @@ import numpy as np
 import pandas as pd
 
 from cavity.estimators import GPRegressor, StackedRegressor
+from cavity.gp import GP
 from cavity.kernels import SE, Kernel, ard
+from cavity.learning.robust_starts import Solution, bulk_scale, carried_over
+from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import StudentT
+from cavity.likelihoods.registry import as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Param
 from cavity.parameters.priors import LogNormal
@@ -163,16 +167,39 @@ def regressor(method: str, X: Array, seed: int, restarts: int = 3) -> GPRegresso
         default_kernel(X, length_prior(X) if PRIOR in method else None),
         likelihood=StudentT(df=Param(4.0, fixed=True)) if FOUR in method else likelihood,
         inference=CHAINS.get(method, inference),
-        n_restarts=GAUSSIAN_RESTARTS if method.endswith(ONE_START) else restarts,
-        starts="gaussian" if method.endswith(ONE_START) else "several",
+        n_restarts=restarts,
         random_state=seed,
+    )
+
+
+def from_gaussian(method: str, X: Array, y: Array, seed: int) -> GPRegressor:
+    """The estimator of a method with one start, the solution for Gaussian noise.
+
+    That is: its kernel and mean, with the noise level of the bulk of its leave-one-out residuals.
+    """
+    gaussian = regressor("snMLII" + (PRIOR if PRIOR in method else ""), X, seed, GAUSSIAN_RESTARTS)
+    if plain(method) == "snMLII":
+        return gaussian
+    gaussian.fit(X, y)
+    residual = float(np.median(np.abs(y - gaussian.leave_one_out().mean)))
+    model = regressor(method, X, seed)
+    noise = as_likelihood(model.likelihood)
+    robust = GP(gaussian.kernel_, noise, gaussian.mean_).bind(X.shape[1])
+    rows = TrainingRows(X, y, None, np.arange(len(X)))
+    start = robust.replace(carried_over(Solution(gaussian.model_, residual), robust, bulk_scale(robust, rows)))
+    return model.set_params(
+        kernel=start.kernel,
+        mean=start.mean,
+        likelihood=start.likelihood,
+        n_restarts=0,
+        standardize=False,
     )
 
 
 def _average(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit:
     """Two solutions from that for Gaussian noise, with and without a prior on length scales, stacked."""
     pair = [("plain", method + ONE_START), ("prior", method + PRIOR + ONE_START)]
-    model = StackedRegressor([(name, regressor(form, X, seed)) for name, form in pair])
+    model = StackedRegressor([(name, from_gaussian(form, X, y, seed)) for name, form in pair])
     note = _fitted(model, X, y)
     of_f, of_y = model.predict_latent(X_test), model.predict_dist(X_test)
     weights = {f"weight: {name}": float(w) for (name, _), w in zip(pair, model.weights_)}
@@ -198,7 +225,8 @@ def _fitted(model: GPRegressor | StackedRegressor, X: Array, y: Array) -> str:
 
 def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts: int) -> Fit:
     likelihood, inference = GP_METHODS[plain(method)]
-    model = regressor(method, X, seed, restarts)
+    one_start = method.endswith(ONE_START)
+    model = from_gaussian(method, X, y, seed) if one_start else regressor(method, X, seed, restarts)
     note = _fitted(model, X, y)
     posterior: Any = model.posterior_
     chains = {}

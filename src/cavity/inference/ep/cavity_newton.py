@@ -17,7 +17,6 @@ from typing import cast
 
 import numpy as np
 
-from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.parallel import state_or_none
 from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
 from cavity.latent.sites import Sites
@@ -143,13 +142,12 @@ class CavityPoint:
         return row
 
 
-def newton(point: CavityPoint, effort: Effort | None = None, enough: float = 1e-14) -> CavityPoint | None:
+def newton(point: CavityPoint, enough: float = 1e-14) -> CavityPoint | None:
     """Newton's method with step halving, down to rounding: a flat cavity is a small difference of large numbers."""
     for _ in range(NEWTON_STEPS):
         if point.residual < enough:
             break
-        if effort is not None:
-            effort.newton_step(len(point.rho))
+        point.problem.effort.jacobian(len(point.rho))
         try:
             d = -np.linalg.solve(point.jacobian(), point.equations)
         except np.linalg.LinAlgError:
@@ -168,9 +166,7 @@ def newton(point: CavityPoint, effort: Effort | None = None, enough: float = 1e-
     return point if point.residual < TOLERANCE else None
 
 
-def newton_from_sites(
-    problem: EPProblem, sites: Sites, effort: Effort | None = None, enough: float = 1e-14
-) -> Sites | None:
+def newton_from_sites(problem: EPProblem, sites: Sites, enough: float = 1e-14) -> Sites | None:
     """A fixed point near the given sites, by Newton's method; it stops where the mismatch is small enough."""
     if not problem.allows_dense_jacobian:
         return None
@@ -178,7 +174,7 @@ def newton_from_sites(
     if state is None:
         return None
     try:
-        found = newton(CavityPoint.of_state(state), effort, enough=enough)
+        found = newton(CavityPoint.of_state(state), enough)
     except ERRORS:
         return None
     return None if found is None else found.sites

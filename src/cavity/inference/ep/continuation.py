@@ -21,12 +21,12 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
 from cavity.inference.ep.cavity_newton import CavityPoint, newton
-from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.state import TOLERANCE, EPProblem
 from cavity.latent.sites import Sites
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
+from cavity.parameters.param import Param
 
 PATH_TOLERANCE = 1e-3
 """Mismatch up to which a point counts as being on the path."""
@@ -90,7 +90,9 @@ class NoiseFamily(Family):
         if lam == 0:
             return self.problem
         return replace(
-            self.problem, likelihood=lik.update({f"{lik.label}.scale": lik.scale * float(np.exp(lam))})
+            # a parameter of its own: the way may leave the bounds of the user's
+            self.problem,
+            likelihood=lik.update({f"{lik.label}.scale": Param(lik.scale * float(np.exp(lam)))}),
         )
 
     def derivative(self, point: CavityPoint, lam: float) -> Array:
@@ -133,9 +135,9 @@ class Path:
     Directions have length one in the metric |step|^2/n + d lambda^2.
     """
 
-    def __init__(self, family: Family, point: CavityPoint, lam: float, effort: Effort) -> None:
+    def __init__(self, family: Family, point: CavityPoint, lam: float) -> None:
         self.family, self.point, self.lam, self.n = family, point, lam, len(point.rho)
-        self.effort = effort
+        self.effort = point.problem.effort
         self.h, self.counts = 0.5, Counts()
         self.orientation = 0.0
         self.before: tuple[Array, float] | None = None  # direction at the previous point, distance from it
@@ -148,14 +150,14 @@ class Path:
         self.tangent: Array = row if tangent is None else tangent
 
     @classmethod
-    def begin(cls, family: Family, effort: Effort) -> Path | None:
+    def begin(cls, family: Family) -> Path | None:
         """A path from an easy problem, which plain sweeps solve."""
         lam = family.first
         while lam < family.top:
             problem = family.at(lam)
-            state, _, _ = damped(problem, Sites.zero(problem.prior.n), effort=effort)
+            state, _, _ = damped(problem, Sites.zero(problem.prior.n))
             if state is not None:
-                return cls(family, CavityPoint.of_state(state), lam, effort)
+                return cls(family, CavityPoint.of_state(state), lam)
             lam *= 1.5
         return None
 
@@ -187,7 +189,7 @@ class Path:
         if np.max(np.abs(step)) < LARGEST:
             new = self.point.moved(step[:-1], self.family.at(lam))
         if new is not None and last:
-            end = newton(new, self.effort)
+            end = newton(new)
             if end is not None:
                 return end
         elif new is not None:
@@ -293,7 +295,7 @@ class Path:
 
     def _bordered(self, point: CavityPoint, lam: float, row: Array) -> Array:
         """Jacobian in (step, lambda), with a row below."""
-        self.effort.newton_step(self.n)
+        self.effort.jacobian(self.n)
         M = np.empty((2 * self.n + 1, 2 * self.n + 1))
         M[:-1, :-1] = point.jacobian()
         M[:-1, -1] = self.family.derivative(point, lam)
@@ -334,8 +336,8 @@ def families(problem: EPProblem) -> list[Family]:
     return out
 
 
-def find_fixed_point(problem: EPProblem, effort: Effort) -> tuple[Sites | None, int]:
-    """Sites of a fixed point and the steps taken; None where no path arrives before the effort is spent.
+def find_fixed_point(problem: EPProblem) -> tuple[Sites | None, int]:
+    """Sites of a fixed point and the steps taken; None where no path arrives before the problem's effort is spent.
 
     The paths take turns, each turn longer than the one before: most end on the noise path within its first turn, and of
     the others most sooner by tempering.
@@ -344,9 +346,9 @@ def find_fixed_point(problem: EPProblem, effort: Effort) -> tuple[Sites | None, 
         return None, 0
     turn, steps = FIRST_TURN, 0
     queue: list[Family | Path] = list(families(problem))
-    while queue and not effort.spent:
+    while queue and not problem.effort.spent:
         item = queue.pop(0)
-        path = Path.begin(item, effort) if isinstance(item, Family) else item
+        path = Path.begin(item) if isinstance(item, Family) else item
         if path is None:
             continue
         before = path.counts.steps

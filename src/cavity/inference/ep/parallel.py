@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from cavity.inference.ep.acceleration import Acceleration
-from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
 from cavity.latent.sites import Sites
 from cavity.numerics.arrays import Array
@@ -39,22 +38,19 @@ def damped(
     tolerance: float = TOLERANCE,
     step: float = 1.0,
     acceleration: Acceleration | None = None,
-    effort: Effort | None = None,
 ) -> tuple[EPState | None, EPState | None, int]:
     """Parallel EP for sites of any sign; (converged state or None, best usable state, sweeps).
 
     A step is halved while the posterior would be improper. Points whose cavity does not exist wait for the others.
-    `acceleration` may know the sweeps of a problem like this one. It ends early where `effort` is spent.
+    `acceleration` may know the sweeps of a problem like this one. It ends early where the problem's effort is spent.
     """
     state = _any_state(problem, start)
     acceleration = Acceleration() if acceleration is None else acceleration
     acceleration.begin(problem.prior.n)
-    effort = Effort() if effort is None else effort
     best, smallest, since = None, np.inf, 0
     for sweep in range(DAMPED_SWEEPS):
-        if state is None or effort.spent:
+        if state is None or problem.effort.spent:
             return None, best, sweep
-        effort.sweep(problem.prior.n)
         shift, precision = state.cavity
         usable = precision > problem.min_cavity_precision
         everywhere = bool(usable.all())

@@ -14,7 +14,7 @@ Converged means that everything was recomputed from the sites and that tilted an
 where the likelihood allows it (a mixture of Gaussians); the status then says "extended".
 
 While hyperparameters are learned, one run of the optimizer stays on one branch: an evaluation starts at the sites of
-the last one and must converge from there in the same stage; anything else is a failed evaluation, not a jump.
+the best one and must converge from there in the same stage; anything else is a failed evaluation, not a jump.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ from cavity.inference.ep.effort_budget import Effort
 from cavity.inference.ep.log_concave import log_concave_ep
 from cavity.inference.ep.parallel import damped, state_or_none
 from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
-from cavity.inference.ep.site_prediction import KnownSites
-from cavity.inference.ep.tracking import KnownFixedPoint, follow, theta_of
+from cavity.inference.ep.tracking import KnownFixedPoint, follow
 from cavity.latent.base import Capability, LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
@@ -78,34 +77,22 @@ class EPWarm:
 
     Attributes
     ----------
-    sites : Sites
-        Those of the last evaluation.
     best : KnownFixedPoint
-        The fixed point of the run's best evaluation: an optimizer returns to it.
+        The fixed point of the run's best evaluation, where the next one starts: an optimizer returns to it, and a
+        trial that strayed must not take the following ones along.
     stage : Stage
         At which the run's first point was found; the others follow it.
     acceleration : Acceleration
         What past sweeps say of the next ones.
-    known : KnownSites
-        Those of the last evaluations, from which others are predicted.
     """
 
-    sites: Sites
     best: KnownFixedPoint
     stage: Stage
     acceleration: Acceleration
-    known: KnownSites
 
     def fits(self, problem: EPProblem) -> bool:
         """Whether the problem differs from that of the run in parameter values alone."""
-        return len(self.sites) == problem.prior.n and self.best.fits(problem)
-
-    def predicted(self, problem: EPProblem) -> Sites:
-        """Sites to start from: those of the best evaluation, moved along with the hyperparameters.
-
-        An optimizer returns to its best point: a trial that strayed must not take the following ones along.
-        """
-        return self.known.predict(theta_of(problem), self.best.theta, self.best.sites)
+        return self.best.fits(problem)
 
 
 @dataclass(frozen=True)
@@ -284,20 +271,20 @@ class EP(InferenceRule):
         """Stage 2."""
         from cavity.inference.ep.continuation import find_fixed_point
 
-        sites, steps = find_fixed_point(problem, Effort(SEARCH_SHARE * self.effort))
+        sites, steps = find_fixed_point(replace(problem, effort=Effort(SEARCH_SHARE * self.effort)))
         return self._certified(problem, sites, Stage.EP_CONTINUATION, steps)
 
     def _lower_power(self, problem: EPProblem, start: Sites) -> Solution | None:
         """Stage 3: up from the variational solution, the limit of small powers; the largest power is kept."""
-        effort = Effort((1.0 - SEARCH_SHARE) * self.effort)
+        problem = replace(problem, effort=Effort((1.0 - SEARCH_SHARE) * self.effort))
         best, sweeps = None, 0
         for power in POWERS:
-            if effort.spent:
+            if problem.effort.spent:
                 break
             reduced = replace(problem, power=power)
-            state = self._corrected(reduced, start, effort)
+            state = self._corrected(reduced, start)
             if state is None:
-                state, _, used = damped(reduced, start, self.tolerance, power, effort=effort)
+                state, _, used = damped(reduced, start, self.tolerance, power)
                 sweeps += used
             if state is None:
                 break
@@ -310,10 +297,10 @@ class EP(InferenceRule):
         state = None if sites is None else certify(problem, sites, self.tolerance)
         return None if state is None else Solution(state, stage, steps)
 
-    def _corrected(self, problem: EPProblem, start: Sites, effort: Effort | None = None) -> EPState | None:
+    def _corrected(self, problem: EPProblem, start: Sites) -> EPState | None:
         from cavity.inference.ep.cavity_newton import newton_from_sites
 
-        sites = newton_from_sites(problem, start, effort)
+        sites = newton_from_sites(problem, start)
         return None if sites is None else certify(problem, sites, self.tolerance)
 
     # --- the contract ----------------------------------------------------------------------------------------------
@@ -392,8 +379,7 @@ class EP(InferenceRule):
         value, d_likelihood = state.log_evidence, state.tilted.d_log_z.sum(axis=1)
         pulled = state.q.pull(1.0)
         gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood)
-        known = (KnownSites() if warm is None else warm.known).and_one(theta_of(problem), state.sites)
-        return Evidence(value, gradient, EPWarm(state.sites, best, stage, acceleration, known))
+        return Evidence(value, gradient, EPWarm(best, stage, acceleration))
 
     def _on_branch(
         self, problem: EPProblem, warm: EPWarm | None, acceleration: Acceleration, lasting: bool = True
@@ -405,13 +391,13 @@ class EP(InferenceRule):
             return solution
         failure = InferenceFailedError("EP's branch does not reach these hyperparameters: too long a step")
         if problem.likelihood.log_concave:
-            solution = self._fast(problem, warm.predicted(problem), acceleration, lasting) or self._solve(
+            solution = self._fast(problem, warm.best.sites, acceleration, lasting) or self._solve(
                 problem, acceleration, lasting
             )
         else:
             solution = None
             if problem.prior.n > NEWTON_FIRST:
-                solution = self._fast(problem, warm.predicted(problem), acceleration)
+                solution = self._fast(problem, warm.best.sites, acceleration)
             if solution is None:
                 way = follow(warm.best, problem)
                 solution = self._certified(problem, way.sites, Stage.EP)

@@ -11,11 +11,12 @@ A sample weight w makes the factor t^w: the tilted density then has the power et
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from cavity.inference.ep.effort_budget import Effort
 from cavity.latent.base import LatentPrior
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
@@ -33,13 +34,17 @@ LARGEST_PROBLEM = 1000
 
 @dataclass(frozen=True)
 class EPProblem:
-    """What is approximated: a prior, a likelihood with data, and the power of EP (1 for EP proper)."""
+    """What is approximated: a prior, a likelihood with data, and the power of EP (1 for EP proper).
+
+    `effort` counts the work done on it and on problems made from it.
+    """
 
     prior: LatentPrior
     likelihood: Likelihood
     y: Array
     weight: Array | float = 1.0
     power: float = 1.0
+    effort: Effort = field(default_factory=Effort, compare=False)
 
     @cached_property
     def factor_power(self) -> Array | float:
@@ -65,14 +70,22 @@ class EPProblem:
 
     def given(self, sites: Sites, *, transient: bool = False) -> Conditioned:
         """The Gaussian that sites make."""
+        self.effort.gaussian(self.prior.n)
         return self.prior.given(sites, transient=transient)
+
+    @cached_property
+    def _nodes(self) -> float:
+        """Nodes per point of the quadrature for tilted moments, on average."""
+        return float(np.mean(self.likelihood.tilted_nodes(self.factor_power)))
 
     def tilted(self, shift: Array, precision: Array, order: int = 2) -> Tilted:
         """Moments of the tilted densities."""
+        self.effort.moments(len(shift), self._nodes)
         return self.likelihood.tilted(self.y, shift, precision, self.factor_power, order)
 
     def moments(self, shift: Array, precision: Array) -> Moments:
         """Mean, variance, third and fourth central moments alone."""
+        self.effort.moments(len(shift), self._nodes)
         return self.likelihood.tilted_moments(self.y, shift, precision, self.factor_power)
 
 

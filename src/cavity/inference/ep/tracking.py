@@ -39,17 +39,6 @@ LARGEST = 4.0
 """Largest predicted step of a cavity coordinate."""
 
 
-def theta_of(problem: EPProblem) -> Array:
-    """Free unconstrained values of all that a problem is made of, shape (p,)."""
-    prior = problem.prior
-    return _theta(prior.kernel, prior.mean_function, problem.likelihood)
-
-
-def _theta(kernel: Kernel, mean: Mean | None, likelihood: Likelihood) -> Array:
-    parts = [kernel.theta, likelihood.theta] if mean is None else [kernel.theta, mean.theta, likelihood.theta]
-    return np.concatenate(parts)
-
-
 @dataclass(frozen=True)
 class KnownFixedPoint:
     """A fixed point with the model it belongs to."""
@@ -65,11 +54,6 @@ class KnownFixedPoint:
         """To be remembered for the next evaluation."""
         prior = problem.prior
         return cls(log_evidence, sites, prior.kernel, prior.mean_function, problem.likelihood)
-
-    @property
-    def theta(self) -> Array:
-        """As `theta_of`."""
-        return _theta(self.kernel, self.mean_function, self.likelihood)
 
     def fits(self, problem: EPProblem) -> bool:
         """Whether the other problem differs in parameter values alone."""
