@@ -277,6 +277,10 @@ class InferenceRule(ABC):
     def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
         """Effective number of parameters of the fit."""
 
+    def for_search(self) -> InferenceRule:
+        """The rule to the few digits that tell starts of an optimizer apart, if that is cheaper."""
+        return self
+
     def step_limit(self, likelihood: Likelihood) -> float:
         """Longest step of an optimizer, in unit steps of a parameter, after which a solution can still be followed."""
         return np.inf

@@ -1,15 +1,15 @@
 """Learning from start to end: first stages, the search over starts, the choice of the run, the posterior.
 
 `learn` is what `GP.learn` and the estimators call. A model with robust noise is started from the solutions of easier
-models (`cavity.learning.robust_starts`); the optimizer runs from these and from several other starts
-(`cavity.learning.multistart`); among the ends of the runs the one to keep is chosen by evidence and by the stage at
+models (`cavity.learning.robust_starts`), of which a part of the rows may be enough (`cavity.learning.robust_search`);
+the optimizer runs from these and from several other starts (`cavity.learning.multistart`); among the ends of the runs the one to keep is chosen by evidence and by the stage at
 which inference converged (`cavity.learning.run_choice`). A rule that samples then draws its chains, which begin where
 the runs ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from numbers import Integral
 from typing import Any, cast
 
@@ -18,8 +18,8 @@ import numpy as np
 from cavity.gp import GP
 from cavity.learning.multistart import PARTS, SearchOptions, SearchResult, multistart
 from cavity.learning.objective import OBJECTIVES
-from cavity.learning.race import Start
-from cavity.learning.robust_starts import first_stages, is_robust
+from cavity.learning.robust_search import robust_search
+from cavity.learning.robust_starts import is_robust
 from cavity.learning.run_choice import Learned, choose
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
@@ -102,14 +102,12 @@ def learn(
         return choose(model, SearchResult(model, np.nan, ()), rows, time.left)
     limit = Deadline(time.part(LEARNING_SHARE) if model.inference.samples else time.left)
     how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, progress)
-    also: Sequence[Start] = ()
     places = Starts.of(model, X, y, sample_weight)
     one_start = n_restarts == 0 and not how.data_driven
     if is_robust(model.likelihood) and not (warm or one_start) and model.theta.size > 0:
-        also = first_stages(model, rows, places, how, rng, limit)
-    found = multistart(
-        model, rows, how, objective=objective, also=also, starts=places, rng=rng, max_time=limit.left
-    )
+        found = robust_search(model, rows, places, how, objective=objective, rng=rng, limit=limit)
+    else:
+        found = multistart(model, rows, how, objective=objective, starts=places, rng=rng, max_time=limit.left)
     return choose(model, found, rows, time.left)
 
 

@@ -64,6 +64,10 @@ class SearchOptions:
     n_jobs : int, optional
         Processes for the runs.
     progress : bool, optional
+    agree : int, optional
+        Runs that must have come to the best optimum before the search ends; about as many as there are restarts.
+    enough : float
+        A run ends if a step improves the objective by less than this part of it.
     """
 
     n_restarts: int = 3
@@ -71,6 +75,8 @@ class SearchOptions:
     data_driven: bool = True
     n_jobs: int | None = None
     progress: bool | None = None
+    agree: int | None = None
+    enough: float = 1e-10
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,7 @@ def multistart(
     SearchResult
         Also after Ctrl-C or when time is up: the best of what was reached.
     """
-    goal = Objective(model, rows.X, rows.y, objective, rows.weight, deadline_in(max_time))
+    goal = Objective(model, rows.X, rows.y, objective, rows.weight, deadline_in(max_time), how.enough)
     if model.theta.size == 0:
         value, _ = goal(model.theta)
         return SearchResult(model, value, ())
@@ -146,13 +152,18 @@ def multistart(
         starts = Starts.of(model, rows.X, rows.y, rows.weight)
     relocations = len(starts.blocks) if how.n_restarts > 0 and len(starts.blocks) > 1 else 0
     total = 1 + how.n_restarts + len(also) + relocations
+    with Progress("learning hyperparameters", total, how.progress) as progress:
+        return collect(goal, _Search(goal, starts, how, rng, progress).runs(also), progress)
+
+
+def collect(goal: Objective, source: Iterator[Run], progress: Progress) -> SearchResult:
+    """The best of all runs; after Ctrl-C or when time is up, of those that there are."""
     runs: list[Run] = []
     stopped: StopReason | None = None
     try:
-        with Progress("learning hyperparameters", total, how.progress) as progress:
-            for run in _Search(goal, starts, how, rng, progress).runs(also):
-                runs.append(run)
-                progress.advance(f"(best so far {max(run.value for run in runs):.6g})")
+        for run in source:
+            runs.append(run)
+            progress.advance(f"(best so far {max(run.value for run in runs):.6g})")
     except KeyboardInterrupt:
         stopped = StopReason.INTERRUPTED
         if goal.best_ever is not None:
@@ -163,9 +174,9 @@ def multistart(
         stopped = stopped or StopReason.OUT_OF_TIME
     if not usable(runs):
         reasons = "; ".join(dict.fromkeys(run.message for run in runs))
-        raise np.linalg.LinAlgError(f"the {objective} could not be evaluated at any start: {reasons}")
+        raise np.linalg.LinAlgError(f"the {goal.kind} could not be evaluated at any start: {reasons}")
     best = max(usable(runs), key=lambda run: run.value)
-    return SearchResult(model.replace(best.theta), best.value, tuple(runs), stopped)
+    return SearchResult(goal.model.replace(best.theta), best.value, tuple(runs), stopped)
 
 
 def _interrupted_run(goal: Objective, value: float, theta: Array) -> Run:
@@ -200,7 +211,7 @@ class _Search:
             2
         )  # so that what is drawn last does not depend on when the race ends
         found: list[Run] = []
-        agree = max(AGREE, self.how.n_restarts - 1)
+        agree = max(AGREE, self.how.n_restarts - 1) if self.how.agree is None else self.how.agree
         tasks = self._tasks(also, draws)
         for run in race(self.goal, tasks, self.starts, agree=agree, n_jobs=self.how.n_jobs):
             found.append(run)

@@ -35,7 +35,8 @@ class Objective:
 
     `best` (value, theta) is that of the present run, and `best_warm` what the inference rule knew there.
     `best_ever` is that of all runs that this process knows of. After a failure, `reached` says how far from the
-    best point the inference rule could follow its solution, if it knows (`InferenceFailedError`).
+    best point the inference rule could follow its solution, if it knows (`InferenceFailedError`). A run ends if a step
+    improves the objective by less than the part `enough` of it.
     """
 
     model: GP
@@ -44,6 +45,7 @@ class Objective:
     kind: str = "evidence"
     sample_weight: Array | None = None
     deadline: float = np.inf
+    enough: float = 1e-10
     evaluations: int = 0
     failures: int = 0
     last_error: str = ""
@@ -65,7 +67,14 @@ class Objective:
         model = self.model.with_likelihood(self.model.likelihood.rows(rows))
         unknown = (-np.inf, model.theta)
         return Objective(
-            model, self.X[rows], self.y[rows], self.kind, weight, self.deadline, best_ever=unknown
+            model,
+            self.X[rows],
+            self.y[rows],
+            self.kind,
+            weight,
+            self.deadline,
+            self.enough,
+            best_ever=unknown,
         )
 
     @property
@@ -91,7 +100,9 @@ class Objective:
         self.reached = None
         try:
             value, gradient = self._evaluate(theta)
-        except (np.linalg.LinAlgError, FloatingPointError, OverflowError) as error:
+        except (ValueError, FloatingPointError, OverflowError) as error:  # LinAlgError is a ValueError
+            if self.best_ever is None and not isinstance(error, np.linalg.LinAlgError | ArithmeticError):
+                raise  # nothing can be evaluated: the user should see why
             self.last_error = str(error)
             self.reached = error.reached if isinstance(error, InferenceFailedError) else None
             value, gradient = -np.inf, np.zeros(len(theta))

@@ -242,7 +242,13 @@ def _minimize(descent: _Descent, start: Array, box: Array, steps: int) -> tuple[
         jac=True,
         method="L-BFGS-B",
         bounds=cast(Any, box),
-        options={"maxiter": steps, "maxfun": 10 * steps, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-5},
+        options={
+            "maxiter": steps,
+            "maxfun": 10 * steps,
+            "maxcor": 20,
+            "ftol": descent.objective.enough,
+            "gtol": 1e-5,
+        },
     )
     if (
         descent.last_failed

@@ -4,8 +4,7 @@ Optima of the evidence depend on where learning starts. The solution for Gaussia
 values, with the noise level of the bulk of its leave-one-out residuals, which outliers do not move. If outliers have
 bent that solution itself, a model with heavy tails may stay beside it, at the Gaussian limit. Laplace noise, which is
 log-concave and so has one mode only, is a step between. If the fit with Laplace noise explains nothing, a start with
-values read off the data and next to no noise is tried too. Of these starts the one with the highest evidence after a
-few steps is run.
+values read off the data and next to no noise is tried too. A few steps from each put these starts in order.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from cavity.gp import GP
+from cavity.inference.ep import EP
 from cavity.learning.data_scale import MAD_TO_SD, DataScale, without_far
 from cavity.learning.guesses import NOISE_SHARE, Reader
 from cavity.learning.multistart import SearchOptions, multistart
 from cavity.learning.objective import Objective, deadline_in
-from cavity.learning.optimizer import maximize
-from cavity.learning.race import Start
+from cavity.learning.race import Start, screen
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian, GaussianNoise, Laplace
@@ -66,7 +65,7 @@ def first_stages(
     rng: np.random.Generator,
     limit: Deadline,
 ) -> list[Start]:
-    """The most promising start of a robust model from the solution of an easier one; none if none can be found.
+    """Starts of a robust model from the solutions of easier ones, the most promising first; none if none can be found.
 
     Easier is Gaussian noise, and for heavier than exponential tails Laplace noise, itself started there. Ctrl-C goes on
     to the caller: there is nothing to keep of the robust model yet.
@@ -94,7 +93,13 @@ def first_stages(
                 found.append(Start("quiet", quiet_start(model, starts, bulk)))
     except np.linalg.LinAlgError:
         pass
-    return found if len(found) < 2 else [_promising(found, model, rows, starts, limit)]
+    if len(found) < 2:
+        return found
+    goal = Objective(
+        model, rows.X, rows.y, sample_weight=rows.weight, deadline=deadline_in(limit.part(STAGE_SHARE))
+    )
+    trials = screen(goal, found, starts, len(found), steps=TRIAL_STEPS)
+    return [Start(trial.kind, trial.theta, trial.warm) for trial in trials]
 
 
 def _gaussian(
@@ -119,7 +124,7 @@ def _laplace(
     limit: Deadline,
 ) -> Solution:
     """The same with Laplace noise, started from the solution for Gaussian noise too."""
-    easier = GP(model.kernel, Laplace(), model.mean, "ep").bind(rows.X.shape[1])
+    easier = GP(model.kernel, Laplace(), model.mean, EP().for_search()).bind(rows.X.shape[1])
     also = [Start("gaussian", carried_over(gaussian, easier, bulk_scale(easier, rows)))]
     return _solution(easier, rows, replace(how, n_restarts=0), rng, limit, also)
 
@@ -139,17 +144,6 @@ def _solution(
         raise KeyboardInterrupt
     loo = found.model.leave_one_out(rows.X, rows.y, rows.weight)
     return Solution(found.model, float(np.median(np.abs(rows.y - loo.mean))))
-
-
-def _promising(found: list[Start], model: GP, rows: TrainingRows, starts: Starts, limit: Deadline) -> Start:
-    """Of several starts the one that leads to the highest evidence within a few steps, or before time is up."""
-    deadline = deadline_in(limit.part(STAGE_SHARE))
-    goal = Objective(model, rows.X, rows.y, sample_weight=rows.weight, deadline=deadline)
-    values = [
-        maximize(goal, start.theta, starts.box, starts.scale, start.kind, TRIAL_STEPS).value
-        for start in found
-    ]
-    return found[int(np.argmax(values))]
 
 
 def bulk_scale(model: GP, rows: TrainingRows) -> DataScale:

@@ -186,7 +186,9 @@ def from_gaussian(method: str, X: Array, y: Array, seed: int) -> GPRegressor:
     noise = as_likelihood(model.likelihood)
     robust = GP(gaussian.kernel_, noise, gaussian.mean_).bind(X.shape[1])
     rows = TrainingRows(X, y, None, np.arange(len(X)))
-    start = robust.replace(carried_over(Solution(gaussian.model_, residual), robust, bulk_scale(robust, rows)))
+    start = robust.replace(
+        carried_over(Solution(gaussian.model_, residual), robust, bulk_scale(robust, rows))
+    )
     return model.set_params(
         kernel=start.kernel,
         mean=start.mean,

@@ -61,6 +61,9 @@ LONGEST_STEP = 0.5
 """Longest step of an optimizer, in unit steps of a free parameter, without log-concavity. Trial steps of L-BFGS are
 often ten times as long, and fixed points at their ends have nothing to do with those at their beginnings."""
 
+SEARCH_TOLERANCE = 1e-3
+"""Mismatch, in posterior standard deviations, of evaluations by an optimizer."""
+
 SEARCH_SHARE = 0.75
 """Part of the effort for EP proper; the rest is for powers below one."""
 
@@ -207,6 +210,10 @@ class EP(InferenceRule):
 
     def __repr__(self) -> str:
         return f"EP(tolerance={self.tolerance!r}, effort={self.effort!r})"
+
+    def for_search(self) -> EP:
+        """To a larger mismatch of moments: the evidence is stationary in the sites, so that its error is the square."""
+        return EP(max(self.tolerance, SEARCH_TOLERANCE), self.effort)
 
     def supports(self, likelihood: Likelihood) -> bool:
         """Whether the likelihood has one latent function per observation."""
