@@ -61,7 +61,7 @@ def test_posteriors_agree(name, weight):
     mine, other = dense.condition(X, y, weight), naive.condition(X, y, weight)
     assert mine.status.converged
     assert other.status.stage is mine.status.stage
-    assert other.log_evidence == pytest.approx(mine.log_evidence, abs=1e-7)
+    assert other.log_evidence == pytest.approx(mine.log_evidence, abs=1e-8)
     np.testing.assert_allclose(other.mean(NEW), mine.mean(NEW), atol=1e-8)
     np.testing.assert_allclose(other.variance(NEW), mine.variance(NEW), atol=1e-8)
     if mine.approximation.q is not None:
@@ -73,22 +73,22 @@ def test_posteriors_agree(name, weight):
 def test_evidences_and_gradients_agree(name):
     dense, naive, y = pair(name)
     (value, gradient), (other, same) = dense.evidence(X, y), naive.evidence(X, y)
-    assert other == pytest.approx(value, abs=1e-7)
-    np.testing.assert_allclose(same, gradient, atol=1e-6)
+    assert other == pytest.approx(value, abs=1e-8)
+    np.testing.assert_allclose(same, gradient, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_leave_one_out_agrees(name):
     dense, naive, y = pair(name)
     mine, other = dense.leave_one_out(X, y), naive.leave_one_out(X, y)
-    np.testing.assert_allclose(other.log_prob(y), mine.log_prob(y), atol=1e-7)
+    np.testing.assert_allclose(other.log_prob(y), mine.log_prob(y), atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["exact", "exact, known noise", "exact, basis"])
 def test_leave_one_out_learning_agrees(name):
     dense, naive, y = pair(name)
     (value, gradient), (other, same) = (m.leave_one_out_log_prob(X, y) for m in (dense, naive))
-    assert other == pytest.approx(value, abs=1e-9)
+    assert other == pytest.approx(value, abs=1e-8)
     np.testing.assert_allclose(same, gradient, atol=1e-8)
 
 
@@ -96,7 +96,8 @@ def test_leave_one_out_learning_agrees(name):
 def test_learning_agrees(name):
     dense, naive, y = pair(name)
     mine, other = (m.learn(X, y, n_restarts=0, rng=0) for m in (dense, naive))
-    assert other.value == pytest.approx(mine.value, abs=1e-4)
+    # the optimizer ends once a step gains less than 1e-10 of the value: the last steps differ by rounding
+    assert other.value == pytest.approx(mine.value, abs=1e-6)
 
 
 def test_several_latent_functions_are_refused_by_name():

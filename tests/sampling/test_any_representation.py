@@ -7,7 +7,7 @@ import pytest
 
 from cavity import assess
 from cavity.gp import GP
-from cavity.kernels import SE
+from cavity.kernels import SE, Matern
 from cavity.latent.base import Inputs
 from cavity.latent.dense import Dense
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, StudentT
@@ -41,8 +41,8 @@ def test_densities_of_latent_values_agree(metric):
         np.testing.assert_allclose(target.latent(target.whiten(F)), F, atol=1e-8)
     # white coordinates may be rotated by a metric, latent values and densities may not
     U, V = dense.whiten(F), naive.whiten(F)
-    np.testing.assert_allclose(naive.log_density(V), dense.log_density(U), atol=1e-7)
-    np.testing.assert_allclose((naive.gradient(V) ** 2).sum(1), (dense.gradient(U) ** 2).sum(1), rtol=1e-6)
+    np.testing.assert_allclose(naive.log_density(V), dense.log_density(U), atol=1e-8)
+    np.testing.assert_allclose((naive.gradient(V) ** 2).sum(1), (dense.gradient(U) ** 2).sum(1), rtol=1e-8)
 
 
 def test_chains_agree_draw_by_draw():
@@ -54,7 +54,7 @@ def test_chains_agree_draw_by_draw():
         )
         by_leaps = hamiltonian(target, start, n_draws=30, warmup=20, rng=1)
         found.append(np.concatenate([by_slices.positions, by_leaps.positions]))
-    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+    np.testing.assert_allclose(found[1], found[0], atol=1e-8)
 
 
 def test_annealing_paths_agree():
@@ -63,7 +63,7 @@ def test_annealing_paths_agree():
     for sites in (None, models[0].condition(X, REAL).approximation.sites):
         mine, other = (Bridge(m.prior(X), m.likelihood, REAL, sites=sites) for m in models)
         assert other.log_mass == pytest.approx(mine.log_mass, abs=1e-8)
-        np.testing.assert_allclose(other.position(F), mine.position(F), atol=1e-6)
+        np.testing.assert_allclose(other.position(F), mine.position(F), atol=1e-8)
         np.testing.assert_allclose(other.latent(other.position(F)), F, atol=1e-8)
 
 
@@ -72,16 +72,18 @@ def test_posteriors_made_of_draws_agree(likelihood):
     rule = MCMC(n_draws=20, warmup=20, chains=2, rng=0, warn=False, progress=False)
     models = [GP(KERNEL, likelihood, inference=rule, representation=r) for r in ("dense", Naive())]
     mine, other = (model.condition(X, REAL) for model in models)
-    np.testing.assert_allclose(other.mean(NEW), mine.mean(NEW), atol=1e-4)
-    np.testing.assert_allclose(other.variance(NEW), mine.variance(NEW), atol=1e-4)
+    np.testing.assert_allclose(other.mean(NEW), mine.mean(NEW), atol=1e-8)
+    np.testing.assert_allclose(other.variance(NEW), mine.variance(NEW), atol=1e-8)
 
 
 def test_joint_densities_of_latent_values_and_hyperparameters_agree():
-    models = [GP(KERNEL, Probit(), inference="ep", representation=r) for r in ("dense", Naive())]
+    # well conditioned, since the slope of a Cholesky factor magnifies rounding by the condition number
+    rough = (1.5 * Matern(0.6, nu=1.5)).bind(1)
+    models = [GP(rough, Probit(), inference="ep", representation=r) for r in ("dense", Naive())]
     mine, other = (JointTarget(model, X, LABELS) for model in models)
     U = 0.3 * RNG.standard_normal((3, mine.dim))
     for found, expected in zip(other.value_and_gradient(U), mine.value_and_gradient(U)):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.slow
