@@ -214,7 +214,8 @@ def maximize(
     """
     objective.reset(warm)
     start = np.clip(start, box[:, 0], box[:, 1])
-    descent = _Descent(objective, scale, StepLimit(objective.longest_step, first), Watch(known))
+    watch = Watch(known, gives_up=objective.longest_step == np.inf)
+    descent = _Descent(objective, scale, StepLimit(objective.longest_step, first), watch)
     converged, end = False, None
     try:
         converged, message = _minimize(descent, start / scale, box / scale[:, None], steps)

@@ -71,6 +71,8 @@ class Watch:
     ----------
     known : sequence of Optimum
         Where earlier runs ended.
+    gives_up : bool
+        Whether a run that trails is ended: not if its steps are limited, so that slow progress says little.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Watch:
     """
 
     known: Sequence[Optimum]
+    gives_up: bool = True
     _in_a_row: list[int] = field(init=False)
     _values: list[float] = field(default_factory=list)
 
@@ -101,7 +104,7 @@ class Watch:
                 raise Ended(f"stopped: it headed for the optimum of the run from {optimum.kind!r}", optimum)
         self._values.append(value)
         lacks = max(optimum.value for optimum in self.known) - value
-        if len(self._values) > LOOK_BACK and lacks > TRAILING:
+        if self.gives_up and len(self._values) > LOOK_BACK and lacks > TRAILING:
             gained = value - self._values[-1 - LOOK_BACK]
             if gained < HOPELESS * lacks:
                 raise Ended(f"stopped: it trails by {lacks:.3g} nats")
