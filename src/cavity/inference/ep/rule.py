@@ -51,8 +51,9 @@ from cavity.runtime.errors import Setting
 POWERS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Powers tried in turn where EP proper finds no fixed point; the largest that converges is reported."""
 
-NEWTON_FIRST = 60
-"""Points up to which a branch is followed by Newton's method rather than by parallel updates from its sites."""
+NEWTON_FIRST = 140
+"""Points up to which a branch is followed by Newton's method rather than by parallel updates from its sites: its systems
+of 2n equations cost little more there, and it stays on the branch where that is about to end."""
 
 NEWTON_AFTER = 300
 """Points up to which Newton's method takes over where parallel updates do not converge."""
