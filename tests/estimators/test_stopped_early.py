@@ -14,7 +14,7 @@ from cavity.estimators import classifier
 from cavity.gp import GP
 from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Matern
-from cavity.learning import fit, objective
+from cavity.learning import objective, robust_search
 from cavity.runtime import deadlines
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import SamplePosterior
@@ -34,13 +34,13 @@ class Work:
         self.last_stage = -1
         for name in ("evidence_of", "leave_one_out", "condition"):
             monkeypatch.setattr(GP, name, self._noted(name, getattr(GP, name)))
-        multistart = fit.multistart
+        multistart = robust_search.multistart
 
         def noted(*arguments, **options):
             self.last_stage = len(self.calls)
             return multistart(*arguments, **options)
 
-        monkeypatch.setattr(fit, "multistart", noted)
+        monkeypatch.setattr(robust_search, "multistart", noted)
 
     def _noted(self, name, method):
         def asked(model, *arguments, **options):

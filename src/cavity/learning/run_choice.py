@@ -126,7 +126,8 @@ def _best(model: GP, found: SearchResult, rows: TrainingRows, late: Postponed) -
     runs = list(found.runs)
     kept: tuple[int, Posterior] | None = None
     for i in (i for same in _ends(runs) for i in same):
-        if kept is not None and (late.interrupted or runs[i].value < runs[kept[0]].value - STAGE_MARGIN):
+        stopped = late.interrupted or found.stopped is StopReason.INTERRUPTED
+        if kept is not None and (stopped or runs[i].value < runs[kept[0]].value - STAGE_MARGIN):
             break
         posterior = _posterior(model, runs[i], rows)
         runs[i] = replace(runs[i], message=f"{runs[i].message}; stage {posterior.status.label}")

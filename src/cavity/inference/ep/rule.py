@@ -134,10 +134,8 @@ def certify(problem: EPProblem, sites: Sites, tolerance: float) -> EPState | Non
         return None
     if tolerance == np.inf:
         return state
-    rounding = _rounding(state)
-    sure = rounding <= tolerance or (
-        rounding <= DOUBTFUL * tolerance and _holds_in_other_orders(state, tolerance)
-    )
+    rounding, allowed = _rounding(state), min(tolerance, TOLERANCE)
+    sure = rounding <= allowed or (rounding <= DOUBTFUL * allowed and _holds_in_other_orders(state, allowed))
     return state if sure else None
 
 
