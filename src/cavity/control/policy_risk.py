@@ -25,6 +25,7 @@ from cavity.control.losses import Loss
 from cavity.control.policies import Policy
 from cavity.control.uncertain_inputs.output_moments import checked_gaussian
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 
 
 class ParticleRisk:
@@ -43,8 +44,9 @@ class ParticleRisk:
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.control import Dynamics, Pendulum, RBFPolicy, SaturatingLoss, Transitions, tip_distance
-    >>> from cavity.control import DrawnDynamics
+    >>> from cavity.control import (
+    ...     DrawnDynamics, Dynamics, Pendulum, RBFPolicy, SaturatingLoss, Transitions, tip_distance
+    ... )
     >>> from cavity.control.policy_risk import ParticleRisk
     >>> system = Pendulum()
     >>> model = Dynamics.fit(Transitions.draw(system, 30, rng=0), problem=system, rng=0)
@@ -56,9 +58,7 @@ class ParticleRisk:
     """
 
     def __init__(self, model: StepModel, loss: Loss, starts: ArrayLike, horizon: int) -> None:
-        if int(horizon) != horizon or horizon < 1:
-            raise ValueError(f"horizon must be an integer of at least 1, got {horizon!r}")
-        self.model, self.loss, self.horizon = model, loss, int(horizon)
+        self.model, self.loss, self.horizon = model, loss, require_integer(horizon, "horizon", 1)
         self.starts = np.array(starts, dtype=float)
         shape, D = self.starts.shape, model.state_size
         if len(shape) != 2 or shape[0] < 1 or shape[1] != D or not np.isfinite(self.starts).all():
@@ -109,10 +109,8 @@ class PolicyRisk:
     """
 
     def __init__(self, model: Dynamics, loss: Loss, mean: ArrayLike, cov: ArrayLike, horizon: int) -> None:
-        self.model, self.loss, self.horizon = model, loss, int(horizon)
+        self.model, self.loss, self.horizon = model, loss, require_integer(horizon, "horizon", 1)
         self.mean, self.cov = checked_gaussian(mean, cov, model.state_size)
-        if self.horizon < 1:
-            raise ValueError(f"horizon must be at least 1, got {horizon!r}")
 
     def __call__(self, policy: Policy) -> tuple[float, Array]:
         """Mean loss over the horizon and its derivative in the policy's parameters."""

@@ -96,20 +96,18 @@ def drive(name: str, seed: int) -> Outcome:
     measures = {
         "success": float(car.holds_goal(states, 4.2, 8.1)),
         "off the goal": float(np.abs(states[-14:, 0] - car.goal[0]).mean()),
-        **_times(run),
     }
-    return Outcome(measures, _arrays(run))
+    return _outcome(run, measures)
 
 
-def _times(run: ControlledRun) -> dict[str, float]:
-    return {
+def _outcome(run: ControlledRun, measures: dict[str, float]) -> Outcome:
+    """These measures with the time of decisions, and what pictures need."""
+    times = {
         "decision, ms": float(np.median(run.milliseconds)),
         "decision, CPU ms": float(np.median(run.cpu_milliseconds)),
     }
-
-
-def _arrays(run: ControlledRun) -> dict[str, Any]:
-    return {"states": run.trajectory.states, "actions": run.trajectory.actions, "risks": run.risks}
+    path = run.trajectory
+    return Outcome(measures | times, {"states": path.states, "actions": path.actions, "risks": run.risks})
 
 
 def planning_cells(quick: bool) -> list[Cell]:
@@ -119,37 +117,51 @@ def planning_cells(quick: bool) -> list[Cell]:
 
 def draw_planning(results: Results, folder: Path) -> list[Path]:
     """Figure 7.10 and an animation."""
-    car, out = MountainCar(dt=0.3), []
-    name = "planning, moment matching"
-    found = results.arrays(seed=0, method=name)
-    if "states" in found:
-        out.append(_figure_10(car, results, name, folder))
-        path = Trajectory(found["states"], found["actions"], car.dt)
-        out.append(animation(car, path, folder / "mountain_car_planning.gif"))
-    return out
+    labels = ["position, m", "velocity, m/s", "force, N (dashed: bounds)"]
+
+    def mark(axes: list[Any]) -> None:
+        axes[0].axhspan(0.5, 0.7, color=COLORS[2], alpha=0.2, linewidth=0, label="goal")
+        axes[0].legend(frameon=False, fontsize=8, loc="lower right")
+        _lines(axes[2], (-4, 4), "--")
+
+    title = "Mountain car: planning with moment matching, one line for each data set"
+    return _draw_paths(results, folder, MountainCar(dt=0.3), labels, mark, title, ("7_10", "mountain_car"))
 
 
-def _figure_10(car: MountainCar, results: Results, name: str, folder: Path) -> Path:
-    labels = ["position, m", "velocity, m/s", "force, N (dashed: bounds)", "expected cumulated loss"]
-    figure, axes = new_panels(2, 2)
-    for found in arrays_of(results, name):
-        t = car.dt * np.arange(len(found["states"]))
-        for axis, values in zip(axes, _columns(found, 2)):
+def _draw_paths(
+    results: Results,
+    folder: Path,
+    system: Any,
+    labels: list[str],
+    mark: Any,
+    title: str,
+    names: tuple[str, str],
+) -> list[Path]:
+    """States, actions and risks of all data sets over time, and an animation of the first."""
+    method = "planning, moment matching"
+    first = results.arrays(seed=0, method=method)
+    if "states" not in first:
+        return []
+    figure, axes = new_panels(2, (len(labels) + 1) // 2)
+    for found in arrays_of(results, method):
+        t = system.dt * np.arange(len(found["states"]))
+        columns = [*found["states"].T[: system.state_size], found["actions"][:, 0], found["risks"]]
+        for axis, values in zip(axes, columns):
             # states move between decisions, actions and plans are held
             held = {"drawstyle": "steps-post"} if len(values) < len(t) else {}
             axis.plot(t[: len(values)], values, color=COLORS[0], alpha=0.5, linewidth=1.0, **held)
-    for axis, label in zip(axes, labels):
+    for axis, label in zip(axes, [*labels, "expected cumulated loss"]):
         axis.set(xlabel="seconds", ylabel=label)
-    axes[0].axhspan(0.5, 0.7, color=COLORS[2], alpha=0.2, linewidth=0, label="goal")
-    axes[0].legend(frameon=False, fontsize=8, loc="lower right")
-    for end in (-4, 4):
-        axes[2].axhline(end, color="black", linestyle="--", linewidth=0.8)
-    figure.suptitle("Mountain car: planning with moment matching, one line for each data set")
-    return save(figure, folder / "figure_7_10.png")
+    mark(axes)
+    figure.suptitle(title, fontsize=10)
+    path = Trajectory(first["states"], first["actions"], system.dt)
+    film = animation(system, path, folder / f"{names[1]}_planning.gif")
+    return [save(figure, folder / f"figure_{names[0]}.png"), film]
 
 
-def _columns(found: dict[str, Any], states: int) -> list[Any]:
-    return [*found["states"].T[:states], found["actions"][:, 0], found["risks"]]
+def _lines(axis: Any, levels: Any, style: str) -> None:
+    for level in levels:
+        axis.axhline(level, color="black", linestyle=style, linewidth=0.8)
 
 
 def _cells(
@@ -204,9 +216,8 @@ def swing_up(name: str, seed: int) -> Outcome:
         "tip at the end, cm": 100.0 * float(tip[-1]),
         "tip within 1 cm": float(tip[-1] < 0.01),
         "tip from 8 s, cm": 100.0 * float(tip[-21:].mean()),
-        **_times(run),
     }
-    return Outcome(measures, _arrays(run))
+    return _outcome(run, measures)
 
 
 def cart_pole_cells(quick: bool) -> list[Cell]:
@@ -217,41 +228,22 @@ def cart_pole_cells(quick: bool) -> list[Cell]:
 
 def draw_cart_pole(results: Results, folder: Path) -> list[Path]:
     """Figure 7.11, learning curves and animations."""
-    pole, out = CartPole(), []
-    name = "planning, moment matching"
-    found = results.arrays(seed=0, method=name)
-    if "states" in found:
-        out.append(_figure_11(pole, results, name, folder))
-        path = Trajectory(found["states"], found["actions"], pole.dt)
-        out.append(animation(pole, path, folder / "cart_pole_planning.gif"))
-    return out + draw_search(results, folder, "cart-pole")
-
-
-def _figure_11(pole: CartPole, results: Results, name: str, folder: Path) -> Path:
+    pole = CartPole()
     units = ("m", "m/s", "rad (upright: dotted)", "rad/s", "N")
     labels = [f"{name}, {unit}" for name, unit in zip((*pole.state_names, "force"), units)]
-    labels.append("expected cumulated loss")
-    figure, axes = new_panels(2, 3)
-    for found in arrays_of(results, name):
-        t = pole.dt * np.arange(len(found["states"]))
-        for axis, values in zip(axes, _columns(found, 4)):
-            # states move between decisions, actions and plans are held
-            held = {"drawstyle": "steps-post"} if len(values) < len(t) else {}
-            axis.plot(t[: len(values)], values, color=COLORS[0], alpha=0.5, linewidth=1.0, **held)
-    for axis, label in zip(axes, labels):
-        axis.set(xlabel="seconds", ylabel=label)
-    ends = [*zip(pole.state_low, pole.state_high), (-4.0, 4.0)]
-    for k in (0, 1, 3, 4):  # the angle has no ends
-        for end in ends[k]:
-            axes[k].axhline(end, color="black", linestyle="--", linewidth=0.8)
-    for upright in (-np.pi, np.pi):
-        axes[2].axhline(upright, color="black", linestyle=":", linewidth=0.8)
-    figure.suptitle(
+
+    def mark(axes: list[Any]) -> None:
+        ends = [*zip(pole.state_low, pole.state_high), (-4.0, 4.0)]
+        for k in (0, 1, 3, 4):  # the angle has no ends
+            _lines(axes[k], ends[k], "--")
+        _lines(axes[2], (-np.pi, np.pi), ":")
+
+    title = (
         "Cart-pole: planning with moment matching, one line for each data set "
-        "(dashed: region of the data, bounds of the force)",
-        fontsize=10,
+        "(dashed: region of the data, bounds of the force)"
     )
-    return save(figure, folder / "figure_7_11.png")
+    paths = _draw_paths(results, folder, pole, labels, mark, title, ("7_11", "cart_pole"))
+    return paths + draw_search(results, folder, "cart-pole")
 
 
 # --- pendulum -----------------------------------------------------------------------------------------------
@@ -270,9 +262,8 @@ def lift(name: str, seed: int) -> Outcome:
     measures = {
         "success": float(pendulum.holds_goal(states)),
         "off upright at the end": float(pendulum.off_upright(states)[-1]),
-        **_times(run),
     }
-    return Outcome(measures, _arrays(run))
+    return _outcome(run, measures)
 
 
 def pendulum_cells(quick: bool) -> list[Cell]:

@@ -22,6 +22,8 @@ BITS_BELOW = np.array([0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.06, 0.03, 0.01, 0.0])
 LABELED = 9
 """The highest contours have their values beside them."""
 
+AXES = {"xlabel": "ln l (length scale)", "ylabel": "ln s (signal sd)"}
+
 FEWEST = 4
 """Columns without which there are no contours."""
 
@@ -71,7 +73,7 @@ def contours(axis: Any, grid: tuple[Array, ...], values: Array, title: str, leve
     from matplotlib import colormaps
 
     lengths, signals = grid
-    axis.set(xlabel="ln l (length scale)", ylabel="ln s (signal sd)", title=title)
+    axis.set(**AXES, title=title)
     known: NDArray[np.bool_] = np.asarray(np.isfinite(values).any(axis=0))
     if known.sum() < FEWEST:
         run = (
@@ -87,17 +89,10 @@ def contours(axis: Any, grid: tuple[Array, ...], values: Array, title: str, leve
     row, column = np.unravel_index(np.nanargmax(values), values.shape)
     axis.plot(lengths[column], signals[row], "k+", markersize=11, markeredgewidth=1.6, clip_on=False)
     top = float(values[row, column])
-    axis.text(
-        0.98,
-        0.03,
-        (f"greatest: {top:.1f}" if abs(top) >= 10 else f"greatest: {top:.3f}")
-        + ("" if known.all() else f" ({known.sum()} of {len(known)} columns)"),
-        ha="right",
-        fontsize=9,
-        transform=axis.transAxes,
-        bbox={"facecolor": "w", "edgecolor": "none", "pad": 1.5},
-        zorder=5,
-    )
+    text = f"greatest: {top:.1f}" if abs(top) >= 10 else f"greatest: {top:.3f}"
+    text += "" if known.all() else f" ({known.sum()} of {len(known)} columns)"
+    box = {"facecolor": "w", "edgecolor": "none", "pad": 1.5}
+    axis.text(0.98, 0.03, text, ha="right", fontsize=9, transform=axis.transAxes, bbox=box, zorder=5)
 
 
 def _mark_points(axis: Any, coarse: tuple[Array, ...], certified: Array) -> None:
@@ -119,21 +114,11 @@ def _bound(results: Results, folder: Path, where: Range) -> Path:
     for place, value in np.ndenumerate(difference):
         if np.isfinite(value):
             sure = certified[place] > 0
-            axes[1].text(
-                lengths[place[1]],
-                signals[place[0]],
-                f"{value:+.2f}" if abs(value) < 9.995 else f"{value:+.0f}",
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="k" if sure else COLORS[1],
-                style="normal" if sure else "italic",
-            )
-    axes[1].set(
-        xlabel="ln l (length scale)",
-        ylabel="ln s (signal sd)",
-        title="EP minus AIS, nats (italic: not certified)",
-    )
+            text = f"{value:+.2f}" if abs(value) < 9.995 else f"{value:+.0f}"
+            look = {"color": "k" if sure else COLORS[1], "style": "normal" if sure else "italic"}
+            centered = {"ha": "center", "va": "center", "fontsize": 8}
+            axes[1].text(lengths[place[1]], signals[place[0]], text, **centered, **look)
+    axes[1].set(**AXES, title="EP minus AIS, nats (italic: not certified)")
     for axis in axes:
         axis.set(xlim=where.length, ylim=where.signal)
     return save(figure, folder / "bound.png", few_colors=True)

@@ -35,6 +35,7 @@ from cavity.latent.dense import ObservedConditioning, SiteConditioning
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,10 @@ class DrawnFunctions:
     def __init__(
         self, posteriors: Sequence[Posterior], size: int, waves: int, rng: np.random.Generator | int = 0
     ) -> None:
-        for name, value in (("size", size), ("waves", waves)):
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        self.size, waves = require_integer(size, "size", 1), require_integer(waves, "waves", 1)
         rng = np.random.default_rng(rng)
         outputs = [analytic_outputs(p.process)[0] for p in posteriors]
-        drawn = [_Draws(p.process, int(size), int(waves), rng) for p in posteriors]
-        self.size = int(size)
+        drawn = [_Draws(p.process, self.size, waves, rng) for p in posteriors]
         self._means = MeanOnly(outputs, [o.alpha + d.weights for o, d in zip(outputs, drawn)])
         self._trend = np.stack([d.trend for d in drawn], axis=-1)  # (R, P + 1, E)
         self._frequencies = np.concatenate([d.frequencies for d in drawn], axis=1)  # (R, K, P)
@@ -110,8 +108,7 @@ class DrawnDynamics:
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.control import Dynamics, MountainCar, Transitions
-    >>> from cavity.control import DrawnDynamics
+    >>> from cavity.control import DrawnDynamics, Dynamics, MountainCar, Transitions
     >>> car = MountainCar()
     >>> model = Dynamics.fit(Transitions.draw(car, 10, rng=0), problem=car, rng=0)
     >>> after, _ = DrawnDynamics(model, size=3).forward_mean(np.tile(car.start, (3, 1)), [4.0])
