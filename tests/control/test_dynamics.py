@@ -539,7 +539,7 @@ def test_policies_for_single_states_are_refused(car):
 
 def test_counts_of_rollouts_are_checked(car):
     for wrong in (-3, 2.7):
-        with pytest.raises(ValueError, match=f"horizon must be a number of steps.*got {wrong}"):
+        with pytest.raises(ValueError, match=f"horizon must be an integer >= 0.*got {wrong}"):
             car.rollout([0.0, 0.0], lambda s: s[..., :1], wrong)
     with pytest.raises(ValueError, match=r"size must be an integer >= 2.*got 1"):
         car.sample_rollouts([0.0, 0.0], [[0.0]], size=1)

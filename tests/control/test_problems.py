@@ -251,10 +251,10 @@ def test_success_of_the_pendulum():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"region": [[0, 1, 2]]}, "region must have a row"),
-        ({"region": [[0, np.inf]]}, "region must be finite; give bounds"),
+        ({"region": [[0, 1, 2]]}, "region must be finite rows"),
+        ({"region": [[0, np.inf]]}, "region must be finite rows"),
         ({"region": [[1, 1]]}, "low < high"),
-        ({"action_bounds": [[-np.inf, np.inf]]}, "action_bounds must be finite"),
+        ({"action_bounds": [[-np.inf, np.inf]]}, "action_bounds must be finite rows"),
         ({"angles": [1]}, "angles must be columns of the 1 states"),
         ({"start": [0, 0]}, "start must be 1 finite numbers"),
         ({"goal": [np.nan]}, "goal must be 1 finite numbers"),

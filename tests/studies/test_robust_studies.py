@@ -16,8 +16,8 @@ from cavity.estimators import GPRegressor
 from cavity.gp import GP
 from cavity.prediction import GaussianPrediction
 from cavity.studies import boston, robust_methods, robust_synthetic
-from cavity.studies.pictures import box_plots
 from cavity.studies.folds import standardized, stratified_by_class, stratified_by_value
+from cavity.studies.pictures import box_plots
 
 
 def test_folds_by_value_spread_the_target() -> None:

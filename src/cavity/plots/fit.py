@@ -79,10 +79,6 @@ def plot_fit(
     xlabel, ylabel, title : str, optional
     legends : bool
 
-    Returns
-    -------
-    Axes
-
     Examples
     --------
     >>> import numpy as np
@@ -173,9 +169,7 @@ def bands(
         for i, level in enumerate(sorted(levels, reverse=True)):
             low, high = (pick(np.asarray(b), target) for b in prediction.interval(level))
             dense = min(0.2 + 0.2 * i, 0.8)
-            ax.fill_between(
-                x, low, high, color=BAND, alpha=dense, linewidth=0, label=f"{level:.0%} of {what}"
-            )
+            ax.fill_between(x, low, high, color=BAND, alpha=dense, lw=0, label=f"{level:.0%} of {what}")
             progress.advance()
 
 
@@ -208,16 +202,9 @@ def ring_outliers(ax: Axes, x: Array, y: Array, probability: Array) -> None:
     p = np.nan_to_num(probability, nan=0.0)
     some = p >= FAINTEST
     if some.any():
-        ax.scatter(
-            x[some],
-            y[some],
-            s=15 + 85 * p[some],
-            linewidths=(0.3 + 1.5 * p[some]).tolist(),
-            facecolors="none",
-            edgecolors=OUTLIER,
-            zorder=3,
-            label="outlier, by probability",
-        )
+        size, width = 15 + 85 * p[some], (0.3 + 1.5 * p[some]).tolist()
+        ring: dict[str, Any] = {"facecolors": "none", "edgecolors": OUTLIER, "zorder": 3}
+        ax.scatter(x[some], y[some], s=size, linewidths=width, label="outlier, by probability", **ring)
 
 
 # --- classes ------------------------------------------------------------------------------------------------
@@ -257,13 +244,6 @@ def _draw_labels(ax: Axes, x: Array, labels: NDArray[Any], classes: NDArray[Any]
     for c, name in enumerate(classes):
         own = labels == name
         height = float(c) if len(classes) == 2 else -0.03
-        ax.plot(
-            x[own],
-            np.full(int(own.sum()), height),
-            linestyle="none",
-            marker=marker(c),
-            color=DATA if len(classes) == 2 else color(c),
-            markersize=4,
-            fillstyle="none",
-            label=f"class {plain(name)}",
-        )
+        look: dict[str, Any] = {"ls": "none", "marker": marker(c), "ms": 4, "fillstyle": "none"}
+        shade = DATA if len(classes) == 2 else color(c)
+        ax.plot(x[own], np.full(int(own.sum()), height), color=shade, label=f"class {plain(name)}", **look)

@@ -112,12 +112,7 @@ def plot_relevance(
     shuffles : int
     rng : int or Generator
         Of "variance": how often inputs are put into random orders; lines show two standard errors.
-    title : str
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
+    title, ax : optional
 
     Examples
     --------

@@ -7,13 +7,14 @@ probabilities of classes where y is one of finitely many values.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.kernels.base import as_inputs
 from cavity.likelihoods import GaussianNoise
+from cavity.measures.grids import central_row
 from cavity.numerics.arrays import Array
 from cavity.prediction import CategoricalPrediction, Prediction
 
@@ -107,6 +108,15 @@ class View:
             )
         return inputs, targets
 
+    def center(self, rows: Array, at: ArrayLike | None) -> Array:
+        """The point (D,) that a picture goes through: `at`, or the row nearest to the medians."""
+        point = central_row(rows) if at is None else np.asarray(at, dtype=float).ravel()
+        if point.shape != (self.n_features,):
+            raise ValueError(
+                f"at must have one value for each of {self.n_features} inputs, got {point.shape}"
+            )
+        return point
+
     def column(self, which: int | str) -> int:
         """Index of a column, given by index or by name."""
         if isinstance(which, str):
@@ -124,10 +134,8 @@ class View:
         if not self.is_location or isinstance(likelihood, GaussianNoise):
             return None
         if hasattr(self.model, "outlier_probability_"):
-            found: Array = self.model.outlier_probability_
-            return np.asarray(found[self.model.rows_.index >= 0])
-        drawn: Array | None = getattr(self.posterior, "outlier_probability", None)
-        return drawn
+            return np.asarray(self.model.outlier_probability_[self.model.rows_.index >= 0])
+        return getattr(self.posterior, "outlier_probability", None)
 
     # --- predictions ----------------------------------------------------------------------------------------
 
@@ -168,19 +176,16 @@ class View:
 
     def predict_y(self, X: ArrayLike) -> Prediction:
         """Distribution of new observations."""
-        found: Prediction = self.posterior.predict_y(X)
-        return found
+        return cast(Prediction, self.posterior.predict_y(X))
 
     def predict_f(self, X: ArrayLike) -> Prediction:
         """Distribution of the latent function."""
-        found: Prediction = self.posterior.predict_f(X)
-        return found
+        return cast(Prediction, self.posterior.predict_f(X))
 
     def latent_means(self, X: ArrayLike) -> Array:
         """Posterior means of all latent functions, shape (m, L)."""
-        return np.column_stack(
-            [np.asarray(p.mean(X)).reshape(len(np.asarray(X)), -1) for p in self.posteriors]
-        )
+        rows = len(np.asarray(X))
+        return np.column_stack([np.asarray(p.mean(X)).reshape(rows, -1) for p in self.posteriors])
 
     def _for_estimator(self, X: ArrayLike) -> Any:
         """Inputs with the column names of the fit, so that scikit-learn does not miss them."""

@@ -314,6 +314,6 @@ def checked_ends(given: ArrayLike, name: str, rows: int) -> tuple[Array, Array]:
     ends: Array = np.array(given, dtype=float)
     if ends.shape != (rows, 2) or not np.isfinite(ends).all() or not (ends[:, 0] < ends[:, 1]).all():
         raise ValueError(
-            f"{name} must be {rows} finite rows (low, high) with low < high, got {ends.tolist()}"
+            f"{name} must be finite rows (low, high), low < high, one for each of {rows} variables, got {ends.tolist()}"
         )
     return ends[:, 0].copy(), ends[:, 1].copy()
