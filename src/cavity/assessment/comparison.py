@@ -33,7 +33,7 @@ class Predictive:
         interval is from 0.9.
     probability_error, largest_probability_error : float
         Mean and largest difference to the chains of the probability of a class, or of the distribution function at the
-        test targets (at the chains' median where there are none).
+        test targets (at the chains' median if there are none).
 
     Examples
     --------
@@ -153,7 +153,7 @@ def total_variation(chains: Chains, mean: Array, sd: Array) -> tuple[Array, floa
 
 
 def _k_hat(posterior: Posterior, rng: np.random.Generator) -> float:
-    """Shape of the tail of importance weights from the approximation; nan where it has no sites."""
+    """Shape of the tail of importance weights from the approximation; nan if it has no sites."""
     if posterior.approximation.sites is None:
         return float("nan")
     try:

@@ -1,6 +1,6 @@
 """Receding-horizon planning (Kuss, 2006, section 7.4, Algorithm 7): plan N actions, take the first, plan again.
 
-The risk of a plan has many local minima, and where a pole hangs at rest doing nothing is nearly stationary. So each
+The risk of a plan has many local minima. If a pole hangs at rest, doing nothing is nearly stationary. So each
 decision first screens many sequences by roll-outs of means, all in one batch: random ones, bang-bang ones with few
 switches, and the last plan shifted by one step with several last actions. The best few and the shifted plan are then
 improved together (`projected_bfgs`), and with moment matching the best of these is improved further under the

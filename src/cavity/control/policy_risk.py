@@ -7,7 +7,7 @@ own (`DrawnDynamics`) or all under the same one:
 
 Starts and systems are drawn once, so that J is a smooth function of the parameters (common random numbers; Ng and
 Jordan, 2000). Its derivative is by one pass backwards, all roll-outs at once. Unlike moment matching this does not
-take states for Gaussian: where a system may swing left or right, a part of the bundle does either.
+take states for Gaussian: if a system may swing left or right, a part of the bundle does either.
 
 `PolicyRisk` is J = sum_t E L(s_t) / T by moment matching, as in PILCO (Deisenroth and Rasmussen, 2011).
 """

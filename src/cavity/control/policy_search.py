@@ -209,7 +209,7 @@ def learn_policy(
         Roll-outs, each under a system of its own that is drawn from the model.
     candidates : int
         Random policies that are tried on the means of the model before each episode. The search begins at the best five
-        of them; where `policy` is given, only that is improved.
+        of them; if `policy` is given, only that is improved.
     moment_matching : bool
         Whether the expected loss is by moment matching, as in PILCO, in place of roll-outs of particles.
     test : callable, optional
@@ -306,7 +306,7 @@ def _risk(
     starts: Array,
     horizon: int,
 ) -> Risk:
-    """The expected loss over drawn systems, or by moment matching where there are none."""
+    """The expected loss over drawn systems, or by moment matching if there are none."""
     if systems is None:
         return PolicyRisk(model, loss, start, sd**2, horizon)
     return ParticleRisk(systems, loss, starts, horizon)

@@ -30,9 +30,9 @@ def plot_components(
 ) -> list[Axes]:
     """Posterior mean and band of each term of a sum kernel, along one input.
 
-    Bands are of each term alone: what the data do not tell apart is uncertain in both terms, even where the sum is
+    Bands are of each term alone: what the data do not tell apart is uncertain in both terms, even if the sum is
     known. Data hardly ever tell how a constant is divided among the terms; so by default each term is drawn minus its
-    average over the picture. As they are (`centered=False`), the means of all terms, and of the mean function where
+    average over the picture. As they are (`centered=False`), the means of all terms, and of the mean function if
     there is one, add up to the posterior mean of f.
 
     Parameters

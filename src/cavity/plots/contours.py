@@ -55,7 +55,7 @@ def plot_contours(
     reject : float, optional
         What declining to decide costs: the region in which cases are declined is hatched.
     loss : array (C, C), optional
-        loss[c, d] of deciding d where c is true; 0/1 loss by default.
+        loss[c, d] of deciding d if c is true; 0/1 loss by default.
     target : int
         Which of several targets.
     resolution : int

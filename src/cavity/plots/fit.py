@@ -73,7 +73,7 @@ def plot_fit(
         The true function on the grid.
     outlier_probability : array (n,) or bool
         Points that may be outliers get a ring, the wider and thicker the more probable. True: those of the model,
-        where its noise model tells and the data are those of the fit.
+        if its noise model tells and the data are those of the fit.
     target : int
         Which of several targets.
     xlabel, ylabel, title : str, optional
@@ -140,7 +140,7 @@ def draw_prediction(
     target: int = 0,
     discrete: bool = False,
 ) -> None:
-    """Mean and bands at the rows of X, against x; bars instead of bands where x has a few values only."""
+    """Mean and bands at the rows of X, against x; bars instead of bands if x has a few values only."""
     posterior = view.for_bands
     prediction = posterior.predict_f(X) if of == "f" else posterior.predict_y(X)
     what = "f" if of == "f" else "y"
@@ -156,7 +156,7 @@ def draw_prediction(
 
 
 def _center(view: View, X: Array, prediction: Prediction, of: str, target: int) -> Array:
-    """The mean; that of f where y is f plus noise, since noise may have no mean."""
+    """The mean; that of f if y is f plus noise, since noise may have no mean."""
     whole = view.posterior.mean(X) if view.is_location or of == "f" else prediction.mean
     return pick(np.asarray(whole), target)
 

@@ -114,7 +114,7 @@ def plot_partial_dependence(
 ) -> list[Axes]:
     """Average prediction along each input, the others as they are in the rows.
 
-    The band is the posterior uncertainty of the average of f. Thin lines are single rows: where they are not
+    The band is the posterior uncertainty of the average of f. Thin lines are single rows: if they are not
     parallel, inputs interact. For classes the average is of probabilities, and there is no band.
 
     Parameters

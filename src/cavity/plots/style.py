@@ -31,7 +31,7 @@ TRUTH = "#666666"
 OUTLIER = VERMILION
 
 LONGEST_NAME, LONGEST_SHORT = 40, 24
-"""Characters of a name that are shown along a large picture, and where there is less room."""
+"""Characters of a name that are shown along a large picture, and along a small one."""
 
 
 def color(i: int) -> str:

@@ -1,7 +1,7 @@
 """What pictures ask of a fitted model, whatever it is: an estimator, a posterior, or draws.
 
 `View` gives training data in the order in which they were given, names of columns, predictions of y and of f, and
-probabilities of classes where y is one of finitely many values.
+probabilities of classes if y is one of finitely many values.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class View:
 
     @property
     def outlier_probability(self) -> Array | None:
-        """For each row of `data`, where the noise model tells good rows from outliers; None otherwise."""
+        """For each row of `data`, if the noise model tells good rows from outliers; None otherwise."""
         likelihood = self.posterior.model.likelihood
         if not self.is_location or isinstance(likelihood, GaussianNoise):
             return None
@@ -141,7 +141,7 @@ class View:
 
     @cached_property
     def classes(self) -> NDArray[Any] | None:
-        """Values that y can have, where there are finitely many; None for numbers and counts."""
+        """Values that y can have, if there are finitely many; None for numbers and counts."""
         if hasattr(self.model, "classes_"):
             return np.asarray(self.model.classes_)
         likelihood = self.posterior.model.likelihood

@@ -37,7 +37,7 @@ def report_style(salt: str) -> Iterator[None]:
 def as_svg(
     draw: Callable[[Any], Any], salt: str, *, width: float = 7.0, height: float = 3.8, panels: int = 1
 ) -> str:
-    """SVG text of a figure; `draw` gets the axes (a list of them where there are several panels)."""
+    """SVG text of a figure; `draw` gets the axes (a list of them if there are several panels)."""
     from matplotlib.figure import Figure
 
     def make() -> Figure:

@@ -40,7 +40,7 @@ class Text:
     kind: str = ""
 
     def html(self) -> str:
-        """A paragraph, preformatted where it is a formula."""
+        """A paragraph, preformatted if it is a formula."""
         tag = "pre" if self.kind == "formula" else "p"
         return f'<{tag} class="{escape(self.kind)}">{escape(self.text)}</{tag}>'
 

@@ -36,7 +36,7 @@ NEIGHBORS = (1, 3, 5, 7, 9, 11, 15, 21)
 
 @dataclass(frozen=True)
 class Fit:
-    """Labels -1 and +1 that a method decides for, log probability of +1 and of -1 where it has them."""
+    """Labels -1 and +1 that a method decides for, log probability of +1 and of -1 if it has them."""
 
     decision: Array
     log_p: Array | None = None

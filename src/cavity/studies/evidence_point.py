@@ -153,7 +153,7 @@ _TOLD = (
 
 
 def draw(results: Results, folder: Path, data: str) -> list[Path]:
-    """Scatter plots and histograms; nothing where the point was not run."""
+    """Scatter plots and histograms; nothing if the point was not run."""
     stored = results.arrays(method=LABEL)
     if not stored:
         return []

@@ -72,10 +72,10 @@ def box_plots(
     log: Sequence[str] = (),
     units: Mapping[str, str] = NATS,
 ) -> Path:
-    """One panel per measure; every cell is a point beside its box, and where there are few of them there is no box.
+    """One panel per measure; every cell is a point beside its box, and if there are few of them there is no box.
 
     A method with fewer cells than others has their number beside its name. Measures in `log` have a logarithmic axis
-    where they span more than a decade.
+    if they span more than a decade.
     """
     present = [m for m in measures if m in frame]
     figure, axes = new_panels(1, len(present), width=4.8, height=3.4)
@@ -107,7 +107,7 @@ def box_plots(
 
 
 def _names(groups: Sequence[tuple[str, pd.Series]]) -> list[str]:
-    """Names of the methods, with the number of cells where others have more."""
+    """Names of the methods, with the number of cells if others have more."""
     most = max((len(values) for _, values in groups), default=0)
     return [name if len(values) == most else f"{name} ({len(values)})" for name, values in groups]
 

@@ -191,7 +191,7 @@ class Dynamics:
         return cls(models, transitions, chosen, difference, noise, problem)
 
     def given(self, transitions: Transitions) -> Dynamics:
-        """The same hyperparameters with other transitions: quick, where more came in and little new was learned."""
+        """The same hyperparameters with other transitions: quick, if those that came in bring little new."""
         X = model_inputs(transitions.states, transitions.actions, self.angles)
         Y = np.where(self.difference, transitions.differences, transitions.next_states)
         models = [

@@ -1,7 +1,7 @@
 """Distributions of states over time, what a controller does at a distribution of states, and errors of forecasts.
 
 A controller is a sequence of actions, or a policy. With s ~ N(m, S), the joint distribution of s and the action u(s) is
-needed: from the policy's own moments, where it has a method `forward`, or by third-degree spherical cubature: the
+needed: from the policy's own moments, if it has a method `forward`, or by third-degree spherical cubature: the
 2 D points m +- sqrt(D) A_i, A_i the columns of a root of S, all with the same weight.
 """
 
@@ -115,7 +115,7 @@ def joint(mean: Array, cov: Array, control: Any, given: Array | None, F: int) ->
 
 
 def root(cov: Array) -> Array:
-    """A with A A' = cov, also where that is singular."""
+    """A with A A' = cov, also if that is singular."""
     values, vectors = np.linalg.eigh(cov)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 

@@ -197,7 +197,7 @@ class Transitions:
             Says how states follow from observations and which are angles; by default observations are states. Angles
             that come from sines and cosines, or whose observations span one turn, go on beyond it.
         action_bounds : array (F, 2), optional
-            For random actions where the action space is unbounded.
+            For random actions if the action space is unbounded.
         hold : int
             Steps of the environment for which an action is held; they make one transition. One that is cut short by
             the end of an episode is left out.

@@ -226,7 +226,7 @@ def q_learning(
 ) -> LearnedValues:
     """Q-learning (Algorithm 4), or with `trace` > 0 Watkins' Q(lambda): optimal values from exploring behavior.
 
-    Parameters as for `sarsa`. Traces end where an action was not the greedy one: what follows says nothing about
+    Parameters as for `sarsa`. Traces end after an action that was not the greedy one: what follows says nothing about
     the optimal values of what came before.
 
     Examples

@@ -33,7 +33,7 @@ class Solution:
     q : array (S, A)
     iterations : int
     error : float
-        Bound of the error of the values; zero up to rounding where they come from linear equations, infinite where
+        Bound of the error of the values; zero up to rounding if they come from linear equations, infinite if
         no bound is known (gamma = 1).
     converged : bool
 
@@ -128,7 +128,7 @@ def _as_good(q: Array) -> NDArray[np.bool_]:
 
 
 def _greedy_to_an_end(mdp: MDP, q: Array) -> Indices:
-    """Greedy actions; for gamma = 1 such among equals that episodes end, where any do.
+    """Greedy actions; for gamma = 1 such among equals that episodes end, if any do.
 
     Without a discount, going round in circles looks as good as what it puts off for ever. So states are settled from
     the end of episodes backwards: each takes an action, among its best, that may end the episode or lead to a state

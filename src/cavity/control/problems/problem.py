@@ -109,7 +109,7 @@ class Problem:
         return np.asarray(observation, dtype=float)
 
     def reward(self, states: ArrayLike) -> Array:
-        """Reward of states (..., D), between 0 and 1, where the problem has one of its own."""
+        """Reward of states (..., D), between 0 and 1, if the problem has one of its own."""
         raise NotImplementedError(f"the problem {self.name!r} has no reward of its own")
 
     def draw_states(self, size: int, rng: np.random.Generator | int | None = None) -> Array:

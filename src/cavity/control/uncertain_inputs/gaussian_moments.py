@@ -253,7 +253,7 @@ class GaussianMoments(ExactMoments[MomentCache]):
 
 
 def _warn_of_rounding(output: AnalyticOutput, process: PosteriorProcess, number: int) -> None:
-    """Warn where variances are differences of numbers so large that rounding errors are all that is left of them.
+    """Warn if variances are differences of numbers so large that rounding errors are all that is left of them.
 
     At points that are known, a posterior has its variances from triangular solves, which lose half as many digits as
     the sums over an inverse that an uncertain input takes. So the two are compared at some training inputs.

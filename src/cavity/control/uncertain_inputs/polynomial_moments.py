@@ -204,7 +204,7 @@ class PolynomialMoments(ExactMoments[PolynomialCache]):
         self.indices = sorted(needed, key=lambda j: (sum(j), j))
         self.where = {j: k for k, j in enumerate(self.indices)}
         powers = np.array(self.indices)
-        # down[k, d]: position of j - e_d, 0 (with a factor of zero) where there is none
+        # down[k, d]: position of j - e_d, 0 (with a factor of zero) if there is none
         self.down = np.zeros((len(powers), self.D), dtype=int)
         for k, j in enumerate(self.indices):
             for d in range(self.D):

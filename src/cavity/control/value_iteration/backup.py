@@ -115,7 +115,7 @@ class Round:
     change : float
         Largest change of a value, relative to `largest`.
     radius : float
-        Spectral radius of the backup gamma W Q_v^-1; below one where repeated backups converge, NaN if not computed.
+        Spectral radius of the backup gamma W Q_v^-1; below one if repeated backups converge, NaN if not computed.
     lengths : array (D,)
         Length scales of the value function.
     signal : float

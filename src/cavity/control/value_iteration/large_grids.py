@@ -118,7 +118,7 @@ class LargeGrid:
         return np.ascontiguousarray(T).ravel()
 
     def expected(self, coefficients: Array, mean: Array, certain: bool = False) -> Array:
-        """E V(s') (B,) for means (B, D), or V there if `certain`; zero where the mean is beyond the grid."""
+        """E V(s') (B,) for means (B, D), or V there if `certain`; zero if the mean is beyond the grid."""
         from cavity.control.value_iteration._local_sums import local_sums
 
         out = np.empty(len(mean))

@@ -6,7 +6,7 @@ then repeat
     q_i <- r_i + gamma max_a' E Q(s', a'),    (s', a') ~ N((m_i, a'), diag(v_i, 0))                (7.42), (7.45).
 
 The greedy policy argmax_a Q(s, a) needs no dynamics. Unlike in (7.41), the maximum is outside the expectation: one
-action for all states s' may be. By Jensen's inequality these values are too low where the next state is uncertain.
+action for all states s' may be. By Jensen's inequality these values are too low if the next state is uncertain.
 """
 
 from __future__ import annotations
