@@ -282,7 +282,7 @@ def test_refusals(noisy_pole):
         Planner(model, loss).decide([0.0, np.nan, 0.0, 0.0])
     with pytest.raises(ValueError, match="moment_matching needs a Dynamics"):
         Planner(ExactModel(system), loss, PlannerSettings(moment_matching=True))
-    with pytest.raises(ValueError, match="action_bounds must be 1 finite rows"):
+    with pytest.raises(ValueError, match="action_bounds must be finite rows"):
         Planner(model, loss, action_bounds=[[-np.inf, 1.0]])
     bare = Dynamics(model.models, model.transitions, model.angles)
     with pytest.raises(ValueError, match="action_bounds must be given"):

@@ -11,8 +11,7 @@ from cavity.cli.shared import Debug, load_model, one_sentence, say
 
 
 def info(
-    model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)],
-    debug: Debug = False,
+    model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)], debug: Debug = False
 ) -> None:
     """Show what is in a model file: data, model, hyperparameters, scores, outliers.
 

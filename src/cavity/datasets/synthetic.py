@@ -124,11 +124,7 @@ def make_friedman(
 
 
 def make_two_arcs(
-    n_arc: int = 7,
-    n_end: int = 7,
-    *,
-    noise_sd: float = 0.05,
-    rng: int | np.random.Generator | None = None,
+    n_arc: int = 7, n_end: int = 7, *, noise_sd: float = 0.05, rng: int | np.random.Generator | None = None
 ) -> Dataset:
     """Points that two functions explain equally well: either arc may be the outliers (Kuss, 2006, figure 5.3).
 

@@ -82,10 +82,7 @@ def _trace(stopped: Any = None, **stored: Any) -> Trace:
     whole = isinstance(counts, np.ndarray) and counts.dtype.kind == "i" and counts.ndim == 1
     require(whole and len(counts) in (0, shape[0]), "divergences are counted for each chain")
     require(is_array(trace.step_size, 1), "step sizes must be numbers")
-    require(
-        _is_count(trace.warmup) and _is_count(trace.evaluations),
-        "warm-up and evaluations are counts",
-    )
+    require(_is_count(trace.warmup) and _is_count(trace.evaluations), "warm-up and evaluations are counts")
     require(trace.jumps is None or isinstance(trace.jumps, JumpCounts), "jumps are counted")
     named = isinstance(trace.names, tuple) and all(isinstance(name, str) for name in trace.names)
     require(named and len(trace.names) in (0, trace.dim), "names must be those of the coordinates")

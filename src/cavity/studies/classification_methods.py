@@ -64,10 +64,7 @@ def measures(fitted: Fit, y_test: Array) -> dict[str, float]:
     out = {"error, percent": 100.0 * float(np.mean(fitted.decision != y_test))}
     if fitted.log_p is not None:
         out["information, bits"] = information(fitted.log_p, y_test)
-    for name, value in (
-        ("length of the mean", fitted.mean_length),
-        ("log evidence", fitted.log_evidence),
-    ):
+    for name, value in (("length of the mean", fitted.mean_length), ("log evidence", fitted.log_evidence)):
         if np.isfinite(value):
             out[name] = value
     return out | (fitted.settings or {})

@@ -220,9 +220,7 @@ STUDIES = {
         "thesis 6.3.1, figure 6.5 (no numbers in print; the set is random)",
         lambda quick: [
             Cell(
-                {"set": k, "method": m},
-                classify,
-                {"method": m, "seed": k, "seconds": 4.0 if quick else 30.0},
+                {"set": k, "method": m}, classify, {"method": m, "seed": k, "seconds": 4.0 if quick else 30.0}
             )
             for k in range(1 if quick else 10)
             for m in METHODS

@@ -31,11 +31,7 @@ CENTER = int(np.argmin(np.abs(GRID)))
 SHOWN = 30
 
 MIXTURE = MixtureOfGaussians(0.5, 0.1, outlier_scale=1.0)
-NOISE: dict[str, Likelihood] = {
-    "mixture": MIXTURE,
-    "Laplace": Laplace(0.3),
-    "Student-t": StudentT(0.2, 2.0),
-}
+NOISE: dict[str, Likelihood] = {"mixture": MIXTURE, "Laplace": Laplace(0.3), "Student-t": StudentT(0.2, 2.0)}
 CASES: dict[str, tuple[str, str, int | None]] = {
     "mixture, EP": ("mixture", "ep", None),
     "Laplace noise, EP": ("Laplace", "ep", None),

@@ -85,10 +85,7 @@ def _checked_angles(
     if not len(transitions):
         raise ValueError("transitions are empty: at least one is needed to learn from")
     D = transitions.states.shape[1]
-    if problem is not None and (problem.state_size, problem.action_size) != (
-        D,
-        transitions.actions.shape[1],
-    ):
+    if problem is not None and (problem.state_size, problem.action_size) != (D, transitions.actions.shape[1]):
         raise ValueError(
             f"transitions have {D} states and {transitions.actions.shape[1]} actions, but the problem "
             f"{problem.name!r} has {problem.state_size} and {problem.action_size}"

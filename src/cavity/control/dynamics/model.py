@@ -244,8 +244,7 @@ class Dynamics:
         x = model_inputs(s, a, self.angles).reshape(-1, self._n_inputs)
         mean = np.stack([posterior.mean(x) for posterior in self.posteriors], axis=-1).reshape(s.shape)
         variance = np.stack(
-            [(p.predict_y(x).variance if self.noise else p.variance(x)) for p in self.posteriors],
-            axis=-1,
+            [(p.predict_y(x).variance if self.noise else p.variance(x)) for p in self.posteriors], axis=-1
         ).reshape(s.shape)
         return self.difference * s + mean, variance
 
