@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from cavity.control import CartPole, Dynamics, MountainCar, Transitions
-from cavity.control.action_risk import ExactModel, MomentRisk, mean_risk, mean_values
 from cavity.control.losses import QuadraticLoss, SaturatingLoss, tip_distance
 from cavity.control.planning import Planner, PlannerSettings, random_plans, receding_horizon
 from cavity.control.problems import System
 from cavity.control.projected_bfgs import descend
+from cavity.control.risk import ExactModel, MomentRisk, mean_risk, mean_values
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 from cavity.control import Dynamics, Pendulum, Transitions
 from cavity.control.losses import SaturatingLoss, tip_distance
 from cavity.control.policies import LinearPolicy, RBFPolicy
-from cavity.control.policy_risk import PolicyRisk
 from cavity.control.policy_search import search
 from cavity.control.problems import Problem
+from cavity.control.risk import PolicyRisk
 
 STEP = 1e-6
 

@@ -26,8 +26,8 @@ from cavity.control.dynamics.model import Dynamics
 from cavity.control.dynamics.transitions import Transitions
 from cavity.control.losses import Loss
 from cavity.control.policies import Policy, RBFPolicy
-from cavity.control.policy_risk import ParticleRisk, PolicyRisk
 from cavity.control.problems import Problem, System
+from cavity.control.risk import ParticleRisk, PolicyRisk
 from cavity.numerics.arrays import Array
 from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from cavity.measures.grids import grid_of, slice_rows
 from cavity.measures.kernel_components import additive_components
 from cavity.plots.style import DATA, color, label, legend, line, panels_or_new, plain, tidy
-from cavity.plots.view import View
+from cavity.plots.view import View, grid_of, slice_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

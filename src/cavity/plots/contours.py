@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.measures.grids import MARGIN
 from cavity.numerics.arrays import Array
 from cavity.plots.style import BLACK, BLUE, VERMILION, axes_or_new, color, label, marker, plain
-from cavity.plots.view import View, pick
+from cavity.plots.view import MARGIN, View, pick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

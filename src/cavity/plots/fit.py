@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.measures.grids import grid_of
 from cavity.numerics.arrays import Array
 from cavity.plots.style import (
     BAND,
@@ -25,7 +24,7 @@ from cavity.plots.style import (
     plain,
     tidy,
 )
-from cavity.plots.view import View, pick
+from cavity.plots.view import View, grid_of, pick
 from cavity.prediction import Prediction
 from cavity.runtime.progress import Progress
 

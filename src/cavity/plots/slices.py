@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.measures.grids import grid_of, slice_rows
 from cavity.measures.relevance import partial_dependence, sobol_total
 from cavity.numerics.arrays import Array
 from cavity.plots.fit import draw_classes, draw_prediction
@@ -25,7 +24,7 @@ from cavity.plots.style import (
     plain,
     tidy,
 )
-from cavity.plots.view import View
+from cavity.plots.view import View, grid_of, slice_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

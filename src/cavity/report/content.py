@@ -12,7 +12,7 @@ from cavity.estimators import GPRegressor
 from cavity.learning.robust_starts import is_robust
 from cavity.measures.calibration import pit
 from cavity.report import drawings
-from cavity.report.figures import as_svg, figure_svg
+from cavity.report.drawings import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
 from cavity.runtime.errors import Words
 from cavity.tables.columns import Column, is_missing

@@ -101,7 +101,7 @@ class DataTable:
 
 @dataclass(frozen=True)
 class Picture:
-    """An inline SVG made by `cavity.report.figures`, with a description for those who cannot see it."""
+    """An inline SVG made by `cavity.report.drawings`, with a description for those who cannot see it."""
 
     svg: str
     description: str
