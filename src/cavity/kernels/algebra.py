@@ -7,8 +7,9 @@ entries of each.
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Sequence
+from functools import reduce
 from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
@@ -114,7 +115,8 @@ class Sum(_Composite):
 
 def _others(values: Sequence[Array], skip: int) -> Array | float:
     """Product of all arrays but one (no division, so zeros are safe)."""
-    return math.prod(v for i, v in enumerate(values) if i != skip)
+    rest = [v for i, v in enumerate(values) if i != skip]
+    return reduce(operator.mul, rest) if rest else 1.0
 
 
 class Product(_Composite):
