@@ -29,6 +29,7 @@ from benchmarks.report import ratio, result_line, seconds, table
 from benchmarks.timing import interleave
 from cavity.control import CartPole, Dynamics, Transitions
 from cavity.control.planning import CART_POLE, CART_POLE_MOMENTS, Planner, cart_pole_loss, receding_horizon
+from cavity.control.uncertain_inputs.decomposition import AnalyticOutput
 from cavity.control.uncertain_inputs.gaussian_moments import GaussianMoments
 
 Array = NDArray[np.float64]
@@ -83,7 +84,12 @@ def make_problem(n: int = N, d: int = D, e: int = E, seed: int = 0) -> Problem:
 
 
 def ours(p: Problem) -> Callable[[], tuple[Array, Array]]:
-    moments = GaussianMoments.from_arrays(p.X, p.alpha, p.inverse, p.scales, p.variances)
+    zero = np.zeros((p.X.shape[1] + 1,) * 2)
+    outputs = [
+        AnalyticOutput(p.X, ((v, np.diag(s**-2.0)),), np.ascontiguousarray(a), R, zero[0], v, zero)
+        for a, R, s, v in zip(p.alpha.T, p.inverse, p.scales, p.variances)
+    ]
+    moments = GaussianMoments(outputs)
 
     def run() -> tuple[Array, Array]:
         _, cache = moments.forward(p.m, p.S)

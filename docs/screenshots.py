@@ -1,4 +1,4 @@
-"""Makes the pictures of the command line in the documentation: terminal.png, report.png, demo.png.
+"""Makes pictures of the documentation: terminal.png, report.png, demo.png, assess.png.
 
 Usage: python docs/screenshots.py [folder with the results of examples/newcomer.sh]. Needs chromium.
 """
@@ -63,8 +63,17 @@ def shoot(page: Path, out: Path, width: int, height: int) -> None:
     )
 
 
+def assessment() -> None:
+    """The picture of guides/trust.md, made by the code on that page."""
+    page = (HERE / "guides" / "trust.md").read_text(encoding="utf-8")
+    code = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "plot()" in block)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    names["figure"].savefig(HERE / "assess.png")
+
+
 def main() -> None:
-    """All three."""
+    """All of them."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
     if not (folder / "report.html").exists():
         subprocess.run(["sh", str(HERE.parent / "examples" / "newcomer.sh"), str(folder)], check=True)
@@ -73,6 +82,7 @@ def main() -> None:
     from cavity.demo import run
 
     shutil.copyfile(run(folder / "demo", max_time=2.0).picture, HERE / "demo.png")
+    assessment()
 
 
 if __name__ == "__main__":

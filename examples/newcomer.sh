@@ -47,7 +47,7 @@ step cavity compare fields.csv --target harvest --drop id --likelihood gaussian 
 
 # Can the approximation be trusted? It is held against sampling for a few seconds; where that is too short for a
 # verdict, the command says so and how long it would take.
-step cavity assess fields.cavity fields.csv --budget 5s --method ep
+step cavity assess fields.cavity fields.csv --max-time 5 --inference ep
 
 # Everything in one file to look at or to send.
 step cavity report fields.cavity fields.csv --out report.html

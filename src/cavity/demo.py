@@ -168,8 +168,7 @@ def report_page(
     """The page: table, pictures, outliers, verdicts."""
     from cavity.report import DataTable, Page, Picture, Text
     from cavity.report.content import assessment_blocks, versions
-    from cavity.report.drawings import fit_of_one_input
-    from cavity.report.figures import as_svg
+    from cavity.report.drawings import as_svg, fit_of_one_input
 
     page = Page(
         "Data with gross errors, two noise models",

@@ -30,7 +30,6 @@ def documented():
     return [words(line) for line in lines]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not (HERE / "cavity").exists(), reason="needs the cavity command")
 def test_the_script_runs_from_data_to_report(tmp_path):
     path = f"{HERE}{os.pathsep}{os.environ.get('PATH', '')}"

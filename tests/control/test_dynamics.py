@@ -9,7 +9,7 @@ import pytest
 
 from cavity import GPRegressor, kernels, likelihoods
 from cavity.control import CartPole, Dynamics, MountainCar, Pendulum, Rollout, Transitions
-from cavity.control.dynamics.function_draws import FunctionDraws
+from cavity.control.dynamics.drawn import FunctionDraws
 from cavity.control.problems import Problem, Trajectory
 from cavity.control.uncertain_inputs.trigonometric_moments import squash_map
 from cavity.learning.objective import Objective
@@ -539,9 +539,9 @@ def test_policies_for_single_states_are_refused(car):
 
 def test_counts_of_rollouts_are_checked(car):
     for wrong in (-3, 2.7):
-        with pytest.raises(ValueError, match=f"horizon must be a number of steps.*got {wrong}"):
+        with pytest.raises(ValueError, match=f"horizon must be an integer >= 0.*got {wrong}"):
             car.rollout([0.0, 0.0], lambda s: s[..., :1], wrong)
-    with pytest.raises(ValueError, match=r"size must be an integer of at least 2.*got 1"):
+    with pytest.raises(ValueError, match=r"size must be an integer >= 2.*got 1"):
         car.sample_rollouts([0.0, 0.0], [[0.0]], size=1)
     with pytest.raises(ValueError, match="transitions are empty"):
         Dynamics.fit(car.transitions[:0])

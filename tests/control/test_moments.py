@@ -9,6 +9,7 @@ import pytest
 
 from cavity import GP, kernels, likelihoods
 from cavity.control import GaussianMoments, NotAnalyticError
+from cavity.control.uncertain_inputs.decomposition import AnalyticOutput
 from cavity.means.basis import Basis
 from cavity.means.functions import Linear
 
@@ -208,7 +209,10 @@ def test_targets_of_one_posterior_are_outputs_and_arrays_give_the_same():
         m, S
     )
     R = np.linalg.inv(0.9 * kernels.SE(scales)(X) + NOISE * np.eye(len(X)))
-    arrays = GaussianMoments.from_arrays(X, R @ Y[:, :2], [R, R], [scales, scales], [0.9, 0.9])
+    bump, nothing = ((0.9, np.diag(scales**-2.0)),), np.zeros((4, 4))
+    arrays = GaussianMoments(
+        [AnalyticOutput(X, bump, R @ y, R, np.zeros(4), 0.9, nothing) for y in Y[:, :2].T]
+    )
     for name in NAMES:
         np.testing.assert_allclose(getattr(result, name), getattr(apart, name), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(

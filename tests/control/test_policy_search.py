@@ -12,9 +12,9 @@ from cavity.control import Dynamics, ExactModel, NotAnalyticError, Pendulum, Tra
 from cavity.control.dynamics.drawn import DrawnDynamics, DrawnFunctions
 from cavity.control.losses import QuadraticLoss, SaturatingLoss, tip_distance
 from cavity.control.policies import LinearPolicy, RBFPolicy
-from cavity.control.policy_risk import ParticleRisk
 from cavity.control.policy_search import learn_policy, search
 from cavity.control.problems import Problem, System
+from cavity.control.risk import ParticleRisk
 from cavity.learning.objective import Objective
 
 STEP = 1e-6

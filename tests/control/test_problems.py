@@ -67,6 +67,17 @@ def test_cart_pole_fulfills_the_equations_of_motion():
     np.testing.assert_allclose(second, -ml * a * np.cos(theta), atol=1e-12)
 
 
+def energy(system, state):
+    """Kinetic and potential energy."""
+    if isinstance(system, MountainCar):
+        x, v = state
+        return system.mass * (0.5 * v**2 * (1 + system.slope(x) ** 2) + system.gravity * system.height(x))
+    _, v, theta, omega = state
+    ml, J = system.pole_mass * system.length, system.inertia + system.pole_mass * system.length**2
+    kinetic = 0.5 * (system.cart_mass + system.pole_mass) * v**2 + 0.5 * J * omega**2
+    return kinetic + ml * v * omega * np.cos(theta) - ml * system.gravity * np.cos(theta)
+
+
 @pytest.mark.parametrize("system", SYSTEMS, ids=repr)
 def test_energy_changes_by_the_work_done(system):
     """The integral of the power along an accurate trajectory is the difference of energies."""
@@ -82,7 +93,7 @@ def test_energy_changes_by_the_work_done(system):
         else:
             power = (action[0] - system.friction * at[:-1, 1]) * at[:-1, 1]
         work = 0.5 * system.dt * weights @ power
-        assert system.energy(at[-1]) - system.energy(state) == pytest.approx(work, abs=1e-8)
+        assert energy(system, at[-1]) - energy(system, state) == pytest.approx(work, abs=1e-8)
 
 
 def test_upright_and_hanging_poles_rest():
@@ -240,10 +251,10 @@ def test_success_of_the_pendulum():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"region": [[0, 1, 2]]}, "region must have a row"),
-        ({"region": [[0, np.inf]]}, "region must be finite; give bounds"),
+        ({"region": [[0, 1, 2]]}, "region must be finite rows"),
+        ({"region": [[0, np.inf]]}, "region must be finite rows"),
         ({"region": [[1, 1]]}, "low < high"),
-        ({"action_bounds": [[-np.inf, np.inf]]}, "action_bounds must be finite"),
+        ({"action_bounds": [[-np.inf, np.inf]]}, "action_bounds must be finite rows"),
         ({"angles": [1]}, "angles must be columns of the 1 states"),
         ({"start": [0, 0]}, "start must be 1 finite numbers"),
         ({"goal": [np.nan]}, "goal must be 1 finite numbers"),
@@ -269,7 +280,7 @@ def test_systems_refuse_wrong_shapes():
         CartPole().step([0, 0, 0], [0])
     with pytest.raises(ValueError, match=r"actions must have shape \(..., 1\)"):
         CartPole().step([0, 0, 0, 0], [0, 1])
-    with pytest.raises(ValueError, match="frames must be a positive integer, got 0"):
+    with pytest.raises(ValueError, match="frames must be an integer >= 1, got 0"):
         Pendulum(0)
 
 

@@ -18,8 +18,8 @@ def distribution(D, seed=1, size=0.6):
 
 MAPS = {
     "one angle": angle_map(3, [1]),
-    "two angles, kept": angle_map(3, [2, 0], keep_angles=True),
-    "sine": squash_map(2, [1], 4.0, "sine"),
+    "two angles": angle_map(3, [2, 0]),
+    "linear and sine": TrigonometricMap(np.eye(2), [[0.0, 1.0]], [[0.0], [-4.0j]]),
     "third order": squash_map(3, [0, 2], [2.0, 0.5]),
 }
 
@@ -116,10 +116,9 @@ def test_small_and_large_variances_keep_their_digits():
 
 def test_squashed_actions_stay_within_their_bounds():
     u = np.linspace(-6, 6, 4001)
-    for kind in ("sine", "third-order"):
-        values = squash_map(1, [0], 3.0, kind)(u[:, None])
-        assert np.abs(values).max() <= 3.0 + 1e-12
-        assert np.abs(values).max() > 2.999
+    values = squash_map(1, [0], 3.0)(u[:, None])
+    assert np.abs(values).max() <= 3.0 + 1e-12
+    assert np.abs(values).max() > 2.999
 
 
 def test_bad_arguments_are_refused():
@@ -130,8 +129,6 @@ def test_bad_arguments_are_refused():
         squash_map(2, [2], 1.0)
     with pytest.raises(ValueError, match="limit must be positive"):
         squash_map(2, [1], 0.0)
-    with pytest.raises(ValueError, match="kind must be"):
-        squash_map(2, [1], 1.0, "tanh")
     with pytest.raises(ValueError, match="do not fit together"):
         TrigonometricMap(np.eye(2), np.ones((1, 2)), np.ones((1, 1)))
     with pytest.raises(ValueError, match="positive semi-definite"):

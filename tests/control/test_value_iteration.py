@@ -17,7 +17,6 @@ from cavity.control.value_iteration import (
     ExactNextStates,
     LearnedNextStates,
     Line,
-    LossReward,
     Support,
     ValueGP,
     evaluate,
@@ -218,6 +217,25 @@ def test_backup_is_a_mean_over_next_states(car_model):
     assert (np.abs(earned.mean(axis=0) - expected) < 4 * error).all()
 
 
+class LossReward:
+    """One minus a loss between 0 and 1: a reward of a user's own."""
+
+    largest = 1.0
+
+    def __init__(self, loss):
+        self.loss = loss
+
+    def expected(self, mean, variance):
+        return self.derivatives(mean, variance)[0]
+
+    def derivatives(self, mean, variance):
+        value, d_mean, d_cov = self.loss.expected(mean, variance[..., None] * np.eye(variance.shape[-1]))
+        return 1.0 - value, -d_mean, -np.diagonal(d_cov, axis1=-2, axis2=-1)
+
+    def __call__(self, states):
+        return 1.0 - self.loss(states)
+
+
 def test_rewards(car_model):
     car, _ = car_model
     rng = np.random.default_rng(2)
@@ -348,7 +366,7 @@ def test_bad_input(car_model):
     car, _ = car_model
     grid, reward = car_grid(car), reward_of(car)
     for iterate in (policy_iteration, q_iteration):
-        with pytest.raises(ValueError, match="iterations must be an integer of at least 1, got 0"):
+        with pytest.raises(ValueError, match="iterations must be an integer >= 1, got 0"):
             iterate(car, grid, reward, [[-4, 4]], iterations=0)
     with pytest.raises(ValueError, match="gamma must be"):
         policy_iteration(car, grid, reward, [[-4, 4]], gamma=1.0)

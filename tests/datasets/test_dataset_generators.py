@@ -113,9 +113,9 @@ def test_clusters_have_the_books_sizes_and_true_probabilities():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: datasets.make_sinc(0), "n must be at least 1, got 0"),
+        (lambda: datasets.make_sinc(0), "n must be an integer >= 1, got 0"),
         (lambda: datasets.make_sinc(4, n_outliers=5), "n_outliers must lie between 0 and n = 4, got 5"),
-        (lambda: datasets.make_friedman(n_features=4), "n_features must be at least 5, got 4"),
+        (lambda: datasets.make_friedman(n_features=4), "n_features must be an integer >= 5, got 4"),
         (
             lambda: datasets.make_neal(outlier_probability=2),
             "outlier_probability must lie between 0 and 1, got 2",

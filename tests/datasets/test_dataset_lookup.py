@@ -93,7 +93,7 @@ def test_all_files_of_a_set_must_be_in_one_folder(tmp_path, monkeypatch):
         load_source(two)
     put(tmp_path, name="test.csv")
     found = load_source(two)
-    assert found.has_test
+    assert found.X_test is not None
     np.testing.assert_array_equal(found.X_test, [[1.0], [3.0]])
 
 

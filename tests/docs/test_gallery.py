@@ -8,8 +8,6 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-pytestmark = pytest.mark.slow
-
 SCRIPTS = sorted((Path(__file__).resolve().parents[2] / "examples" / "gallery").glob("plot_*.py"))
 
 

@@ -17,7 +17,7 @@ import pytest
 import cavity
 from cavity import GP, GPClassifier, GPRegressor
 from cavity.inference.base import UnsupportedPairError
-from cavity.inference.ep import EP, SequentialEP
+from cavity.inference.ep import SequentialEP
 from cavity.inference.registry import RULES, as_inference
 from cavity.inference.variational.rule import Variational
 from cavity.io import dumps, loads
@@ -227,15 +227,6 @@ def test_weights_and_functions_by_name_come_back():
     assert_same_posterior(posterior, again, X_NEW)
     more = [p.update(X_NEW, X_NEW[:, 0]).mean(X) for p in (posterior, again)]
     near(more[0], more[1])
-
-
-def test_limits_of_ep_as_older_files_call_them_are_read():
-    from tests.io.model_archives import archive, contents
-
-    parts = contents(dumps(GP(SE(1.0), StudentT(0.1, 4.0), inference=EP(effort=3.0))))
-    assert b'"effort"' in parts["model.json"]
-    parts["model.json"] = parts["model.json"].replace(b'"effort"', b'"time_limit"')
-    assert loads(archive(parts)).inference.effort == 3.0
 
 
 # --- bit for bit, in small files ----------------------------------------------------------------------------

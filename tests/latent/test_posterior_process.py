@@ -192,7 +192,7 @@ def test_components_of_a_sum(mean):
     if mean != "zero":
         basis = MEANS[mean].bind(2)
         H = basis.features(X)
-        R = R - R @ H @ np.linalg.solve(basis.prior_precision + H.T @ R @ H, H.T @ R)
+        R = R - R @ H @ np.linalg.solve(basis.prior_root.T @ basis.prior_root + H.T @ R @ H, H.T @ R)
     for term in terms:
         cross = term(X, POINTS)
         np.testing.assert_allclose(

@@ -22,9 +22,9 @@ from cavity.measures.calibration import (
     wilson,
 )
 from cavity.measures.evidence import evidence_surface, optima
-from cavity.measures.grids import central_row, grid_of, slice_rows
 from cavity.measures.kernel_components import additive_components, additive_terms, short_text
 from cavity.measures.relevance import inverse_lengthscales, partial_dependence, sobol_total
+from cavity.plots.view import central_row, grid_of, slice_rows
 from cavity.prediction import GaussianPrediction, MixturePrediction
 
 # --- calibration --------------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cavity.report.drawings import bars, pit_histogram, reliability
-from cavity.report.figures import as_svg
+from cavity.report.drawings import as_svg, bars, pit_histogram, reliability
 from cavity.report.page import DataTable, Facts, Page, Picture, Text, as_text
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'

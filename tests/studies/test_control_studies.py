@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cavity.control.planning import PlannerSettings
-from cavity.studies import control_learning as learning
 from cavity.studies import control_planning as planning
 from cavity.studies import load
 from cavity.studies.base import Cell, Study
@@ -32,9 +31,9 @@ def short(monkeypatch):
             for name, method in getattr(planning, table).items()
         }
         monkeypatch.setattr(planning, table, fewer)
-    full = learning._search
+    full = planning._search
     monkeypatch.setattr(
-        learning,
+        planning,
         "_search",
         lambda problem, quick: replace(
             full(problem, quick), steps=6, episodes=1, centers=3, iterations=2, first_horizon=6, horizon=6
@@ -56,7 +55,7 @@ def test_mountain_car_planning(short, tmp_path):
 
 def test_cart_pole(short, tmp_path):
     def cells(quick):
-        return [*planning.cart_pole_cells(True), *learning.search_cells("cart-pole", 1)]
+        return [*planning.cart_pole_cells(True), *planning.search_cells("cart-pole", 1)]
 
     study = replace(load("cart-pole"), cells=cells)
     report = run(study, quick=True, out=tmp_path, progress=False)

@@ -15,7 +15,7 @@ from cavity.assessment.gold import Chains
 from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.likelihoods import Probit
-from cavity.studies import evidence_contours, evidence_grids, evidence_point
+from cavity.studies import evidence_grids, evidence_point
 from cavity.studies import evidence_problem as at
 from cavity.studies.base import Cell, Outcome, Results
 from cavity.studies.store import Store
@@ -106,9 +106,9 @@ def test_the_target_counts_points_without_a_certificate(made_up: Results) -> Non
 
 def test_levels_are_common_and_round() -> None:
     low, high, unknown = np.array([[-70.2, -64.9]]), np.array([[-60.5, np.nan]]), np.full((1, 2), np.nan)
-    levels = evidence_contours.evidence_levels(low, high, unknown)
+    levels = evidence_grids.evidence_levels(low, high, unknown)
     assert (levels[-1], levels[-2]) == (-61, -62)
-    bits = evidence_contours.information_levels(np.array([[0.648, 0.7]]), np.array([[0.7391]]))
+    bits = evidence_grids.information_levels(np.array([[0.648, 0.7]]), np.array([[0.7391]]))
     np.testing.assert_allclose(bits[-3:], [0.70, 0.72, 0.73])
 
 
@@ -116,9 +116,9 @@ def test_few_columns_give_no_contours() -> None:
     values = np.full((at.POINTS, at.POINTS), np.nan)
     for columns, text in ((0, "not run"), (3, "3 of 21 columns run:\ntoo few for contours")):
         values[:, :columns] = 1.0
-        _, (axis,) = evidence_contours.new_panels()
-        levels = evidence_contours.evidence_levels(values)
-        evidence_contours.contours(axis, at.RANGES["usps"].axes(), values, "few", levels)
+        _, (axis,) = evidence_grids.new_panels()
+        levels = evidence_grids.evidence_levels(values)
+        evidence_grids.contours(axis, at.RANGES["usps"].axes(), values, "few", levels)
         assert [t.get_text() for t in axis.texts] == [text]
         assert not axis.collections
 
@@ -127,9 +127,9 @@ def test_contours_over_the_columns_of_the_quick_version() -> None:
     lengths, signals = at.RANGES["ionosphere"].axes()
     values = np.full((at.POINTS, at.POINTS), np.nan)
     values[:, at.COARSE] = -60 - (lengths[list(at.COARSE)] - 2.5) ** 2 - (signals[:, None] - 2.5) ** 2
-    _, (axis,) = evidence_contours.new_panels()
-    levels = evidence_contours.evidence_levels(values)
-    evidence_contours.contours(axis, (lengths, signals), values, "quick", levels)
+    _, (axis,) = evidence_grids.new_panels()
+    levels = evidence_grids.evidence_levels(values)
+    evidence_grids.contours(axis, (lengths, signals), values, "quick", levels)
     assert "greatest: -60.0 (7 of 21 columns)" in [t.get_text() for t in axis.texts]
     assert sum(len(path.vertices) for lines in axis.collections for path in lines.get_paths()) > 100
 
@@ -227,10 +227,10 @@ def test_few_colors_keep_a_rare_one(tmp_path: Path) -> None:
     """A small mark in color on a large grey picture stays colored."""
     from PIL import Image
 
-    figure, (axis,) = evidence_contours.new_panels()
+    figure, (axis,) = evidence_grids.new_panels()
     axis.imshow(np.linspace(0, 1, 10_000).reshape(100, 100), cmap="gray")
     axis.plot(50, 50, "s", color="#d55e00", markersize=4)
-    path = evidence_contours.save(figure, tmp_path / "few.png", few_colors=True)
+    path = evidence_grids.save(figure, tmp_path / "few.png", few_colors=True)
     with Image.open(path) as image:
         assert image.mode == "P"
         colors = np.asarray(image.convert("RGB"), dtype=int).reshape(-1, 3)

@@ -16,8 +16,8 @@ from cavity.estimators import GPRegressor
 from cavity.gp import GP
 from cavity.prediction import GaussianPrediction
 from cavity.studies import boston, robust_methods, robust_synthetic
-from cavity.studies.box_plots import box_plots
 from cavity.studies.folds import standardized, stratified_by_class, stratified_by_value
+from cavity.studies.pictures import box_plots
 
 
 def test_folds_by_value_spread_the_target() -> None:
@@ -329,7 +329,7 @@ def test_few_cells_have_no_box_and_their_number_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = []
-    monkeypatch.setattr("cavity.studies.box_plots.save", lambda figure, path: drawn.append(figure) or path)
+    monkeypatch.setattr("cavity.studies.pictures.save", lambda figure, path: drawn.append(figure) or path)
     frame = pd.DataFrame({"method": ["a"] * 6 + ["b"] * 2, "RMSE": np.arange(8.0), "NLP": np.arange(8.0)})
     box_plots(frame, ("RMSE", "NLP"), tmp_path / "box.png", units={"RMSE": "kg"})
     rmse, nlp = drawn[0].axes

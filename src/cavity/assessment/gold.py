@@ -169,7 +169,7 @@ def sample_latent(
 
 
 def _target(model: GP, X: Array, y: Array) -> LatentTarget:
-    """Coordinates in which the posterior is nearly white, where an approximation for that can be had."""
+    """Coordinates in which the posterior is nearly white, if an approximation for that can be had."""
     for metric in ("ep", "laplace"):
         try:
             return LatentTarget(model.prior(X), model.likelihood, y, metric=metric)
@@ -204,7 +204,7 @@ def gold_standard(
     enough: float = ENOUGH_ESS,
     progress: Any = None,
 ) -> GoldStandard:
-    """Half of the time for the evidence, half for the chains; less where the error and draws wanted are reached.
+    """Half of the time for the evidence, half for the chains; less if the error and draws wanted are reached.
 
     Ctrl-C before there are chains goes on to the caller: the evidence alone is no standard.
     """

@@ -1,7 +1,7 @@
 """The command line: one file for each command.
 
-A command is a function in a module of its own with an `add(app)`; add a module to `COMMANDS` and it is there. What
-commands share (errors in one sentence, exit codes, the `--debug` option, consoles) is in `shared`.
+A command is the function of a module that has its name. Add a module to `COMMANDS`, and it is a command. What commands
+share (errors in one sentence, exit codes, the `--debug` option, consoles) is in `shared`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _main(
 
 
 for _name in COMMANDS:
-    import_module(f"cavity.cli.{_name}").add(app)
+    app.command()(getattr(import_module(f"cavity.cli.{_name}"), _name))
 
 
 def main() -> None:

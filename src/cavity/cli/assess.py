@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from cavity.tables import Table, TableModel
 
 
-def add(app: typer.Typer) -> None:
-    """Make it a command."""
-    app.command()(assess)
-
-
 def assess(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],

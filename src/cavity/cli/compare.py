@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from cavity.tables.comparing import Comparison
 
 
-def add(app: typer.Typer) -> None:
-    """Make it a command."""
-    app.command()(compare)
-
-
 def compare(
     context: typer.Context,
     data: Annotated[

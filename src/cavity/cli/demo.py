@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def add(app: typer.Typer) -> None:
-    """Make it a command."""
-    app.command()(demo)
-
-
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for picture and report.")] = Path("cavity-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the data.", callback=at_least_zero)] = 3,
@@ -49,7 +44,7 @@ def demo(
 
 
 SHORT = {"log evidence": "evidence", "outliers found": "outliers", "seconds": "s"}
-"""Names of columns, where those of the report would need more than 80 characters in a line."""
+"""Names of columns, if those of the report would need more than 80 characters in a line."""
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:

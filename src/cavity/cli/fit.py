@@ -20,11 +20,6 @@ from cavity.cli.shared import (
 from cavity.cli.words import in_options
 
 
-def add(app: typer.Typer) -> None:
-    """Make it a command."""
-    app.command()(fit)
-
-
 def fit(
     context: typer.Context,
     data: Annotated[

@@ -10,14 +10,8 @@ import typer
 from cavity.cli.shared import Debug, load_model, one_sentence, say
 
 
-def add(app: typer.Typer) -> None:
-    """Make it a command."""
-    app.command()(info)
-
-
 def info(
-    model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)],
-    debug: Debug = False,
+    model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)], debug: Debug = False
 ) -> None:
     """Show what is in a model file: data, model, hyperparameters, scores, outliers.
 

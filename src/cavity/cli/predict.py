@@ -15,11 +15,6 @@ from cavity.cli.shared import Debug, check_output, load_table_model, one_sentenc
 from cavity.runtime.atomic import replaced
 
 
-def add(app: typer.Typer) -> None:
-    """Make it a command."""
-    app.command()(predict)
-
-
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],
     data: Annotated[

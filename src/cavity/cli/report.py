@@ -20,11 +20,6 @@ from cavity.cli.shared import (
 from cavity.cli.words import in_options
 
 
-def add(app: typer.Typer) -> None:
-    """Make it a command."""
-    app.command()(report)
-
-
 def report(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],

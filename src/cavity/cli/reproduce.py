@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from cavity.studies import Report
 
 
-def add(app: typer.Typer) -> None:
-    """Make it a command."""
-    app.command()(reproduce)
-
-
 def reproduce(
     name: Annotated[str, typer.Argument(help="Name of a study, or 'list'.", show_default=False)],
     quick: Annotated[bool, typer.Option("--quick", help="A cut-down version, under three minutes.")] = False,

@@ -98,7 +98,7 @@ def _sentence(error: BaseException, options: Mapping[str, str]) -> str:
 
 
 def check_memory(rows: int) -> None:
-    """Say how much memory an exact fit takes, where that is a lot, and refuse what cannot fit."""
+    """Say how much memory an exact fit takes, if that is a lot, and refuse what cannot fit."""
     from cavity.tables.fit import memory_estimate
 
     needed, free = memory_estimate(rows)

@@ -217,7 +217,7 @@ def relevance_table(model: TableModel) -> Table:
 
 
 def outlier_table(model: TableModel) -> Table:
-    """Rows that are probably outliers, or beyond what is expected where the noise knows no outliers."""
+    """Rows that are probably outliers, or beyond what is expected if the noise knows no outliers."""
     robust = model.report.robust
     rows = [
         (one.row, one.value, *([f"{one.probability:.3f}"] if robust else []))

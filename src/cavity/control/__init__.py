@@ -15,7 +15,7 @@ _MODULES = {
     "CartPole": "cavity.control.problems",
     "DrawnDynamics": "cavity.control.dynamics.drawn",
     "Dynamics": "cavity.control.dynamics.model",
-    "ExactModel": "cavity.control.action_risk",
+    "ExactModel": "cavity.control.risk",
     "GaussianMoments": "cavity.control.uncertain_inputs.gaussian_moments",
     "LearnedPolicy": "cavity.control.policy_search",
     "LinearPolicy": "cavity.control.policies",
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from cavity.control import mdp as mdp
     from cavity.control import problems as problems
     from cavity.control import value_iteration as value_iteration
-    from cavity.control.action_risk import ExactModel as ExactModel
     from cavity.control.dynamics.drawn import DrawnDynamics as DrawnDynamics
     from cavity.control.dynamics.model import Dynamics as Dynamics
     from cavity.control.dynamics.rollouts import Rollout as Rollout
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from cavity.control.problems import Problem as Problem
     from cavity.control.problems import System as System
     from cavity.control.problems import Trajectory as Trajectory
+    from cavity.control.risk import ExactModel as ExactModel
     from cavity.control.uncertain_inputs.decomposition import NotAnalyticError as NotAnalyticError
     from cavity.control.uncertain_inputs.gaussian_moments import GaussianMoments as GaussianMoments
     from cavity.control.uncertain_inputs.output_moments import OutputMoments as OutputMoments

@@ -191,7 +191,7 @@ class SaturatingLoss(Loss):
 class TaylorLoss(Loss):
     """A quadratic loss expanded to second order around the mean, (7.56) and (7.57) of Kuss (2006).
 
-    E d^2 ~ d^2(m) + tr(H(m) S) / 2, where the Hessian H is shifted by its least eigenvalue where that is negative. The
+    E d^2 ~ d^2(m) + tr(H(m) S) / 2, where the Hessian H is shifted by its least eigenvalue if that is negative. The
     shift keeps the expected loss positive, and makes it non-smooth.
     """
 

@@ -1,9 +1,9 @@
 """Receding-horizon planning (Kuss, 2006, section 7.4, Algorithm 7): plan N actions, take the first, plan again.
 
-The risk of a plan has many local minima, and where a pole hangs at rest doing nothing is nearly stationary. So each
+The risk of a plan has many local minima. If a pole hangs at rest, doing nothing is nearly stationary. So each
 decision first screens many sequences by roll-outs of means, all in one batch: random ones, bang-bang ones with few
 switches, and the last plan shifted by one step with several last actions. The best few and the shifted plan are then
-improved together (`bounded_descent`), and with moment matching the best of these is improved further under the
+improved together (`projected_bfgs`), and with moment matching the best of these is improved further under the
 expected risk. Angles, bounds and the time between decisions come from the problem.
 """
 
@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.action_risk import MomentRisk, StepModel, mean_risk, mean_values
 from cavity.control.dynamics.model import Dynamics
 from cavity.control.losses import Loss, SaturatingLoss, tip_distance
 from cavity.control.problems import CartPole, Problem, System, Trajectory
+from cavity.control.problems.problem import checked_ends
 from cavity.control.projected_bfgs import Descent, descend
+from cavity.control.risk import MomentRisk, StepModel, mean_risk, mean_values
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress
 
 
@@ -75,11 +77,8 @@ class PlannerSettings:
     correction: float = 0.0
 
     def __post_init__(self) -> None:
-        least = {"horizon": 1, "candidates": 0, "starts": 0, "evaluations": 1, "compared": 1, "polish": 1}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if int(value) != value or value < low:
-                raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
+        for name in ("horizon", "candidates", "starts", "evaluations", "compared", "polish"):
+            require_integer(getattr(self, name), name, 0 if name in ("candidates", "starts") else 1)
         if not (np.isfinite(self.discount) and self.discount > 0):
             raise ValueError(f"discount must be positive, got {self.discount!r}")
         if not 0 <= self.correction <= 1:
@@ -155,7 +154,10 @@ class Planner:
         self.model, self.loss = model, loss
         self.settings = PlannerSettings() if settings is None else settings
         self.problem: Problem | None = problem if problem is not None else getattr(model, "problem", None)
-        self.low, self.high = _bounds(model.action_size, self.problem, action_bounds)
+        if action_bounds is None and self.problem is None:
+            raise ValueError("action_bounds must be given, rows (low, high), if the model has no problem")
+        ends = self.problem.action_bounds if action_bounds is None else action_bounds  # type: ignore[union-attr]
+        self.low, self.high = checked_ends(ends, "action_bounds", model.action_size)
         self.wrap = wrap
         # a generator gives one seed, so that `reset` starts the same numbers again
         self._seed = int(rng.integers(2**63)) if isinstance(rng, np.random.Generator) else rng
@@ -301,20 +303,6 @@ def random_plans(size: int, horizon: int, low: Array, high: Array, rng: np.rando
     inside = (steps >= switches[:, :1]) & (steps < switches[:, 1:])
     up = inside ^ (rng.random((half, 1, F)) < 0.5)
     return np.concatenate([uniform, np.where(up, high, low)])
-
-
-def _bounds(F: int, problem: Problem | None, given: ArrayLike | None) -> tuple[Array, Array]:
-    if given is not None:
-        ends = np.asarray(given, dtype=float)
-    elif problem is not None:
-        ends = np.column_stack([problem.action_low, problem.action_high])
-    else:
-        raise ValueError("action_bounds must be given, rows (low, high), where the model has no problem")
-    if ends.shape != (F, 2) or not np.isfinite(ends).all() or not np.all(ends[:, 0] < ends[:, 1]):
-        raise ValueError(
-            f"action_bounds must be {F} finite rows (low, high) with low < high, got {ends.tolist()}"
-        )
-    return ends[:, 0].copy(), ends[:, 1].copy()
 
 
 @dataclass(frozen=True)

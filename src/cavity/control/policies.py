@@ -14,12 +14,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.problems import Problem
+from cavity.control.problems.problem import Problem, checked_ends
 from cavity.control.uncertain_inputs.output_moments import OutputMoments
 from cavity.control.uncertain_inputs.trigonometric_moments import TrigonometricMap, angle_map, squash_map
 from cavity.numerics.arrays import Array
@@ -57,19 +57,11 @@ class Policy(ABC):
     def __init__(
         self, state_size: int, action_bounds: ArrayLike, angles: Sequence[int], theta: ArrayLike
     ) -> None:
-        ends = np.asarray(action_bounds, dtype=float)
-        if (
-            ends.ndim != 2
-            or ends.shape[1] != 2
-            or not np.isfinite(ends).all()
-            or np.any(ends[:, 0] >= ends[:, 1])
-        ):
-            raise ValueError(
-                f"action_bounds must be finite rows (low, high) with low < high, got {action_bounds!r}"
-            )
-        self.bounds, self.state_size, self.angles = ends, int(state_size), tuple(int(k) for k in angles)
-        self.middle, half = ends.mean(axis=1), 0.5 * (ends[:, 1] - ends[:, 0])
-        self.F, self.P = len(ends), self.state_size + len(self.angles)
+        low, high = checked_ends(action_bounds, "action_bounds", len(np.asarray(action_bounds)))
+        self.bounds = np.column_stack([low, high])
+        self.state_size, self.angles = int(state_size), tuple(int(k) for k in angles)
+        self.middle, half = 0.5 * (low + high), 0.5 * (high - low)
+        self.F, self.P = len(low), self.state_size + len(self.angles)
         self.features: TrigonometricMap = angle_map(self.state_size, self.angles)
         self.squash = squash_map(self.F, range(self.F), half)
         self.theta = np.array(theta, dtype=float)
@@ -80,13 +72,9 @@ class Policy(ABC):
 
         save(self, path)
 
-    @abstractmethod
-    def with_parameters(self, theta: ArrayLike) -> Policy:
+    def with_parameters(self, theta: ArrayLike) -> Self:
         """The same policy with other parameters."""
-
-    @abstractmethod
-    def unsquashed(self, x: Array) -> Array:
-        """p at features (..., P), shape (..., F)."""
+        return type(self)(self.state_size, self.bounds, self.angles, theta)
 
     @abstractmethod
     def _forward(self, m: Array, S: Array) -> tuple[Array, Array, Array, Any]:
@@ -98,7 +86,7 @@ class Policy(ABC):
 
     @abstractmethod
     def _at(self, x: Array) -> tuple[Array, Any]:
-        """p (B, F) at features x (B, P), and a cache."""
+        """p (..., F) at features x (..., P), and a cache."""
 
     @abstractmethod
     def _pull_at(self, cache: Any, d_p: Array) -> tuple[Array, Array]:
@@ -109,8 +97,7 @@ class Policy(ABC):
         s = np.asarray(states, dtype=float)
         if s.ndim == 0 or s.shape[-1] != self.state_size:
             raise ValueError(f"the policy is for states of shape (..., {self.state_size}), got {s.shape}")
-        x = self.features(s)
-        return np.asarray(self.middle + self.squash(self.unsquashed(x)))
+        return np.asarray(self.middle + self.squash(self._at(self.features(s))[0]))
 
     def at(self, states: Array) -> tuple[Array, Any]:
         """Actions (B, F) at known states (B, D), and what `pull_at` needs."""
@@ -151,8 +138,7 @@ class LinearPolicy(Policy):
 
     Examples
     --------
-    >>> from cavity.control import Pendulum
-    >>> from cavity.control import LinearPolicy
+    >>> from cavity.control import LinearPolicy, Pendulum
     >>> policy = LinearPolicy.start(Pendulum(), rng=0)
     >>> policy(Pendulum().start).shape
     (1,)
@@ -163,8 +149,7 @@ class LinearPolicy(Policy):
         """Small random parameters."""
         size = problem.action_size * (problem.state_size + len(problem.angles) + 1)
         theta = 0.1 * np.random.default_rng(rng).standard_normal(size)
-        ends = np.column_stack([problem.action_low, problem.action_high])
-        return cls(problem.state_size, ends, problem.angles, theta)
+        return cls(problem.state_size, problem.action_bounds, problem.angles, theta)
 
     def __init__(
         self, state_size: int, action_bounds: ArrayLike, angles: Sequence[int], theta: ArrayLike
@@ -185,23 +170,15 @@ class LinearPolicy(Policy):
         """W (F, P)."""
         return self.theta[self.F :].reshape(self.F, self.P)
 
-    def with_parameters(self, theta: ArrayLike) -> LinearPolicy:
-        """The same policy with other parameters."""
-        return LinearPolicy(self.state_size, self.bounds, self.angles, theta)
-
-    def unsquashed(self, x: Array) -> Array:
-        """p at features (..., P), shape (..., F)."""
-        return np.asarray(x @ self.slope.T + self.offset)
-
     def _at(self, x: Array) -> tuple[Array, Any]:
-        return self.unsquashed(x), x
+        return x @ self.slope.T + self.offset, x
 
     def _pull_at(self, cache: Any, d_p: Array) -> tuple[Array, Array]:
         return d_p @ self.slope, np.concatenate([d_p.sum(axis=0), (d_p.T @ cache).ravel()])
 
     def _forward(self, m: Array, S: Array) -> tuple[Array, Array, Array, Any]:
         W = self.slope
-        return self.unsquashed(m), W @ S @ W.T, W.T.copy(), (m, S)
+        return self._at(m)[0], W @ S @ W.T, W.T.copy(), (m, S)
 
     def _pull(self, cache: Any, d_m: Array, d_V: Array, d_q: Array) -> tuple[Array, Array, Array]:
         (m, S), W = cache, self.slope
@@ -221,8 +198,7 @@ class RBFPolicy(Policy):
 
     Examples
     --------
-    >>> from cavity.control import Pendulum
-    >>> from cavity.control import RBFPolicy
+    >>> from cavity.control import Pendulum, RBFPolicy
     >>> policy = RBFPolicy.start(Pendulum(), 20, rng=0)
     >>> len(policy.theta)  # 3 length scales, 20 centers of 3 features, 20 weights
     83
@@ -250,8 +226,7 @@ class RBFPolicy(Policy):
         x = x + 0.1 * np.asarray(length_scales) * rng.standard_normal(x.shape)
         weights = size * rng.standard_normal((problem.action_size, centers))
         theta = np.concatenate([np.log(np.asarray(length_scales)), x.ravel(), weights.ravel()])
-        ends = np.column_stack([problem.action_low, problem.action_high])
-        return cls(problem.state_size, ends, problem.angles, theta)
+        return cls(problem.state_size, problem.action_bounds, problem.angles, theta)
 
     def __init__(
         self, state_size: int, action_bounds: ArrayLike, angles: Sequence[int], theta: ArrayLike
@@ -266,14 +241,6 @@ class RBFPolicy(Policy):
         centers = self.theta[self.P : self.P * (self.n + 1)].reshape(self.n, self.P)
         self.centers = centers / self.scales
         self.weights = self.theta[self.P * (self.n + 1) :].reshape(self.F, self.n)
-
-    def with_parameters(self, theta: ArrayLike) -> RBFPolicy:
-        """The same policy with other parameters."""
-        return RBFPolicy(self.state_size, self.bounds, self.angles, theta)
-
-    def unsquashed(self, x: Array) -> Array:
-        """p at features (..., P), shape (..., F)."""
-        return self._at(x)[0]
 
     def _at(self, x: Array) -> tuple[Array, Any]:
         y, c = x / self.scales, self.centers

@@ -26,9 +26,10 @@ from cavity.control.dynamics.model import Dynamics
 from cavity.control.dynamics.transitions import Transitions
 from cavity.control.losses import Loss
 from cavity.control.policies import Policy, RBFPolicy
-from cavity.control.policy_risk import ParticleRisk, PolicyRisk
 from cavity.control.problems import Problem, System
+from cavity.control.risk import ParticleRisk, PolicyRisk
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress
 
 Risk = Callable[[Policy], tuple[float, Array]]
@@ -208,7 +209,7 @@ def learn_policy(
         Roll-outs, each under a system of its own that is drawn from the model.
     candidates : int
         Random policies that are tried on the means of the model before each episode. The search begins at the best five
-        of them; where `policy` is given, only that is improved.
+        of them; if `policy` is given, only that is improved.
     moment_matching : bool
         Whether the expected loss is by moment matching, as in PILCO, in place of roll-outs of particles.
     test : callable, optional
@@ -233,15 +234,18 @@ def learn_policy(
     >>> len(found.episodes), len(found.transitions)  # too short to learn anything
     (2, 20)
     """
-    least = {"steps": (steps, 2), "episodes": (episodes, 1), "centers": (centers, 1), "hold": (hold, 1)}
-    least |= {"iterations": (iterations, 1), "particles": (particles, 1)}
-    least |= {"candidates": (candidates, 1)}
     last = steps if horizon is None else horizon
     short = last if first_horizon is None else first_horizon
-    least |= {"horizon": (last, 1), "first_horizon": (short, 1)}
-    for name, (value, low) in least.items():
-        if int(value) != value or value < low:
-            raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
+    counts = {
+        "steps": steps,
+        "episodes": episodes,
+        "centers": centers,
+        "hold": hold,
+        "iterations": iterations,
+    }
+    counts |= {"particles": particles, "candidates": candidates, "horizon": last, "first_horizon": short}
+    for name, value in counts.items():
+        require_integer(value, name, 2 if name == "steps" else 1)
     if env is None and not isinstance(system, System):
         raise ValueError(f"env must be given for a problem that is no System, got {system!r}")
     rng = np.random.default_rng(rng)
@@ -302,7 +306,7 @@ def _risk(
     starts: Array,
     horizon: int,
 ) -> Risk:
-    """The expected loss over drawn systems, or by moment matching where there are none."""
+    """The expected loss over drawn systems, or by moment matching if there are none."""
     if systems is None:
         return PolicyRisk(model, loss, start, sd**2, horizon)
     return ParticleRisk(systems, loss, starts, horizon)

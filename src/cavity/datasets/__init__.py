@@ -42,13 +42,16 @@ __all__ = [
 ]
 
 _GENERATORS: dict[str, Callable[..., Dataset]] = {
-    "clusters_1d": make_clusters_1d,
-    "friedman": make_friedman,
-    "book_1d": make_book_1d,
-    "neal": make_neal,
-    "sinc": make_sinc,
-    "step": make_step,
-    "two_arcs": make_two_arcs,
+    make.__name__.removeprefix("make_"): make
+    for make in (
+        make_book_1d,
+        make_clusters_1d,
+        make_friedman,
+        make_neal,
+        make_sinc,
+        make_step,
+        make_two_arcs,
+    )
 }
 
 KINDS = ("all", "real", "synthetic")

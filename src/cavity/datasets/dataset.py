@@ -1,4 +1,4 @@
-"""`Dataset`: inputs, targets, the split of the source where it has one, and what one must know to use it."""
+"""`Dataset`: inputs, targets, the split of the source if it has one, and what one must know to use it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Dataset:
     name : str
     task : {"regression", "classification"}
     X : array (n, D)
-        Inputs; the training part where the source has a split.
+        Inputs; the training part if the source has a split.
     y : array (n,)
         Targets: numbers for regression, labels (numbers or text) for classification.
     feature_names : tuple of D names
@@ -69,13 +69,8 @@ class Dataset:
             )
 
     @property
-    def has_test(self) -> bool:
-        """Whether the source comes with a test part."""
-        return self.X_test is not None
-
-    @property
     def frame(self) -> pd.DataFrame:
-        """Inputs and target as one table, with a column `split` (train, test) where the source has one."""
+        """Inputs and target as one table, with a column `split` (train, test) if the source has one."""
         import pandas as pd
 
         def table(X: Array, y: NDArray[Any]) -> pd.DataFrame:

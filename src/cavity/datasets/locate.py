@@ -58,7 +58,7 @@ def cache_folder() -> Path:
 
 
 def locate(source: Source) -> Sequence[Path | Table]:
-    """The files of a data set, or their contents where a package holds them.
+    """The files of a data set, or their contents if a package holds them.
 
     Raises
     ------

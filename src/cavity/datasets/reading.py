@@ -88,9 +88,8 @@ def _from_table(source: Source, table: Table, origin: str) -> Part:
     for name, column in zip(source.features, columns):
         if column.dtype.kind not in "fiu":
             raise ValueError(f"{origin}: column {name} should hold numbers, it has {not_a_number(column)!r}")
-    return np.column_stack([column.astype(float) for column in columns]), _target(
-        source, table[source.target]
-    )
+    X = np.column_stack([column.astype(float) for column in columns])
+    return X, _target(source, table[source.target])
 
 
 def _target(source: Source, column: NDArray[Any]) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cavity.datasets.dataset import Dataset
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 
 _LICENSE = "synthetic, no restriction"
 _THESIS = "M. Kuss, Gaussian Process Models for Robust Regression and Classification, PhD thesis, 2006"
@@ -21,11 +22,6 @@ _REPORT = "M. Kuss et al., Approximate Inference for Robust Gaussian Process Reg
 _BOOK = "C. E. Rasmussen, C. K. I. Williams, Gaussian Processes for Machine Learning, 2006"
 _FRIEDMAN = "J. H. Friedman, Multivariate adaptive regression splines, Annals of Statistics 19, 1991"
 _NEAL = "R. M. Neal, Monte Carlo implementation of Gaussian process models, Toronto, 1997"
-
-
-def _at_least(name: str, value: int, low: int) -> None:
-    if value < low:
-        raise ValueError(f"{name} must be at least {low}, got {value}")
 
 
 def _pick(rng: np.random.Generator, n: int, count: int, name: str) -> NDArray[np.bool_]:
@@ -65,7 +61,7 @@ def make_sinc(
     >>> data.X.shape, data.y.shape
     ((25, 1), (25,))
     """
-    _at_least("n", n, 1)
+    require_integer(n, "n", 1)
     rng = np.random.default_rng(rng)
     x, x_test = rng.uniform(-10, 10, n), rng.uniform(-10, 10, n_test)
     outlier = _pick(rng, n, n_outliers, "n_outliers")
@@ -86,8 +82,7 @@ def make_sinc(
 def friedman_function(X: Array) -> Array:
     """10 sin(pi x1 x2) + 20 (x3 - 1/2)^2 + 10 x4 + 5 x5, shape (n,), for X of shape (n, >= 5)."""
     wave = 10 * np.sin(np.pi * X[:, 0] * X[:, 1])
-    total: Array = wave + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
-    return total
+    return np.asarray(wave + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4])
 
 
 def make_friedman(
@@ -109,8 +104,8 @@ def make_friedman(
     >>> make_friedman(rng=0).X.shape
     (100, 10)
     """
-    _at_least("n", n, 1)
-    _at_least("n_features", n_features, 5)
+    require_integer(n, "n", 1)
+    require_integer(n_features, "n_features", 5)
     rng = np.random.default_rng(rng)
     X, X_test = rng.uniform(size=(n, n_features)), rng.uniform(size=(n_test, n_features))
     y = friedman_function(X) + noise_sd * rng.standard_normal(n)
@@ -129,11 +124,7 @@ def make_friedman(
 
 
 def make_two_arcs(
-    n_arc: int = 7,
-    n_end: int = 7,
-    *,
-    noise_sd: float = 0.05,
-    rng: int | np.random.Generator | None = None,
+    n_arc: int = 7, n_end: int = 7, *, noise_sd: float = 0.05, rng: int | np.random.Generator | None = None
 ) -> Dataset:
     """Points that two functions explain equally well: either arc may be the outliers (Kuss, 2006, figure 5.3).
 
@@ -146,8 +137,8 @@ def make_two_arcs(
     >>> make_two_arcs(rng=0).X.shape
     (28, 1)
     """
-    _at_least("n_arc", n_arc, 1)
-    _at_least("n_end", n_end, 1)
+    require_integer(n_arc, "n_arc", 1)
+    require_integer(n_end, "n_end", 1)
     rng = np.random.default_rng(rng)
     middle = np.linspace(-1.5, 1.5, n_arc) if n_arc > 1 else np.zeros(1)
     end = np.linspace(2.0, 5.0, n_end)
@@ -178,7 +169,7 @@ def make_step(
     >>> make_step(rng=0).y.shape
     (64,)
     """
-    _at_least("n", n, 1)
+    require_integer(n, "n", 1)
     rng = np.random.default_rng(rng)
     x = rng.uniform(-1, 1, n)
     x_test = np.linspace(-1, 1, n_test)
@@ -214,11 +205,11 @@ def make_book_1d(
     >>> make_book_1d(rng=0).X.shape
     (20, 1)
     """
-    _at_least("n", n, 1)
+    require_integer(n, "n", 1)
     rng = np.random.default_rng(rng)
     x = np.sort(rng.uniform(-extent, extent, n))
     K = signal_sd**2 * np.exp(-0.5 * np.subtract.outer(x, x) ** 2 / lengthscale**2)
-    # Eigenvectors, not Cholesky: K may be singular to working precision where points lie close together.
+    # Eigenvectors, not Cholesky: K may be singular to working precision if points lie close together.
     values, vectors = np.linalg.eigh(K)
     f = vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(n))
     y = f + noise_sd * rng.standard_normal(n)
@@ -234,8 +225,7 @@ def make_book_1d(
 
 def neal_function(x: Array) -> Array:
     """0.3 + 0.4 x + 0.5 sin(2.7 x) + 1.1 / (1 + x^2)."""
-    total: Array = 0.3 + 0.4 * x + 0.5 * np.sin(2.7 * x) + 1.1 / (1 + x**2)
-    return total
+    return np.asarray(0.3 + 0.4 * x + 0.5 * np.sin(2.7 * x) + 1.1 / (1 + x**2))
 
 
 def make_neal(
@@ -257,7 +247,7 @@ def make_neal(
     >>> make_neal(rng=0).X.shape
     (100, 1)
     """
-    _at_least("n", n, 1)
+    require_integer(n, "n", 1)
     if not 0 <= outlier_probability <= 1:
         raise ValueError(f"outlier_probability must lie between 0 and 1, got {outlier_probability}")
     rng = np.random.default_rng(rng)

@@ -14,7 +14,7 @@ Table = dict[str, Column]
 
 
 def as_column(texts: list[str]) -> Column:
-    """Numbers where all entries are numbers (integers stay integers), else text."""
+    """Numbers if all entries are numbers (integers stay integers), else text."""
     for kind in (np.int64, np.float64):
         try:
             return np.array(texts).astype(kind)

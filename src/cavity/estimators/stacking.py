@@ -93,7 +93,7 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
     ----------
     estimators : list of (str, GPRegressor)
         Models with names, all of real numbers or all of counts. They may differ in kernel, priors, noise, inference or
-        starts; averages help where they are about as good as each other and yet differ. Their own settings
+        starts; averages help if they are about as good as each other and yet differ. Their own settings
         (`random_state`, `n_jobs`, `max_time`) count.
 
     Attributes

@@ -9,8 +9,8 @@ docs/model_files.md.
 from __future__ import annotations
 
 import os
-import platform
 from pathlib import Path
+from platform import python_version
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Any:
     """The model in a file. Nothing in the file is ever run.
 
-    Predictions are those of the saved model, bit for bit on the same machine with the same number of threads.
+    Factors are computed again: predictions are those of the saved model up to rounding.
 
     Parameters
     ----------
@@ -108,11 +108,7 @@ def dumps(model: Any) -> bytes:
     document = {
         "format": FORMAT,
         "version": VERSION,
-        "written_by": {
-            "cavity": cavity.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
+        "written_by": {"cavity": cavity.__version__, "numpy": np.__version__, "python": python_version()},
         "model": tree,
     }
     return pack(document, writer.arrays)

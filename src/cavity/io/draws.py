@@ -8,14 +8,13 @@ drawn, not an n x n matrix for each draw.
 
 from __future__ import annotations
 
-from dataclasses import fields as fields_of
 from typing import Any
 
 import numpy as np
 
 from cavity.gp import GP
 from cavity.io.posterior import check_data, is_array, is_float, require, require_room
-from cavity.io.registry import RULE, Codec, add, constructor_arguments
+from cavity.io.registry import RULE, Codec, add, constructor_arguments, field_values
 from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.draws import Draws
 from cavity.sampling.mcmc import MCMC
@@ -64,9 +63,7 @@ add(Codec(RULE + "MCMC", MCMC, _rule_fields, _rule))
 
 
 def _trace_fields(trace: Trace) -> dict[str, Any]:
-    stored = {field.name: getattr(trace, field.name) for field in fields_of(Trace)}
-    stored["stopped"] = None if trace.stopped is None else trace.stopped.value
-    return stored
+    return {**field_values(trace), "stopped": None if trace.stopped is None else trace.stopped.value}
 
 
 def _trace(stopped: Any = None, **stored: Any) -> Trace:
@@ -85,18 +82,11 @@ def _trace(stopped: Any = None, **stored: Any) -> Trace:
     whole = isinstance(counts, np.ndarray) and counts.dtype.kind == "i" and counts.ndim == 1
     require(whole and len(counts) in (0, shape[0]), "divergences are counted for each chain")
     require(is_array(trace.step_size, 1), "step sizes must be numbers")
-    require(
-        _is_count(trace.warmup) and _is_count(trace.evaluations),
-        "warm-up and evaluations are counts",
-    )
+    require(_is_count(trace.warmup) and _is_count(trace.evaluations), "warm-up and evaluations are counts")
     require(trace.jumps is None or isinstance(trace.jumps, JumpCounts), "jumps are counted")
     named = isinstance(trace.names, tuple) and all(isinstance(name, str) for name in trace.names)
     require(named and len(trace.names) in (0, trace.dim), "names must be those of the coordinates")
     return trace
-
-
-def _jumps_fields(jumps: JumpCounts) -> dict[str, Any]:
-    return {field.name: getattr(jumps, field.name) for field in fields_of(JumpCounts)}
 
 
 def _jumps(**stored: Any) -> JumpCounts:
@@ -104,10 +94,6 @@ def _jumps(**stored: Any) -> JumpCounts:
     counts = (jumps.modes, jumps.attempts, jumps.accepted)
     require(all(map(_is_count, counts)) and jumps.accepted <= jumps.attempts, "jumps are counted")
     return jumps
-
-
-def _draws_fields(draws: Draws) -> dict[str, Any]:
-    return {field.name: getattr(draws, field.name) for field in fields_of(Draws)}
 
 
 def _draws(**stored: Any) -> Draws:
@@ -140,9 +126,9 @@ def _draws(**stored: Any) -> Draws:
     return draws
 
 
-add(Codec("JumpCounts", JumpCounts, _jumps_fields, _jumps))
+add(Codec("JumpCounts", JumpCounts, field_values, _jumps))
 add(Codec("Trace", Trace, _trace_fields, _trace))
-add(Codec("Draws", Draws, _draws_fields, _draws))
+add(Codec("Draws", Draws, field_values, _draws))
 
 
 # --- posteriors ---------------------------------------------------------------------------------------------

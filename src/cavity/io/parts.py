@@ -16,7 +16,7 @@ import cavity.kernels
 from cavity import likelihoods, means
 from cavity.gp import WeightedFeatures
 from cavity.io.errors import ModelFileError
-from cavity.io.registry import Codec, add, constructor_arguments
+from cavity.io.registry import Codec, add, constructor_arguments, field_values
 from cavity.kernels.automatic_relevance import Ard
 from cavity.kernels.basis_functions import FeatureKernel
 from cavity.kernels.input_functions import NamedFunction, as_function
@@ -185,14 +185,7 @@ _store("means", means.FunctionMean, arguments=_function_mean)
 add(Codec("means.WeightedFeatures", WeightedFeatures, constructor_arguments, WeightedFeatures))
 _store("basis", basis.Powers)
 _store("basis", basis.Harmonics)
-add(
-    Codec(
-        "basis.UserFunction",
-        basis.UserFunction,
-        lambda part: {"function": part.function, "jacobian_function": part.jacobian_function},
-        basis.UserFunction,
-    )
-)
+add(Codec("basis.UserFunction", basis.UserFunction, field_values, basis.UserFunction))
 
 
 # --- likelihoods --------------------------------------------------------------------------------------------
@@ -229,4 +222,4 @@ def _sites(shift: Any, precision: Any) -> Sites:
     return Sites(shift, precision)
 
 
-add(Codec("Sites", Sites, lambda sites: {"shift": sites.shift, "precision": sites.precision}, _sites))
+add(Codec("Sites", Sites, field_values, _sites))

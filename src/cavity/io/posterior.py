@@ -7,7 +7,6 @@ O(n^2). Means are repeated to the bit on the same machine, variances to rounding
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from cavity.gp import GP, Posterior
 from cavity.inference.base import Approximation, Stage, Status, TrainingData
 from cavity.inference.exact import Exact
 from cavity.io.errors import ModelFileError
-from cavity.io.registry import Codec, add
+from cavity.io.registry import Codec, add, field_values
 from cavity.kernels.base import Kernel
 from cavity.latent.base import Representation
 from cavity.latent.prior_times_sites import Conditioned
@@ -196,8 +195,7 @@ add(Codec("Posterior", Posterior, _posterior_fields, _posterior))
 
 
 def _status_fields(status: Status) -> dict[str, Any]:
-    fields = {name: getattr(status, name) for name in inspect.signature(Status).parameters}
-    return {**fields, "stage": str(status.stage)}
+    return {**field_values(status), "stage": str(status.stage)}
 
 
 def _status(stage: Any, **fields: Any) -> Status:

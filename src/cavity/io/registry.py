@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any
 
@@ -48,9 +48,6 @@ _functions: dict[str, Callable[..., Any]] = {}
 
 RULE = "inference."
 """How names of inference rules begin."""
-
-OLD_NAMES = {"time_limit": "effort"}
-"""Arguments of inference rules that were called otherwise in older files: those of EP."""
 
 HOMES = {
     "Dynamics": "cavity.control.files",
@@ -173,16 +170,16 @@ def _load_parts() -> None:
 def _load_rule(name: str) -> None:
     """Register the inference rule of that class name, if there is one; rules are many, and some load slowly."""
     if name == "MCMC":
-        import_module("cavity.io.draws")  # it has a word to say of its own
+        import_module("cavity.io.draws")  # MCMC has a codec of its own
     for module, kind in [*RULES.values(), ("cavity.inference.ep", "SequentialEP")]:
         if kind == name and RULE + name not in _by_name:
             rule = getattr(import_module(module), kind)
-            add(Codec(RULE + name, rule, constructor_arguments, _with_old_names(rule)))
+            add(Codec(RULE + name, rule, constructor_arguments, rule))
 
 
-def _with_old_names(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The constructor of a rule, also for arguments as older files call them."""
-    return lambda **given: rule(**{OLD_NAMES.get(name, name): value for name, value in given.items()})
+def field_values(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def constructor_arguments(part: Any) -> dict[str, Any]:

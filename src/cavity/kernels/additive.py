@@ -22,6 +22,7 @@ from cavity.kernels.base import Kernel, Rows
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Transform
 from cavity.parameters.units import Unit
+from cavity.runtime.checks import require_integer
 
 
 def _has_ard(kernel: Kernel) -> bool:
@@ -66,9 +67,7 @@ class Additive(Kernel):
         kernels = [kernel] if isinstance(kernel, Kernel) else list(kernel)
         if not kernels or not all(isinstance(k, Kernel) for k in kernels):
             raise ValueError(f"Additive takes a kernel or a list of kernels, one per column, got {kernel!r}")
-        if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 1:
-            raise ValueError(f"Additive: order must be a positive integer, got {order!r}")
-        self.order = int(order)
+        self.order = require_integer(order, "Additive: order", 1)
         self._shared = isinstance(kernel, Kernel)
         values = np.ones(self.order) if variances is None else variances
         self._set_up({"variances": values}, [k if self._shared else k.bind(1) for k in kernels])
@@ -94,7 +93,7 @@ class Additive(Kernel):
         return [inner, f"order={self.order}", *super()._arguments()]
 
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
-        """Give every column its own kernel where `ard` asks for it."""
+        """Give every column its own kernel if `ard` asks for it."""
         self._check_width(n_features)
         self._check_order(n_features)
         kernels = cast("tuple[Kernel, ...]", self._parts)

@@ -7,7 +7,9 @@ entries of each.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from functools import reduce
 from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
@@ -16,8 +18,10 @@ from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import integer_power
+from cavity.kernels.wrapper import OfInputs, Wrapper
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Param, Transform
+from cavity.runtime.checks import require_integer
 
 
 def _is_scale(value: Any) -> bool:
@@ -109,13 +113,10 @@ class Sum(_Composite):
         return cast(Array, sum(t._pull_diag_inputs(ta, g) for t, ta in zip(self.terms, a)))
 
 
-def _others(values: Sequence[Array], skip: int) -> Array:
+def _others(values: Sequence[Array], skip: int) -> Array | float:
     """Product of all arrays but one (no division, so zeros are safe)."""
     rest = [v for i, v in enumerate(values) if i != skip]
-    out = rest[0]
-    for v in rest[1:]:
-        out = out * v
-    return out
+    return reduce(operator.mul, rest) if rest else 1.0
 
 
 class Product(_Composite):
@@ -145,23 +146,14 @@ class Product(_Composite):
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         blocks = self._blocks(a, b)
-        if len(blocks) == 1:
-            return self.terms[0]._pull(a[0], b[0], G, blocks[0])
-        return np.concatenate(
-            [
-                t._pull(ta, tb, G * _others(blocks, i), blocks[i])
-                for i, (t, ta, tb) in enumerate(zip(self.terms, a, b))
-            ]
-        )
+        rows = enumerate(zip(self.terms, a, b))
+        pulls = [t._pull(ta, tb, G * _others(blocks, i), blocks[i]) for i, (t, ta, tb) in rows]
+        return np.concatenate(pulls)
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         blocks = self._blocks(a, b)
-        if len(blocks) == 1:
-            return self.terms[0]._pull_inputs(a[0], b[0], G, blocks[0])
-        pulls = [
-            t._pull_inputs(ta, tb, G * _others(blocks, i), blocks[i])
-            for i, (t, ta, tb) in enumerate(zip(self.terms, a, b))
-        ]
+        rows = enumerate(zip(self.terms, a, b))
+        pulls = [t._pull_inputs(ta, tb, G * _others(blocks, i), blocks[i]) for i, (t, ta, tb) in rows]
         return sum(p[0] for p in pulls), sum(p[1] for p in pulls)  # type: ignore[return-value]
 
     def _diag(self, a: Rows) -> Array:
@@ -169,21 +161,16 @@ class Product(_Composite):
 
     def _pull_diag(self, a: Rows, g: Array) -> Array:
         diags = [t._diag(ta) for t, ta in zip(self.terms, a)]
-        if len(diags) == 1:
-            return self.terms[0]._pull_diag(a[0], g)
-        return np.concatenate(
-            [t._pull_diag(ta, g * _others(diags, i)) for i, (t, ta) in enumerate(zip(self.terms, a))]
-        )
+        pairs = enumerate(zip(self.terms, a))
+        return np.concatenate([t._pull_diag(ta, g * _others(diags, i)) for i, (t, ta) in pairs])
 
     def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
         diags = [t._diag(ta) for t, ta in zip(self.terms, a)]
-        if len(diags) == 1:
-            return self.terms[0]._pull_diag_inputs(a[0], g)
         pairs = enumerate(zip(self.terms, a))
         return cast(Array, sum(t._pull_diag_inputs(ta, g * _others(diags, i)) for i, (t, ta) in pairs))
 
 
-class Scaled(Kernel):
+class Scaled(Wrapper):
     """k = variance * k_1; written `2.0 * k`.
 
     Examples
@@ -196,18 +183,12 @@ class Scaled(Kernel):
     _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}
 
     def __init__(self, variance: Any, kernel: Kernel) -> None:
-        if not isinstance(kernel, Kernel):
-            raise ValueError(f"Scaled takes a kernel, got {kernel!r}")
+        self._require_kernel(kernel)
         self._set_up({"variance": variance}, (kernel,))
 
     def _check(self) -> None:
         if np.ndim(self.variance):
             raise ValueError(f"a kernel is scaled by a single number, got {self.variance!r}")
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel that is scaled."""
-        return cast(Kernel, self._parts[0])
 
     @property
     def label(self) -> str:
@@ -263,7 +244,7 @@ class Scaled(Kernel):
         return cast(Array, self.variance * self.kernel._pull_diag_inputs(a, g))
 
 
-class Power(Kernel):
+class Power(Wrapper):
     """k = k_1 ** exponent, for a positive integer exponent.
 
     Examples
@@ -275,17 +256,9 @@ class Power(Kernel):
     """
 
     def __init__(self, kernel: Kernel, exponent: int) -> None:
-        if not isinstance(kernel, Kernel):
-            raise ValueError(f"Power takes a kernel, got {kernel!r}")
-        if isinstance(exponent, bool) or not isinstance(exponent, int | np.integer) or exponent < 1:
-            raise ValueError(f"the exponent of a kernel must be a positive integer, got {exponent!r}")
-        self.exponent = int(exponent)
+        self._require_kernel(kernel)
+        self.exponent = require_integer(exponent, "the exponent of a kernel", 1)
         self._set_up({}, (kernel,))
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel that is raised to a power."""
-        return cast(Kernel, self._parts[0])
 
     def __repr__(self) -> str:
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)} ** {self.exponent}"
@@ -317,7 +290,7 @@ class Power(Kernel):
         return self.kernel._pull_diag_inputs(a, g * self._slope(self.kernel._diag(a)))
 
 
-class On(Kernel):
+class On(OfInputs):
     """A kernel on some input columns only, by index or by DataFrame column name; written `k.on(dims)`.
 
     Examples
@@ -332,17 +305,11 @@ class On(Kernel):
         listed: list[Any] = [dims] if isinstance(dims, int | np.integer | str) else list(dims)
         named = all(isinstance(d, str) for d in listed)
         indexed = all(isinstance(d, int | np.integer) and not isinstance(d, bool) and d >= 0 for d in listed)
-        if not isinstance(kernel, Kernel):
-            raise ValueError(f"On takes a kernel, got {kernel!r}")
+        self._require_kernel(kernel)
         if not listed or not (named or indexed) or len(set(listed)) < len(listed):
             raise ValueError(f"dims must be different column indices (>= 0) or column names, got {dims!r}")
         self.dims: tuple[Any, ...] = tuple(listed if named else (int(d) for d in listed))
         self._set_up({}, (kernel,))
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel on the chosen columns."""
-        return cast(Kernel, self._parts[0])
 
     @property
     def label(self) -> str:
@@ -388,26 +355,7 @@ class On(Kernel):
         width = np.empty((len(X), X.shape[1]), dtype=bool)  # carries D through slicing at no cost
         return (self.kernel._prepare(np.ascontiguousarray(X[:, self.dims]), ids), width)
 
-    def _spread(self, d: Array, width: Array) -> Array:
-        out = np.zeros(width.shape)
+    def _back(self, a: Rows, d: Array) -> Array:
+        out = np.zeros(a[1].shape)
         out[:, self.dims] = d
         return out
-
-    def _block(self, a: Rows, b: Rows) -> Array:
-        return self.kernel._block(a[0], b[0])
-
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return self.kernel._pull(a[0], b[0], G, K)
-
-    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
-        dA, dB = self.kernel._pull_inputs(a[0], b[0], G, K)
-        return self._spread(dA, a[1]), self._spread(dB, b[1])
-
-    def _diag(self, a: Rows) -> Array:
-        return self.kernel._diag(a[0])
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return self.kernel._pull_diag(a[0], g)
-
-    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
-        return self._spread(self.kernel._pull_diag_inputs(a[0], g), a[1])

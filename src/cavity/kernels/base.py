@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cavity.kernels.automatic_relevance import Ard
 from cavity.numerics.arrays import Array
-from cavity.parameters.param import IDENTITY, LOG, Param, Parametrized, format_value
+from cavity.parameters.param import Param, Parametrized
 from cavity.parameters.units import Unit
 
 Rows = tuple[Any, ...]
@@ -99,10 +99,10 @@ class Kernel(Parametrized):
 
     _units: ClassVar = {"lengthscale": Unit.LENGTH, "variance": Unit.VARIANCE, "period": Unit.PERIOD}
     n_dims: int | None = None
-    """Number of input columns it is made for; None where any number will do."""
+    """Number of input columns it is made for; None if any number will do."""
 
     _homogeneous: bool = False
-    """True where every derivative is proportional to k, so that `_pull` may be handed a multiple of K."""
+    """True if every derivative is proportional to k, so that `_pull` may be handed a multiple of K."""
 
     _columnwise: ClassVar[tuple[str, ...]] = ()
     """Parameters that are one number for all input columns, or a vector with one per column, or `ard`."""
@@ -111,7 +111,7 @@ class Kernel(Parametrized):
     """Parameters that are learned only when given as a `Param` that is not fixed."""
 
     _widenable: ClassVar[bool] = True
-    """False where it would make no sense to replace each input column by several (see `Periodic`)."""
+    """False if it would make no sense to replace each input column by several (see `Periodic`)."""
 
     _ard: tuple[str, ...] = ()
     __array_ufunc__ = None  # so that a NumPy number times a kernel is left to the kernel
@@ -203,7 +203,7 @@ class Kernel(Parametrized):
         K += self._block(a, b)
 
     def _pull_alone(self, a: Rows, b: Rows, G: Array) -> Array:
-        """As `_pull` where k(a, b) is not at hand."""
+        """As `_pull` if k(a, b) is not at hand."""
         return self._pull(a, b, G, self._block(a, b))
 
     def _pull_and_sum(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, float]:
@@ -215,7 +215,7 @@ class Kernel(Parametrized):
     ) -> tuple[Array, float] | None:
         """As `_pull_and_sum` for the tile of G = u u' - A within the lower triangle, its diagonal halved.
 
-        A and K are whole matrices, C-ordered. None where the kernel has no way to do it in one pass.
+        A and K are whole matrices, C-ordered. None if the kernel has no way to do it in one pass.
         """
         return None
 
@@ -289,7 +289,7 @@ class Kernel(Parametrized):
         return a, self._prepare(Z, np.full(len(Z), -1)), (len(X), len(Z)), X.shape[1]
 
     def _matrix(self, a: Rows, b: Rows, shape: tuple[int, int]) -> Array:
-        """k(a, b) tile by tile; exactly symmetric where `a is b`."""
+        """k(a, b) tile by tile; exactly symmetric if `a is b`."""
         K = np.empty(shape)
         for rows, columns, ta, tb in _tiles(a, b, *shape):
             tile = self._block(ta, tb)
@@ -381,21 +381,7 @@ class Kernel(Parametrized):
 
     def _param_text(self, name: str) -> str:
         """A parameter as the constructor takes it."""
-        param, usual = self._params[name], self._transforms.get(name, LOG)
-        options = []
-        if param.prior is not None:
-            options.append(f"prior={param.prior!r}")
-        if param.bounds is not None:
-            low, high = (repr(float(b)) if np.isfinite(b) else f"float('{b}')" for b in param.bounds)
-            options.append(f"bounds=({low}, {high})")
-        if param.tie is not None:
-            options.append(f"tie={param.tie!r}")
-        if param.transform is not None and param.transform != usual:
-            options.append(f"transform={param.transform!r}")
-        if param.fixed != (name in self._fixed_by_default) or (param.fixed and options):
-            options.insert(0, f"fixed={param.fixed}")
-        text = format_value(param.value)
-        text = f"Param({', '.join([text, *options])})" if options else text
+        text = self._params[name].text(name in self._fixed_by_default)
         if name not in self._ard:
             return text
         return "ard" if text == "1.0" else f"ard({text})"
@@ -405,4 +391,18 @@ class Kernel(Parametrized):
         return [f"{name}={self._param_text(name)}" for name in self._params]
 
 
-__all__ = ["IDENTITY", "LOG", "TILE", "Array", "Kernel", "Param", "Rows", "as_inputs", "row_blocks", "take"]
+class Correlation(Kernel):
+    """A kernel of variance one everywhere; the first of its prepared arrays has a column for each input column."""
+
+    def _dims(self, a: Rows) -> int:
+        """Number of input columns behind prepared rows."""
+        return cast(int, a[0].shape[1])
+
+    def _diag(self, a: Rows) -> Array:
+        return np.ones(len(a[0]))
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.zeros(self.flat.size)
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return np.zeros((len(a[0]), self._dims(a)))

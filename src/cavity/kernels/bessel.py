@@ -63,7 +63,7 @@ def _log_large(nu: float, t: Array) -> Array:
 
 
 def _scaled_bessel(nu: float, t: Array) -> Array:
-    """K_nu(t) exp(t) for t > 0, infinite where it overflows."""
+    """K_nu(t) exp(t) for t > 0, infinite if it overflows."""
     from scipy.special import kve
 
     return cast(Array, np.where(t > FARTHEST, np.sqrt(0.5 * np.pi / t), kve(nu, t)))
@@ -90,10 +90,10 @@ def log_matern(nu: float, t: Array) -> Array:
 
 
 def log_matern_slope(nu: float, t: Array) -> Array:
-    """log of -dM_nu/dr2 with r2 = t^2 / (2 nu); -inf where t = 0 and the slope is infinite.
+    """log of -dM_nu/dr2 with r2 = t^2 / (2 nu); -inf if t = 0 and the slope is infinite.
 
     From d/dt [t^nu K_nu] = -t^nu K_{nu-1}: dM_nu/dr2 = -nu 2^(1-nu) / Gamma(nu) t^(nu-1) K_{nu-1}(t), and
-    where nu > 1 this is -nu / (2 (nu - 1)) M_{nu-1}(t).
+    if nu > 1 this is -nu / (2 (nu - 1)) M_{nu-1}(t).
     """
     from scipy.special import gammaln
 

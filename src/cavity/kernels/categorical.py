@@ -32,7 +32,7 @@ class Categorical(Kernel):
         The codes that may occur: a count m for 0 .. m-1, or the codes themselves. Without it any code is
         allowed, and a level never seen in training is related to the others by `correlation`.
     correlation : float or Param, optional
-        Correlation of different levels (no unit), default 0.5; between -1/(m-1) and 1 where m levels are
+        Correlation of different levels (no unit), default 0.5; between -1/(m-1) and 1 if m levels are
         declared, between 0 and 1 otherwise.
     loadings : array (m, q), optional
         With it the table of covariances is loadings loadings' + diag(variances) instead.

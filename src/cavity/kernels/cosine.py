@@ -14,10 +14,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.kernels.base import Kernel, Rows
-from cavity.kernels.distances import (
-    mean_shift,
-)
+from cavity.kernels.base import Correlation, Rows
+from cavity.kernels.distances import mean_shift
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Transform
 
@@ -29,7 +27,7 @@ def phase(X: Array, period: Any) -> Array:
     return cast(Array, TURN * (np.fmod(X, period) / period))
 
 
-class Cosine(Kernel):
+class Cosine(Correlation):
     """Cosine, k = cos(2 pi sum_d (x_d - x'_d) / period_d): one sinusoid of unknown amplitude and phase.
 
     Parameters
@@ -74,12 +72,3 @@ class Cosine(Kernel):
         S = self._sines(a, b, G)
         rate = np.broadcast_to(TURN / np.asarray(self.period), a[0].shape[1])
         return np.multiply.outer(-S.sum(axis=1), rate), np.multiply.outer(S.sum(axis=0), rate)
-
-    def _diag(self, a: Rows) -> Array:
-        return np.ones(len(a[0]))
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return np.zeros(self.flat.size)
-
-    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
-        return np.zeros(a[0].shape)

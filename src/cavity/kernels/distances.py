@@ -7,7 +7,7 @@ A pull-back of any function of a scaled distance needs three contractions over a
     drifts           sum_j H_ij (a_i - b_j)               one row per i (and per j)
 
 Expanding the square turns each into a matrix product, |a - b|^2 = |a|^2 + |b|^2 - 2 a.b, which is fast but
-loses digits where |a - b| is far below |a|. So: few columns are subtracted one by one (exact, and as fast);
+loses digits if |a - b| is far below |a|. So: few columns are subtracted one by one (exact, and as fast);
 otherwise the matrix product is used about a common center, and pairs nearer than a fraction of the radius
 are done again from their differences. With that the relative error of r2 stays below about 1e-12 wherever it
 matters.
@@ -128,7 +128,7 @@ def squared_distances(a: Metric, b: Metric, refine: bool) -> tuple[Array, Pairs 
 
 
 def _same_memory(a: Array, b: Array) -> bool:
-    """True for the same rows, also where they were sliced out twice."""
+    """True for the same rows, also if they were sliced out twice."""
     where_a, where_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
     return a is b or (a.shape == b.shape and where_a == where_b)
 
@@ -143,7 +143,7 @@ def _split(H: Array, near: Pairs | None) -> tuple[Array, Array | None]:
 
 
 def by_columns(za: Array, zb: Array) -> bool:
-    """True where the expanded square would lose digits (or gain no time)."""
+    """True if the expanded square would lose digits (or gain no time)."""
     if za.shape[1] <= DIRECT_COLUMNS or not len(za) or not len(zb):
         return True
     return bool(np.abs(za).max() ** 2 + np.abs(zb).max() ** 2 > SAFE_RADIUS2)
@@ -154,7 +154,7 @@ def second_moments(
 ) -> Array:
     """sum_ij H_ij (za_i - zb_j)^2 for each column, shape (C,). May overwrite H.
 
-    `sums` are those of the rows and columns of H, where they are known; not for use with near pairs.
+    `sums` are those of the rows and columns of H, if they are known; not for use with near pairs.
     """
     if near is None and by_columns(za, zb):
         if za.shape[1] > DIRECT_COLUMNS:

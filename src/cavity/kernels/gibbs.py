@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.base import Correlation, Kernel, Rows
 from cavity.kernels.distances import difference
 from cavity.kernels.input_functions import InputFunction, as_function
 from cavity.numerics.arrays import Array
@@ -23,7 +23,7 @@ from cavity.parameters.param import IDENTITY, LOG, Transform
 from cavity.parameters.units import Unit
 
 
-class Gibbs(Kernel):
+class Gibbs(Correlation):
     """Gibbs' non-stationary kernel: smooth functions that vary faster in some places than in others.
 
     Parameters
@@ -171,12 +171,3 @@ class Gibbs(Kernel):
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         dla, dlb, dxa, dxb = self._adjoints(a, b, G, K)
         return dxa + self._through_scales(a, dla), dxb + self._through_scales(b, dlb)
-
-    def _diag(self, a: Rows) -> Array:
-        return np.ones(len(a[0]))
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return np.zeros(self.flat.size)
-
-    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
-        return np.zeros(a[0].shape)

@@ -61,7 +61,7 @@ class InnerProduct(Kernel):
     def _link_pull(
         self, u: Array, qa: Array, qb: Array, G: Array
     ) -> tuple[Array, Array | None, Array | None]:
-        """Cotangents of u (same shape), q_a (n,) and q_b (m,); None where k does not depend on them."""
+        """Cotangents of u (same shape), q_a (n,) and q_b (m,); None if k does not depend on them."""
 
     @abstractmethod
     def _link_diag(self, q: Array) -> Array:

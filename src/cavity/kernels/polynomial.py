@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from cavity.kernels.distances import integer_power
 from cavity.kernels.inner_product import InnerProduct
 from cavity.numerics.arrays import Array
 from cavity.parameters.units import Unit
+from cavity.runtime.checks import require_integer
 
 
 class Polynomial(InnerProduct):
@@ -34,9 +33,7 @@ class Polynomial(InnerProduct):
     _units: ClassVar = {"variance": Unit.ROOT_SQUARED_SLOPE, "bias": Unit.ROOT_VARIANCE}
 
     def __init__(self, degree: int = 2, variance: Any = 1.0, bias: Any = 1.0) -> None:
-        if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or degree < 1:
-            raise ValueError(f"Polynomial: degree must be a positive integer, got {degree!r}")
-        self.degree = int(degree)
+        self.degree = require_integer(degree, "Polynomial: degree", 1)
         super().__init__(variance, bias)
 
     def _arguments(self) -> list[str]:

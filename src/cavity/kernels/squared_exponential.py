@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from cavity.kernels.base import Rows
-from cavity.kernels.distances import (
-    Pairs,
-    by_columns,
-    center_of,
-)
+from cavity.kernels.distances import Pairs, by_columns, center_of
 from cavity.kernels.stationary import Stationary
 from cavity.numerics.arrays import Array
 from cavity.numerics.compiled import kernel_exp, lower_moments, product_and_sums

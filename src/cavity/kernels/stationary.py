@@ -22,7 +22,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.base import Correlation, Kernel, Rows
 from cavity.kernels.distances import (
     Metric,
     Pairs,
@@ -38,11 +38,11 @@ from cavity.parameters.units import Unit
 
 
 def over(numerator: Array, denominator: Array) -> Array:
-    """numerator / denominator, 0 where the denominator is 0."""
+    """numerator / denominator, 0 if the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros_like(denominator), where=denominator > 0)
 
 
-class Stationary(Kernel):
+class Stationary(Correlation):
     """Common part of all kernels of the form g(r2): the metric, distances and their derivatives.
 
     Parameters
@@ -129,12 +129,7 @@ class Stationary(Kernel):
         return self._pull_metric(a[0], b[0], H, near)
 
     def _pull_metric(
-        self,
-        za: Array,
-        zb: Array,
-        H: Array,
-        near: Pairs | None,
-        sums: tuple[Array, Array] | None = None,
+        self, za: Array, zb: Array, H: Array, near: Pairs | None, sums: tuple[Array, Array] | None = None
     ) -> Array:
         """From H = G dg/dr2 to the derivatives in length scales and loadings. May overwrite H.
 
@@ -166,15 +161,6 @@ class Stationary(Kernel):
             return cast(Array, dz / self.lengthscale)
         D = self.loadings.shape[0]
         return cast(Array, dz[:, :D] / self.lengthscale + dz[:, D:] @ self.loadings.T)
-
-    def _diag(self, a: Rows) -> Array:
-        return np.ones(len(a[0]))
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return np.zeros(self.flat.size)
-
-    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
-        return np.zeros((len(a[0]), self._dims(a)))
 
     def _widened(self, copies: int) -> tuple[Kernel, NDArray[np.intp]]:
         if "loadings" in self._params:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.kernels.base import Rows
-from cavity.kernels.wrapper import FunctionWrapper
+from cavity.kernels.wrapper import FunctionWrapper, OfInputs
 from cavity.numerics.arrays import Array
 
 
-class Warped(FunctionWrapper):
+class Warped(OfInputs, FunctionWrapper):
     """A kernel on transformed inputs, k(x, x') = k_1(u(x), u(x')).
 
     Parameters
@@ -41,24 +41,5 @@ class Warped(FunctionWrapper):
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         return self.kernel._prepare(self.function(X, "Warped"), ids), X
 
-    def _back(self, X: Array, dU: Array) -> Array:
-        return cast(Array, np.einsum("ne,ned->nd", dU, self.function.slopes(X, dU.shape[1], "Warped")))
-
-    def _block(self, a: Rows, b: Rows) -> Array:
-        return self.kernel._block(a[0], b[0])
-
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return self.kernel._pull(a[0], b[0], G, K)
-
-    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
-        dA, dB = self.kernel._pull_inputs(a[0], b[0], G, K)
-        return self._back(a[1], dA), self._back(b[1], dB)
-
-    def _diag(self, a: Rows) -> Array:
-        return self.kernel._diag(a[0])
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return self.kernel._pull_diag(a[0], g)
-
-    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
-        return self._back(a[1], self.kernel._pull_diag_inputs(a[0], g))
+    def _back(self, a: Rows, d: Array) -> Array:
+        return cast(Array, np.einsum("ne,ned->nd", d, self.function.slopes(a[1], d.shape[1], "Warped")))

@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import block_diag, cho_factor, cho_solve, solve_triangular
+from scipy.linalg import block_diag, solve_triangular
 
 from cavity.means.basis_features import Features, as_features
 from cavity.means.functions import Mean, cotangent
@@ -99,7 +99,7 @@ class Basis(Mean):
         return Basis(functions, np.concatenate(means), block_diag(*blocks))
 
     def _known_size(self) -> int | None:
-        """Number of weights, where it is known."""
+        """Number of weights, if it is known."""
         given = [np.shape(v)[0] for v in (self._mean, self._covariance) if v is not None and np.ndim(v)]
         return given[0] if given else self.n_weights
 
@@ -160,19 +160,8 @@ class Basis(Mean):
     def prior_covariance(self) -> Array:
         """B, shape (p, p); there is none for vague weights."""
         if self._covariance is None:
-            raise ValueError("vague weights have no prior covariance; their prior_precision is zero")
+            raise ValueError("vague weights have no prior covariance")
         return _full(self._covariance, self._count())
-
-    @property
-    def prior_precision(self) -> Array:
-        """B^-1, shape (p, p); zero for vague weights."""
-        count = self._count()
-        if self._covariance is None:
-            return np.zeros((count, count))
-        if np.ndim(self._covariance) < 2:
-            return np.diag(1.0 / np.broadcast_to(self._covariance, count))
-        precision = cho_solve(cho_factor(self._covariance, lower=True), np.eye(count))
-        return 0.5 * (precision + precision.T)
 
     @property
     def prior_root(self) -> Array:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 
 STEP = float(np.cbrt(np.finfo(float).eps))
 """Step of central differences, relative to the size of x: balances rounding against curvature."""
@@ -50,8 +51,7 @@ class Powers(Features):
     degree: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.degree, int | np.integer) or isinstance(self.degree, bool) or self.degree < 0:
-            raise ValueError(f"degree must be an integer >= 0, got {self.degree!r}")
+        require_integer(self.degree, "degree", 0)
 
     def __call__(self, X: Array) -> Array:
         """H, shape (n, 1 + degree D)."""
@@ -91,10 +91,8 @@ class Harmonics(Features):
     def __post_init__(self) -> None:
         if not (np.isfinite(self.period) and self.period > 0):
             raise ValueError(f"period must be positive and finite, got {self.period!r}")
-        if not isinstance(self.order, int | np.integer) or self.order < 1:
-            raise ValueError(f"order must be an integer >= 1, got {self.order!r}")
-        if not isinstance(self.column, int | np.integer) or self.column < 0:
-            raise ValueError(f"column must be an index >= 0, got {self.column!r}")
+        require_integer(self.order, "order", 1)
+        require_integer(self.column, "column", 0)
 
     def _angles(self, X: Array) -> tuple[Array, Array]:
         rates = np.arange(1.0, self.order + 1) * (2 * np.pi / self.period)

@@ -36,7 +36,7 @@ class Mean(Parametrized):
     """
 
     n_dims: int | None = None
-    """Number of input columns it is made for; None where any number will do."""
+    """Number of input columns it is made for; None if any number will do."""
 
     # --- what a mean must provide, for checked inputs -------------------------------------------------------
 
@@ -304,7 +304,7 @@ def _spread(param: Param, shape: tuple[int, ...]) -> Param:
 
 
 def _like(gradient: Array, value: Any) -> Array:
-    """The gradient of an array, or its sum where one number stands for the whole array."""
+    """The gradient of an array, or its sum if one number stands for the whole array."""
     return gradient if np.ndim(value) else np.array([gradient.sum()])
 
 

@@ -24,6 +24,7 @@ from scipy.stats import binom
 from cavity.numerics.arrays import Array
 from cavity.prediction import GaussianPrediction, Prediction
 from cavity.prediction.calibration import reliability_bins
+from cavity.runtime.checks import require_integer
 
 # --- regression ---------------------------------------------------------------------------------------------
 
@@ -63,7 +64,7 @@ def pit_band(n: int, bins: int, level: float = 0.95) -> tuple[float, float]:
 
 
 def quantile_residuals(prediction: Prediction, y: ArrayLike, discrete: bool = False) -> Array:
-    """z = Phi^-1(F(y)), (n,); for counts at the middle of the jump. Infinite where F(y) is 0 or 1 to all digits."""
+    """z = Phi^-1(F(y)), (n,); for counts at the middle of the jump. Infinite if F(y) is 0 or 1 to all digits."""
     targets = np.asarray(y, dtype=float)
     if isinstance(prediction, GaussianPrediction):
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -128,8 +129,7 @@ def reliability(
     >>> found.observed
     array([0. , 0.5])
     """
-    if bins < 1:
-        raise ValueError(f"bins must be an integer >= 1, got {bins!r}")
+    require_integer(bins, "bins", 1)
     stated, observed, count = reliability_bins(probability, happened, bins)
     low, high = wilson(np.rint(observed * count), count, level)
     return Reliability(stated, observed, low, high, count)

@@ -18,7 +18,7 @@ SAME_OPTIMUM = 0.01
 def optima(values: ArrayLike) -> NDArray[np.intp]:
     """Number of the optimum at which each run ended, (R,): 0 the best; -1 for runs that failed.
 
-    Runs are at one optimum if their values agree. Parameters are not compared: where the objective is flat in one of
+    Runs are at one optimum if their values agree. Parameters are not compared: if the objective is flat in one of
     them (next to no noise), runs end at different values of it, and terms of a sum may have changed places.
 
     >>> optima([-3.0, -7.0, -3.001, float("-inf")])
@@ -46,7 +46,7 @@ class Surface:
     x, y : arrays (a,), (b,)
         Natural values.
     log_evidence : array (b, a)
-        nan where it could not be computed, or was not before an interrupt.
+        nan if it could not be computed, or was not before an interrupt.
     logarithmic : (bool, bool)
         Whether the grid is even in the logarithm.
     at : (float, float)

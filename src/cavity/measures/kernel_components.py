@@ -46,9 +46,7 @@ def additive_terms(kernel: Kernel) -> list[Kernel]:
     """
     if isinstance(kernel, Sum):
         return [inner for term in kernel.terms for inner in additive_terms(term)]
-    if isinstance(kernel, Scaled):
-        return [kernel._rebuild(kernel._params, (t,)) for t in additive_terms(kernel.kernel)]
-    if isinstance(kernel, On):
+    if isinstance(kernel, Scaled | On):
         return [kernel._rebuild(kernel._params, (t,)) for t in additive_terms(kernel.kernel)]
     return [kernel]
 
@@ -62,14 +60,14 @@ def short_text(kernel: Kernel) -> str:
 
 
 def additive_components(posterior: Any, X: ArrayLike, centered: bool = False) -> list[Component]:
-    """Posterior of every term of the kernel at X, then of the mean function where there is one.
+    """Posterior of every term of the kernel at X, then of the mean function if there is one.
 
     With `centered` each is that of a term minus its average over the rows of X.
 
     Raises
     ------
     ValueError
-        For draws, several latent functions or several targets, where there is no single posterior of a term.
+        For draws, several latent functions or several targets: a term then has no single posterior.
     """
     process = posterior.process
     if not hasattr(process, "component_mean") or np.ndim(process.weights) != 1:

@@ -15,7 +15,7 @@ data. Columns that stand for one input, such as the 0/1 columns of a text column
 
 Pictures can show another quantity on request.
 
-- "lengthscale": spread of the column (standard deviation) over its length scale, the shortest where several terms of
+- "lengthscale": spread of the column (standard deviation) over its length scale, the shortest if several terms of
   the kernel have one. It is about the kernel: how often the function may turn within the data. An input of a large
   length scale may still matter much (through a linear trend).
 
@@ -36,12 +36,13 @@ from cavity.kernels.additive import Additive
 from cavity.kernels.algebra import On
 from cavity.kernels.base import Kernel
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress
 
 
 @dataclass(frozen=True)
 class Relevance:
-    """Of each input, shape (D,), with the Monte Carlo standard error (zero where there is none)."""
+    """Of each input, shape (D,), with the Monte Carlo standard error (zero if there is none)."""
 
     value: Array
     error: Array
@@ -66,8 +67,7 @@ def sobol_total(
     inputs = [
         np.array(g, dtype=np.intp) for g in (np.arange(X.shape[1])[:, None] if groups is None else groups)
     ]
-    if shuffles < 1:
-        raise ValueError(f"shuffles must be an integer >= 1, got {shuffles!r}")
+    require_integer(shuffles, "shuffles", 1)
     rng = np.random.default_rng(rng)
 
     def shuffled() -> Array:
@@ -105,7 +105,7 @@ def _mean_square(gaps: Array) -> float:
 
 
 def inverse_lengthscales(kernel: Kernel, X: Array) -> Array:
-    """Spread of each column over the shortest of its length scales, (D,); zero where no term has one."""
+    """Spread of each column over the shortest of its length scales, (D,); zero if no term has one."""
     D = X.shape[1]
     steepest = np.zeros(D)
     for columns, lengthscale in _lengthscales(kernel, np.arange(D)):
@@ -152,8 +152,7 @@ def partial_dependence(process: Any, X: Array, column: int, grid: Array) -> Part
             moved = X.copy()
             moved[:, column] = value
             rows[:, j] = process.mean(moved)
-            sd[j] = np.sqrt(
-                max(float(np.mean(process.covariance(moved))), 0.0)
-            )  # below zero by rounding only
+            variance = float(np.mean(process.covariance(moved)))
+            sd[j] = np.sqrt(max(variance, 0.0))  # below zero by rounding only
             progress.advance()
     return PartialDependence(grid, rows.mean(axis=0), sd, rows)

@@ -20,7 +20,6 @@ import numpy as np
 
 from cavity.numerics.special import (
     CONTINUED_FRACTION_FROM,
-    INTERVAL_CUT,
     LOG_2PI,
     SQRT2,
     SQRT_2_OVER_PI,

@@ -94,19 +94,24 @@ class Param:
     """The transform a part would have chosen, set by the part: `repr` shows only a choice that differs."""
 
     def __repr__(self) -> str:
+        return self.text()
+
+    def text(self, usually_fixed: bool = False) -> str:
+        """As a constructor takes it, which may fix plain numbers: a number, or `Param(...)` with what is unusual."""
         options = []
-        if self.fixed:
-            options.append("fixed=True")
         if self.prior is not None:
             options.append(f"prior={self.prior!r}")
         if self.bounds is not None:
-            options.append(f"bounds=({self.bounds[0]!r}, {self.bounds[1]!r})")
+            low, high = (repr(float(b)) if np.isfinite(b) else f"float('{b}')" for b in self.bounds)
+            options.append(f"bounds=({low}, {high})")
         if self.tie is not None:
             options.append(f"tie={self.tie!r}")
         if self.transform != self.default:
             options.append(f"transform={self.transform!r}")
-        text = format_value(self.value)
-        return f"Param({', '.join([text, *options])})" if options else text
+        if self.fixed != usually_fixed or (self.fixed and options):
+            options.insert(0, f"fixed={self.fixed}")
+        value = format_value(self.value)
+        return f"Param({', '.join([value, *options])})" if options else value
 
     @property
     def array(self) -> Array:
@@ -443,7 +448,7 @@ class Parametrized:
 
     @property
     def theta_bounds(self) -> list[tuple[float, float]]:
-        """Bounds in unconstrained units, one pair per entry of `theta` (infinite where there are none)."""
+        """Bounds in unconstrained units, one pair per entry of `theta` (infinite if there are none)."""
         return list(self.layout.bounds)
 
     def log_prior(self, *, jacobian: bool = False) -> tuple[float, Array]:

@@ -57,7 +57,7 @@ class Density:
     _positive: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        """Make every field a finite float, positive where it must be."""
+        """Make every field a finite float, positive if it must be."""
         for entry in fields(self):  # type: ignore[arg-type]
             given = getattr(self, entry.name)
             if isinstance(entry.default, bool):
@@ -81,8 +81,12 @@ class Density:
         """Its derivative inside the support."""
 
     @abstractmethod
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
+        """Independent draws of the given shape."""
+
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
         """Independent draws of the given shape."""
+        return np.asarray(self._sample(rng, shape))
 
     def log_density(self, x: ArrayLike) -> Array:
         """Log density of each element; -inf outside the support."""
@@ -151,9 +155,8 @@ class Normal(Density):
     def _gradient(self, x: Array) -> Array:
         return (self.mean - x) / self.sd / self.sd
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
-        return np.asarray(rng.normal(self.mean, self.sd, shape))
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
+        return rng.normal(self.mean, self.sd, shape)
 
 
 @dataclass(frozen=True)
@@ -186,9 +189,8 @@ class Uniform(Density):
     def _gradient(self, x: Array) -> Array:
         return np.zeros(x.shape)
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
-        return np.asarray(rng.uniform(self.low, self.high, shape))
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
+        return rng.uniform(self.low, self.high, shape)
 
 
 @dataclass(frozen=True)
@@ -225,8 +227,8 @@ class SmoothedBox(Density):
     def _gradient(self, x: Array) -> Array:
         return -self._beyond(x) / self.sd / self.sd
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws: in the box with its share of the mass, else a half-normal step out of it."""
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
+        # in the box with its share of the mass, else a half-normal step out of it
         tails = np.sqrt(2 * np.pi) * self.sd
         step = rng.normal(0.0, self.sd, shape)
         out = np.where(step > 0, self.high + step, self.low + step)
@@ -268,9 +270,8 @@ class LogNormal(Density):
     def _gradient(self, x: Array) -> Array:
         return ((self.mu - np.log(x)) / self.sigma / self.sigma - 1.0) / x
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
-        return np.asarray(rng.lognormal(self.mu, self.sigma, shape))
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
+        return rng.lognormal(self.mu, self.sigma, shape)
 
 
 @dataclass(frozen=True)
@@ -302,9 +303,8 @@ class Gamma(Density):
     def _gradient(self, x: Array) -> Array:
         return (self.shape - 1.0) / x - self.rate
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
-        return np.asarray(rng.gamma(self.shape, 1.0 / self.rate, shape))
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
+        return rng.gamma(self.shape, 1.0 / self.rate, shape)
 
 
 @dataclass(frozen=True)
@@ -339,9 +339,8 @@ class InverseGamma(Density):
     def _gradient(self, x: Array) -> Array:
         return (self.scale / x - (self.shape + 1.0)) / x
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
-        return np.asarray(self.scale / rng.gamma(self.shape, 1.0, shape))
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
+        return self.scale / rng.gamma(self.shape, 1.0, shape)
 
 
 def _gamma_between(low: float, high: float, tail: float) -> tuple[float, float]:
@@ -396,8 +395,7 @@ class HalfNormal(Density):
     def _gradient(self, x: Array) -> Array:
         return -x / self.scale / self.scale
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
         return np.abs(rng.normal(0.0, self.scale, shape))
 
 
@@ -437,8 +435,7 @@ class HalfStudentT(Density):
         z = x / width
         return -(self.dof + 1.0) / width / (z + 1.0 / z)
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
         return self.scale * np.abs(rng.standard_t(self.dof, shape))
 
 
@@ -468,8 +465,7 @@ class HalfCauchy(Density):
     def _gradient(self, x: Array) -> Array:
         return HalfStudentT(1.0, self.scale)._gradient(x)
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
         return self.scale * np.abs(rng.standard_cauchy(shape))
 
 
@@ -495,9 +491,8 @@ class Beta(Density):
     def _gradient(self, x: Array) -> Array:
         return (self.a - 1.0) / x - (self.b - 1.0) / (1.0 - x)
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
-        return np.asarray(rng.beta(self.a, self.b, shape))
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
+        return rng.beta(self.a, self.b, shape)
 
 
 # --- sparsity -----------------------------------------------------------------------------------------------
@@ -557,8 +552,7 @@ class Horseshoe(Density):
     def _log_q(self, log_r: Array) -> Array:
         return 2.0 * (log_r - float(np.log(self.scale))) - LOG_2
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws."""
+    def _sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
         r = self.scale * np.abs(rng.standard_cauchy(shape) * rng.standard_normal(shape))
         return 1.0 / r if self.inverse else r
 

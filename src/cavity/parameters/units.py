@@ -24,68 +24,25 @@ class Unit(Enum):
     <Unit.LENGTH: 2>
     """
 
-    GIVEN = auto()
-    """A number without a size in the data: it is sought around the value given."""
-
-    LENGTH = auto()
-    """A distance along the input columns."""
-
-    INVERSE_LENGTH = auto()
-    """One over a length, of either sign."""
-
-    INVERSE_SQUARED_LENGTH = auto()
-    """One over a squared length."""
-
-    PERIOD = auto()
-    """The length of a cycle along an input column."""
-
-    FREQUENCY = auto()
-    """Cycles per unit of an input column, of either sign."""
-
-    BANDWIDTH = auto()
-    """The width of a peak among frequencies."""
-
-    OFFSET = auto()
-    """A squared distance of the data from the origin, in squared length scales."""
-
-    VARIANCE = auto()
-    """A variance of the function."""
-
-    SHARED_VARIANCE = auto()
-    """Variances that add up to that of the function."""
-
-    VARIANCE_BY_ORDER = auto()
-    """Variances of the interactions of one, two, ... columns."""
-
-    WHITE_VARIANCE = auto()
-    """A variance of noise that belongs to the kernel."""
-
-    SQUARED_SLOPE = auto()
-    """A variance of the function per squared length."""
-
-    ROOT_VARIANCE = auto()
-    """The root of a variance, of the order `degree` of the kernel."""
-
-    ROOT_SQUARED_SLOPE = auto()
-    """The same per squared length."""
-
-    NOISE_VARIANCE = auto()
-    """A variance of the noise."""
-
-    NOISE_SD = auto()
-    """A standard deviation of the noise."""
-
-    NOISE_RATIO = auto()
-    """How much wider the noise of outliers is."""
-
-    COUNT = auto()
-    """A number of events."""
-
-    LEVEL = auto()
-    """A value of the function."""
-
-    SLOPE = auto()
-    """A change of the function per length."""
-
-    COEFFICIENT = auto()
-    """Coefficients of the powers 1, 2, ... of each column."""
+    GIVEN = auto()  #: a number without a size in the data: it is sought around the value given
+    LENGTH = auto()  #: a distance along the input columns
+    INVERSE_LENGTH = auto()  #: one over a length, of either sign
+    INVERSE_SQUARED_LENGTH = auto()  #: one over a squared length
+    PERIOD = auto()  #: the length of a cycle along an input column
+    FREQUENCY = auto()  #: cycles per unit of an input column, of either sign
+    BANDWIDTH = auto()  #: the width of a peak among frequencies
+    OFFSET = auto()  #: a squared distance of the data from the origin, in squared length scales
+    VARIANCE = auto()  #: a variance of the function
+    SHARED_VARIANCE = auto()  #: variances that add up to that of the function
+    VARIANCE_BY_ORDER = auto()  #: variances of the interactions of one, two, ... columns
+    WHITE_VARIANCE = auto()  #: a variance of noise that belongs to the kernel
+    SQUARED_SLOPE = auto()  #: a variance of the function per squared length
+    ROOT_VARIANCE = auto()  #: the root of a variance, of the order `degree` of the kernel
+    ROOT_SQUARED_SLOPE = auto()  #: the same per squared length
+    NOISE_VARIANCE = auto()  #: a variance of the noise
+    NOISE_SD = auto()  #: a standard deviation of the noise
+    NOISE_RATIO = auto()  #: how much wider the noise of outliers is
+    COUNT = auto()  #: a number of events
+    LEVEL = auto()  #: a value of the function
+    SLOPE = auto()  #: a change of the function per length
+    COEFFICIENT = auto()  #: coefficients of the powers 1, 2, ... of each column

@@ -181,7 +181,7 @@ class Layout:
 
     @cached_property
     def bounds(self) -> tuple[tuple[float, float], ...]:
-        """Bounds of theta, infinite where there are none."""
+        """Bounds of theta, infinite if there are none."""
         return tuple(_unconstrained_bounds(entry) for entry in self.free)
 
     # --- priors ---------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def _tied_groups(entries: Sequence[Entry]) -> list[list[int]]:
 
 
 def _agreed(copies: Sequence[Entry]) -> Entry:
-    """The one scalar behind tied copies; an error where they contradict each other."""
+    """The one scalar behind tied copies; an error if they contradict each other."""
     one = copies[0]
     for copy in copies[1:]:
         agreed = {}

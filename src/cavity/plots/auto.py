@@ -42,10 +42,6 @@ def plot(model: Any, X: Any = None, y: Any = None, **options: Any) -> Any:
     **options
         Passed on to `plot_fit`, `plot_contours`, `plot_slices`, `plot_relevance` or `plot_traces`.
 
-    Returns
-    -------
-    Axes, or a list of them
-
     Examples
     --------
     >>> import numpy as np

@@ -57,12 +57,7 @@ def plot_calibration(
         one (is it right as often as stated?).
     target : int
         Which of several targets.
-    title : str
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
+    title, ax : optional
 
     Examples
     --------
@@ -84,26 +79,12 @@ def plot_calibration(
     low, high = pit_band(len(targets), bins, level)
     ax = axes_or_new(ax, 5.2, 3.6)
     width = 1.0 / bins
-    ax.axhspan(
-        low,
-        high,
-        color=TRUTH,
-        alpha=0.25,
-        linewidth=0,
-        label=f"{level:.0%} of the bars of a calibrated model",
-    )
-    ax.axhline(1.0, color=TRUTH, linewidth=1.0, linestyle="--")
-    ax.bar(
-        (np.arange(bins) + 0.5) * width,
-        heights,
-        0.92 * width,
-        facecolor=BAND,
-        alpha=0.75,
-        edgecolor=DATA,
-        linewidth=0.6,
-    )
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1.25 * max(high, float(heights.max())))
+    expected = f"{level:.0%} of the bars of a calibrated model"
+    ax.axhspan(low, high, color=TRUTH, alpha=0.25, lw=0, label=expected)
+    ax.axhline(1.0, color=TRUTH, lw=1.0, ls="--")
+    middles = (np.arange(bins) + 0.5) * width
+    ax.bar(middles, heights, 0.92 * width, facecolor=BAND, alpha=0.75, edgecolor=DATA, lw=0.6)
+    ax.set(xlim=(0, 1), ylim=(0, 1.25 * max(high, float(heights.max()))))
     label(ax, "probability of a smaller y", "density", title or f"{len(targets)} rows, {source}")
     legend(ax, loc="upper center")
     tidy(ax)
@@ -111,14 +92,7 @@ def plot_calibration(
 
 
 def _plot_reliability(
-    view: View,
-    X: ArrayLike | None,
-    y: ArrayLike | None,
-    bins: int,
-    level: float,
-    event: Any,
-    title: str,
-    ax: Axes,
+    view: View, X: Any, y: Any, bins: int, level: float, event: Any, title: str, ax: Axes
 ) -> Axes:
     assert view.classes is not None
     if X is None or y is None:
@@ -128,29 +102,15 @@ def _plot_reliability(
     p, happened, name = events(view.probabilities(inputs), labels, view.classes, event)
     found = reliability(p, happened, bins, level)
     ax.plot([0, 1], [0, 1], color=TRUTH, linewidth=1.0, linestyle="--", label="calibrated")
-    ax.errorbar(
-        found.stated,
-        found.observed,
-        yerr=np.array([found.observed - found.low, found.high - found.observed]),
-        fmt="none",
-        ecolor=BAND,
-        elinewidth=1.2,
-        capsize=3,
-        label=f"{level:.0%} interval",
+    ends, area = (
+        np.array([found.observed - found.low, found.high - found.observed]),
+        found.count / found.count.max(),
     )
-    ax.scatter(
-        found.stated,
-        found.observed,
-        s=12 + 120 * found.count / found.count.max(),
-        facecolor=BAND,
-        edgecolor="white",
-        linewidth=0.6,
-        zorder=3,
-        label="observed, area by rows",
-    )
-    ax.set_xlim(-0.03, 1.03)
-    ax.set_ylim(-0.03, 1.03)
-    ax.set_aspect("equal")
+    bars: dict[str, Any] = {"fmt": "none", "ecolor": BAND, "elinewidth": 1.2, "capsize": 3}
+    ax.errorbar(found.stated, found.observed, yerr=ends, label=f"{level:.0%} interval", **bars)
+    dots: dict[str, Any] = {"facecolor": BAND, "edgecolor": "white", "lw": 0.6, "zorder": 3}
+    ax.scatter(found.stated, found.observed, s=12 + 120 * area, label="observed, area by rows", **dots)
+    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     label(ax, f"stated probability of {plain(name)}", "observed share", title or f"{len(labels)} rows")
     legend(ax, loc="upper left")
     tidy(ax)
@@ -181,10 +141,6 @@ def plot_residuals(
         Probability of the band in which each quantile stays.
     target : int
     ax : Axes or two of them, optional
-
-    Returns
-    -------
-    list of two Axes
 
     Examples
     --------

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from cavity.measures.grids import central_row, grid_of, slice_rows
 from cavity.measures.kernel_components import additive_components
 from cavity.plots.style import DATA, color, label, legend, line, panels_or_new, plain, tidy
-from cavity.plots.view import View
+from cavity.plots.view import View, grid_of, slice_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +29,9 @@ def plot_components(
 ) -> list[Axes]:
     """Posterior mean and band of each term of a sum kernel, along one input.
 
-    Bands are of each term alone: what the data do not tell apart is uncertain in both terms, even where the sum is
+    Bands are of each term alone: what the data do not tell apart is uncertain in both terms, even if the sum is
     known. Data hardly ever tell how a constant is divided among the terms; so by default each term is drawn minus its
-    average over the picture. As they are (`centered=False`), the means of all terms, and of the mean function where
+    average over the picture. As they are (`centered=False`), the means of all terms, and of the mean function if
     there is one, add up to the posterior mean of f.
 
     Parameters
@@ -73,9 +71,7 @@ def plot_components(
     view = View(model)
     rows, _ = view.data_or(X, None)
     d = view.column(column)
-    center = central_row(rows) if at is None else np.asarray(at, dtype=float).ravel()
-    if center.shape != (view.n_features,):
-        raise ValueError(f"at must have one value for each of {view.n_features} inputs, got {center.shape}")
+    center = view.center(rows, at)
     grid, discrete = grid_of(rows[:, d], 300)
     found = additive_components(view.the_posterior(problem), slice_rows(center, d, grid), centered)
     panels = panels_or_new(ax, len(found), 2 if len(found) in (2, 4) else 3, 3.8, 2.6)
@@ -84,16 +80,9 @@ def plot_components(
         if discrete:
             panel.errorbar(grid, one.mean, z * one.sd, fmt="o", color=color(i), capsize=3, label="mean")
         else:
-            panel.fill_between(
-                grid,
-                one.mean - z * one.sd,
-                one.mean + z * one.sd,
-                color=color(i),
-                alpha=0.22,
-                linewidth=0,
-                label=f"{level:.0%}",
-            )
-            panel.plot(grid, one.mean, color=color(i), linestyle=line(i), linewidth=1.7, label="mean")
+            low, high = one.mean - z * one.sd, one.mean + z * one.sd
+            panel.fill_between(grid, low, high, color=color(i), alpha=0.22, lw=0, label=f"{level:.0%}")
+            panel.plot(grid, one.mean, color=color(i), ls=line(i), lw=1.7, label="mean")
         panel.axhline(0.0, color=DATA, linewidth=0.5, linestyle=":")
         label(panel, plain(view.names[d]), f"term {i + 1}", plain(one.name, 46))
         panel.title.set_fontsize(9)

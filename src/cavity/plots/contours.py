@@ -6,15 +6,14 @@ an expected loss above what declining costs (see `cavity.estimators.decisions`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.measures.grids import MARGIN, central_row
 from cavity.numerics.arrays import Array
 from cavity.plots.style import BLACK, BLUE, VERMILION, axes_or_new, color, label, marker, plain
-from cavity.plots.view import View, pick
+from cavity.plots.view import MARGIN, View, pick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,17 +54,12 @@ def plot_contours(
     reject : float, optional
         What declining to decide costs: the region in which cases are declined is hatched.
     loss : array (C, C), optional
-        loss[c, d] of deciding d where c is true; 0/1 loss by default.
+        loss[c, d] of deciding d if c is true; 0/1 loss by default.
     target : int
         Which of several targets.
     resolution : int
         Places along each input.
-    title : str
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
+    title, ax : optional
 
     Examples
     --------
@@ -84,9 +78,7 @@ def plot_contours(
     if i == j:
         raise ValueError(f"columns must be two different inputs, got {columns!r}")
     rows, targets = view.data_or(X, y)
-    center = central_row(rows) if at is None else np.asarray(at, dtype=float).ravel()
-    if center.shape != (view.n_features,):
-        raise ValueError(f"at must have one value for each of {view.n_features} inputs, got {center.shape}")
+    center = view.center(rows, at)
     gx, gy = (_axis(rows[:, c], resolution) for c in (i, j))
     places = np.repeat(center[None], resolution**2, axis=0)
     places[:, i], places[:, j] = (a.ravel() for a in np.meshgrid(gx, gy))
@@ -104,8 +96,7 @@ def plot_contours(
         if targets is not None:
             _draw_points(ax, rows[:, [i, j]], targets, view.classes)
         _explain(ax, view.classes, targets is not None, reject)
-    ax.set_xlim(gx[0], gx[-1])
-    ax.set_ylim(gy[0], gy[-1])
+    ax.set(xlim=(gx[0], gx[-1]), ylim=(gy[0], gy[-1]))
     label(ax, plain(view.names[i]), plain(view.names[j]), title)
     return ax
 
@@ -128,7 +119,8 @@ def _draw_regions(ax: Axes, gx: Array, gy: Array, probabilities: Array, classes:
         filled = ax.contourf(
             gx, gy, probabilities[:, :, 1], levels=np.linspace(0, 1, 21), cmap=colors, alpha=0.75, zorder=0
         )
-        bar = _figure(ax).colorbar(filled, ax=ax, ticks=[0, 0.25, 0.5, 0.75, 1], shrink=0.85)
+        figure: Any = ax.figure
+        bar = figure.colorbar(filled, ax=ax, ticks=[0, 0.25, 0.5, 0.75, 1], shrink=0.85)
         bar.ax.set_ylabel(f"P({plain(classes[1])})", parse_math=False)
         lines = ax.contour(gx, gy, probabilities[:, :, 1], levels=LABELED, colors="0.25", linewidths=0.6)
         ax.clabel(lines, fmt="%g", fontsize=7)
@@ -139,14 +131,8 @@ def _draw_regions(ax: Axes, gx: Array, gy: Array, probabilities: Array, classes:
     # certainty 1/C is white, certainty 1 the full color
     pale = np.clip((probabilities - 1 / len(classes)) / (1 - 1 / len(classes)), 0.0, 1.0)
     image = 1.0 - 0.6 * np.einsum("xyc,cr->xyr", pale, 1.0 - palette)
-    ax.imshow(
-        np.clip(image, 0.0, 1.0),
-        extent=(gx[0], gx[-1], gy[0], gy[-1]),
-        origin="lower",
-        aspect="auto",
-        interpolation="bilinear",
-        zorder=0,
-    )
+    look: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear", "zorder": 0}
+    ax.imshow(np.clip(image, 0.0, 1.0), extent=(gx[0], gx[-1], gy[0], gy[-1]), **look)
 
 
 def expected_losses(probabilities: Array, loss: Array) -> tuple[Array, Array]:
@@ -179,16 +165,8 @@ def _draw_points(ax: Axes, points: Array, labels: NDArray[Any], classes: NDArray
     for c, name in enumerate(classes):
         own = labels == name
         shade = (BLUE, VERMILION)[c] if len(classes) == 2 else color(c)
-        ax.plot(
-            *points[own].T,
-            linestyle="none",
-            marker=marker(c),
-            markersize=5,
-            markerfacecolor=shade,
-            markeredgecolor="white",
-            markeredgewidth=0.6,
-            label=f"class {plain(name)}",
-        )
+        look: dict[str, Any] = {"ls": "none", "ms": 5, "mfc": shade, "mec": "white", "mew": 0.6}
+        ax.plot(*points[own].T, marker=marker(c), label=f"class {plain(name)}", **look)
 
 
 def _explain(ax: Axes, classes: NDArray[Any], points: bool, reject: float | None) -> None:
@@ -213,14 +191,7 @@ def _explain(ax: Axes, classes: NDArray[Any], points: bool, reject: float | None
 
 
 def _draw_numbers(
-    ax: Axes,
-    view: View,
-    places: Array,
-    gx: Array,
-    gy: Array,
-    points: Array,
-    targets: NDArray[Any] | None,
-    target: int,
+    ax: Axes, view: View, places: Array, gx: Array, gy: Array, points: Array, targets: Any, target: int
 ) -> None:
     """Mean as filled contours, sd of f as dashed lines, data in the colors of the mean."""
     shape = (len(gy), len(gx))
@@ -228,23 +199,12 @@ def _draw_numbers(
     mean = pick(np.asarray(source), target).reshape(shape)
     sd = np.sqrt(pick(np.asarray(view.predict_f(places).variance), target)).reshape(shape)
     filled = ax.contourf(gx, gy, mean, levels=14, cmap="cividis", zorder=0)
-    _figure(ax).colorbar(filled, ax=ax, shrink=0.85, label="mean of y")
+    figure: Any = ax.figure
+    figure.colorbar(filled, ax=ax, shrink=0.85, label="mean of y")
     if sd.max() > 1.001 * sd.min():
         lines = ax.contour(gx, gy, sd, levels=4, colors="white", linewidths=0.9, linestyles="--")
         ax.clabel(lines, fmt=lambda v: f"sd {v:.2g}", fontsize=7)
     if targets is not None:
-        ax.scatter(
-            points[:, 0],
-            points[:, 1],
-            c=pick(np.asarray(targets, dtype=float), target),
-            cmap="cividis",
-            norm=cast(Any, filled.norm),
-            s=22,
-            edgecolors="white",
-            linewidths=0.6,
-            label="data",
-        )
-
-
-def _figure(ax: Axes) -> Any:
-    return ax.figure
+        values = pick(np.asarray(targets, dtype=float), target)
+        look: dict[str, Any] = {"norm": filled.norm, "edgecolors": "white", "lw": 0.6, "label": "data"}
+        ax.scatter(points[:, 0], points[:, 1], s=22, c=values, cmap="cividis", **look)

@@ -44,12 +44,7 @@ def plot_runs(model: Any, *, problem: int = 0, title: str = "", ax: Axes | None 
         Fitted, with learned hyperparameters.
     problem : int
         Which of several models of a classifier.
-    title : str
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
+    title, ax : optional
 
     Examples
     --------
@@ -72,26 +67,14 @@ def plot_runs(model: Any, *, problem: int = 0, title: str = "", ax: Axes | None 
     seen: set[int] = set()
     for place, r in enumerate(order):
         if not np.isfinite(values[r]):
-            ax.text(
-                place,
-                0.02,
-                "failed",
-                rotation=90,
-                fontsize=8,
-                transform=ax.get_xaxis_transform(),
-                ha="center",
-            )
+            below = ax.get_xaxis_transform()
+            ax.text(place, 0.02, "failed", rotation=90, fontsize=8, transform=below, ha="center")
             continue
         k = int(number[r])
+        filled: Any = "full" if runs[r].converged else "none"
+        name = None if k in seen else f"optimum {k + 1}"
         ax.plot(
-            place,
-            gap[r],
-            linestyle="none",
-            marker=marker(k),
-            color=color(k),
-            markersize=8,
-            fillstyle="full" if runs[r].converged else "none",
-            label=None if k in seen else f"optimum {k + 1}",
+            place, gap[r], ls="none", marker=marker(k), color=color(k), ms=8, fillstyle=filled, label=name
         )
         seen.add(k)
     ax.axhline(0.0, color=TRUTH, linewidth=0.8, linestyle=":")
@@ -156,8 +139,7 @@ def plot_hyperparameters(
         Places along each; the evidence is evaluated at the square of that many.
     problem : int
         Which of several models of a classifier.
-    title : str
-    ax : Axes, optional
+    title, ax : optional
 
     Returns
     -------
@@ -190,18 +172,10 @@ def plot_hyperparameters(
     ax.contourf(found.x, found.y, below, levels=levels, colors=_shades(len(levels) - 1))
     lines = ax.contour(found.x, found.y, below, levels=[-b for b in BELOW], colors="white", linewidths=0.8)
     ax.clabel(lines, fmt="%g", fontsize=7)
-    ax.plot(
-        *found.at,
-        "*",
-        color=VERMILION,
-        markersize=14,
-        markeredgecolor="white",
-        linestyle="none",
-        label=f"the model, log evidence {found.best:.2f}",
-    )
-    for axis, logarithmic in zip("xy", found.logarithmic):
-        if logarithmic:
-            (ax.set_xscale if axis == "x" else ax.set_yscale)("log")
+    name = f"the model, log evidence {found.best:.2f}"
+    ax.plot(*found.at, "*", color=VERMILION, ms=14, mec="white", ls="none", label=name)
+    for set_scale, logarithmic in zip((ax.set_xscale, ax.set_yscale), found.logarithmic):
+        set_scale("log" if logarithmic else "linear")
     label(ax, plain(found.names[0]), plain(found.names[1]), title or "log evidence, nats below the highest")
     legend(ax)
     return ax

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.measures.grids import grid_of
 from cavity.numerics.arrays import Array
 from cavity.plots.style import (
     BAND,
@@ -25,7 +24,7 @@ from cavity.plots.style import (
     plain,
     tidy,
 )
-from cavity.plots.view import View, pick
+from cavity.plots.view import View, grid_of, pick
 from cavity.prediction import Prediction
 from cavity.runtime.progress import Progress
 
@@ -73,15 +72,11 @@ def plot_fit(
         The true function on the grid.
     outlier_probability : array (n,) or bool
         Points that may be outliers get a ring, the wider and thicker the more probable. True: those of the model,
-        where its noise model tells and the data are those of the fit.
+        if its noise model tells and the data are those of the fit.
     target : int
         Which of several targets.
     xlabel, ylabel, title : str, optional
     legends : bool
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------
@@ -144,7 +139,7 @@ def draw_prediction(
     target: int = 0,
     discrete: bool = False,
 ) -> None:
-    """Mean and bands at the rows of X, against x; bars instead of bands where x has a few values only."""
+    """Mean and bands at the rows of X, against x; bars instead of bands if x has a few values only."""
     posterior = view.for_bands
     prediction = posterior.predict_f(X) if of == "f" else posterior.predict_y(X)
     what = "f" if of == "f" else "y"
@@ -160,7 +155,7 @@ def draw_prediction(
 
 
 def _center(view: View, X: Array, prediction: Prediction, of: str, target: int) -> Array:
-    """The mean; that of f where y is f plus noise, since noise may have no mean."""
+    """The mean; that of f if y is f plus noise, since noise may have no mean."""
     whole = view.posterior.mean(X) if view.is_location or of == "f" else prediction.mean
     return pick(np.asarray(whole), target)
 
@@ -173,9 +168,7 @@ def bands(
         for i, level in enumerate(sorted(levels, reverse=True)):
             low, high = (pick(np.asarray(b), target) for b in prediction.interval(level))
             dense = min(0.2 + 0.2 * i, 0.8)
-            ax.fill_between(
-                x, low, high, color=BAND, alpha=dense, linewidth=0, label=f"{level:.0%} of {what}"
-            )
+            ax.fill_between(x, low, high, color=BAND, alpha=dense, lw=0, label=f"{level:.0%} of {what}")
             progress.advance()
 
 
@@ -208,16 +201,9 @@ def ring_outliers(ax: Axes, x: Array, y: Array, probability: Array) -> None:
     p = np.nan_to_num(probability, nan=0.0)
     some = p >= FAINTEST
     if some.any():
-        ax.scatter(
-            x[some],
-            y[some],
-            s=15 + 85 * p[some],
-            linewidths=(0.3 + 1.5 * p[some]).tolist(),
-            facecolors="none",
-            edgecolors=OUTLIER,
-            zorder=3,
-            label="outlier, by probability",
-        )
+        size, width = 15 + 85 * p[some], (0.3 + 1.5 * p[some]).tolist()
+        ring: dict[str, Any] = {"facecolors": "none", "edgecolors": OUTLIER, "zorder": 3}
+        ax.scatter(x[some], y[some], s=size, linewidths=width, label="outlier, by probability", **ring)
 
 
 # --- classes ------------------------------------------------------------------------------------------------
@@ -257,13 +243,6 @@ def _draw_labels(ax: Axes, x: Array, labels: NDArray[Any], classes: NDArray[Any]
     for c, name in enumerate(classes):
         own = labels == name
         height = float(c) if len(classes) == 2 else -0.03
-        ax.plot(
-            x[own],
-            np.full(int(own.sum()), height),
-            linestyle="none",
-            marker=marker(c),
-            color=DATA if len(classes) == 2 else color(c),
-            markersize=4,
-            fillstyle="none",
-            label=f"class {plain(name)}",
-        )
+        look: dict[str, Any] = {"ls": "none", "marker": marker(c), "ms": 4, "fillstyle": "none"}
+        shade = DATA if len(classes) == 2 else color(c)
+        ax.plot(x[own], np.full(int(own.sum()), height), color=shade, label=f"class {plain(name)}", **look)

@@ -49,10 +49,6 @@ def plot_kernel(
     rng : int or Generator
     ax : Axes or two of them, optional
 
-    Returns
-    -------
-    list of two Axes
-
     Examples
     --------
     >>> from cavity.plots import plot_kernel
@@ -77,14 +73,9 @@ def plot_kernel(
         origins = (0.0,) if same else (-reach / 2, 0.0, reach / 2)
     left, right = panels_or_new(ax, 2, 2, 4.4, 3.2)
     for i, x0 in enumerate(origins):
-        left.plot(
-            distance,
-            _covariance(kernel, D, column, x0, distance),
-            color=color(i),
-            linestyle=line(i),
-            linewidth=1.8,
-            label=f"from x = {x0:.3g}" if len(origins) > 1 else None,
-        )
+        name = f"from x = {x0:.3g}" if len(origins) > 1 else None
+        k = _covariance(kernel, D, column, x0, distance)
+        left.plot(distance, k, color=color(i), ls=line(i), lw=1.8, label=name)
     left.axhline(0.0, color=TRUTH, linewidth=0.7, linestyle=":")
     label(left, "distance", "covariance", plain(short_text(kernel), 60))
     legend(left)

@@ -105,19 +105,14 @@ def plot_relevance(
     measure : {"variance", "lengthscale"}
         "variance": the share of the variance of the posterior mean of f that is due to the input, alone or together
         with others (total Sobol index), if the inputs varied independently of each other, each as in X; shares add up
-        to more than one where inputs interact. "lengthscale": standard
+        to more than one if inputs interact. "lengthscale": standard
         deviation of the input over its shortest length scale (automatic relevance determination).
     top : int
         Inputs shown, at most.
     shuffles : int
     rng : int or Generator
         Of "variance": how often inputs are put into random orders; lines show two standard errors.
-    title : str
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
+    title, ax : optional
 
     Examples
     --------

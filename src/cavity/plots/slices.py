@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.measures.grids import central_row, grid_of, slice_rows
 from cavity.measures.relevance import partial_dependence, sobol_total
 from cavity.numerics.arrays import Array
 from cavity.plots.fit import draw_classes, draw_prediction
@@ -25,7 +24,7 @@ from cavity.plots.style import (
     plain,
     tidy,
 )
-from cavity.plots.view import View
+from cavity.plots.view import View, grid_of, slice_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,9 +83,7 @@ def plot_slices(
     view = View(model)
     rows, _ = view.data_or(X, None)
     chosen = _chosen(view, rows, columns)
-    center = central_row(rows) if at is None else np.asarray(at, dtype=float).ravel()
-    if center.shape != (view.n_features,):
-        raise ValueError(f"at must have one value for each of {view.n_features} inputs, got {center.shape}")
+    center = view.center(rows, at)
     panels = panels_or_new(ax, len(chosen))
     for panel, d in zip(panels, chosen):
         grid, discrete = grid_of(rows[:, d], 40 if view.is_sample else 120)
@@ -116,7 +113,7 @@ def plot_partial_dependence(
 ) -> list[Axes]:
     """Average prediction along each input, the others as they are in the rows.
 
-    The band is the posterior uncertainty of the average of f. Thin lines are single rows: where they are not
+    The band is the posterior uncertainty of the average of f. Thin lines are single rows: if they are not
     parallel, inputs interact. For classes the average is of probabilities, and there is no band.
 
     Parameters
@@ -131,10 +128,6 @@ def plot_partial_dependence(
     lines : int
         Number of single rows to show.
     ax : Axes or several, optional
-
-    Returns
-    -------
-    list of Axes
 
     Examples
     --------
@@ -179,16 +172,9 @@ def _draw_average(
     if discrete:
         ax.errorbar(grid, found.mean, half, fmt="o", color=BAND, capsize=3, label=f"average, {level:.0%}")
         return
-    ax.fill_between(
-        grid,
-        found.mean - half,
-        found.mean + half,
-        color=BAND,
-        alpha=0.25,
-        linewidth=0,
-        label=f"{level:.0%} of it",
-    )
-    ax.plot(grid, found.mean, color=BAND, linewidth=1.8, label="average")
+    low, high = found.mean - half, found.mean + half
+    ax.fill_between(grid, low, high, color=BAND, alpha=0.25, lw=0, label=f"{level:.0%} of it")
+    ax.plot(grid, found.mean, color=BAND, lw=1.8, label="average")
 
 
 def _draw_class_average(
@@ -202,16 +188,9 @@ def _draw_class_average(
     if two:
         _single_rows(ax, grid, p[:, :, 1], lines)
     for c in [1] if two else range(len(view.classes)):
-        style: dict[str, Any] = {"marker": "o"} if discrete else {}
-        ax.plot(
-            grid,
-            p[:, :, c].mean(axis=0),
-            color=BAND if two else color(c),
-            linestyle="-" if two else line(c),
-            linewidth=1.8,
-            label=f"P({plain(view.classes[c])})",
-            **style,
-        )
+        style: dict[str, Any] = {"color": BAND, "ls": "-"} if two else {"color": color(c), "ls": line(c)}
+        style |= {"marker": "o"} if discrete else {}
+        ax.plot(grid, p[:, :, c].mean(axis=0), lw=1.8, label=f"P({plain(view.classes[c])})", **style)
     ax.set_ylim(-0.06, 1.06)
 
 
@@ -220,15 +199,8 @@ def _single_rows(ax: Axes, grid: Array, rows: Array, lines: int) -> None:
         return
     some = np.unique(np.linspace(0, len(rows) - 1, min(lines, len(rows))).astype(int))
     for k, i in enumerate(some):
-        ax.plot(
-            grid,
-            rows[i],
-            color=TRUTH,
-            linewidth=0.5,
-            alpha=0.5,
-            label="single rows" if k == 0 else None,
-            zorder=1,
-        )
+        name = "single rows" if k == 0 else None
+        ax.plot(grid, rows[i], color=TRUTH, lw=0.5, alpha=0.5, label=name, zorder=1)
 
 
 def _chosen(view: View, rows: Array, columns: Sequence[int | str] | None) -> list[int]:
@@ -248,16 +220,8 @@ def _finish(ax: Axes, values: Array, name: str) -> None:
     some = np.unique(values)
     if len(some) > 200:
         some = np.quantile(values, np.linspace(0, 1, 200))
-    ax.plot(
-        some,
-        np.full(len(some), 0.02),
-        "|",
-        color=DATA,
-        markersize=5,
-        markeredgewidth=0.6,
-        transform=ax.get_xaxis_transform(),
-        zorder=0,
-    )
+    low, edge = np.full(len(some), 0.02), ax.get_xaxis_transform()
+    ax.plot(some, low, "|", color=DATA, ms=5, mew=0.6, transform=edge, zorder=0)
     label(ax, x=plain(name, LONGEST_SHORT))
     tidy(ax)
 

@@ -17,16 +17,8 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
-    "#000000",
-    "#e69f00",
-    "#56b4e9",
-    "#009e73",
-    "#f0e442",
-    "#0072b2",
-    "#d55e00",
-    "#cc79a7",
-)
+BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
+BLUE, VERMILION, PURPLE = "#0072b2", "#d55e00", "#cc79a7"
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 """For lines and classes, in turn; yellow is too light for a line."""
 
@@ -39,7 +31,7 @@ TRUTH = "#666666"
 OUTLIER = VERMILION
 
 LONGEST_NAME, LONGEST_SHORT = 40, 24
-"""Characters of a name that are shown along a large picture, and where there is less room."""
+"""Characters of a name that are shown along a large picture, and along a small one."""
 
 
 def color(i: int) -> str:

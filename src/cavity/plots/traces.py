@@ -8,14 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.numerics.arrays import Array
-from cavity.plots.style import LINES, PALETTE, TRUTH, axes_or_new, label, legend, tidy
+from cavity.plots.style import PALETTE, TRUTH, axes_or_new, color, label, legend, line, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-CHAINS = PALETTE
-"""One color per chain, used in turn."""
 
 
 def _draws(source: Any, name: str | None) -> tuple[Array, str]:
@@ -45,12 +41,7 @@ def plot_trace(source: Any | ArrayLike, name: str | None = None, *, ax: Axes | N
     source : SamplePosterior, Trace or array (C, T)
     name : str, optional
         Which quantity, for instance "se.lengthscale" or "log_density"; the first by default.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    Axes
+    ax : Axes, optional
 
     Examples
     --------
@@ -64,12 +55,7 @@ def plot_trace(source: Any | ArrayLike, name: str | None = None, *, ax: Axes | N
     ax = axes_or_new(ax, 6.4, 3.2)
     for c, chain in enumerate(x):
         ax.plot(
-            np.arange(1, x.shape[1] + 1),
-            chain,
-            color=CHAINS[c % len(CHAINS)],
-            linewidth=0.7,
-            alpha=0.8,
-            label=f"chain {c + 1}",
+            np.arange(1, len(chain) + 1), chain, color=color(c), lw=0.7, alpha=0.8, label=f"chain {c + 1}"
         )
     ax.axhline(float(x.mean()), color=TRUTH, linewidth=1.0, linestyle="--", zorder=0)
     ax.set_xlim(1, max(x.shape[1], 2))
@@ -91,12 +77,7 @@ def plot_autocorrelation(
         Which quantity; the first by default.
     lags : int
         Largest distance of draws.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    Axes
+    ax : Axes, optional
 
     Examples
     --------
@@ -106,7 +87,7 @@ def plot_autocorrelation(
     >>> ax.get_xlabel()
     'lag'
     """
-    from cavity.sampling.diagnostics import ess_bulk
+    from cavity.sampling.diagnostics import autocorrelation, ess_bulk
 
     x, called = _draws(source, name)
     ax = axes_or_new(ax, 6.4, 3.2)
@@ -114,16 +95,10 @@ def plot_autocorrelation(
     bound = 1.96 / np.sqrt(x.shape[1])
     ax.axhspan(-bound, bound, color=TRUTH, alpha=0.2, linewidth=0)
     ax.axhline(0.0, color=TRUTH, linewidth=0.8)
-    for c, chain in enumerate(x):
-        rho = _autocorrelation(chain, lags)
-        ax.plot(
-            np.arange(lags + 1),
-            rho,
-            color=CHAINS[c % len(CHAINS)],
-            linestyle=LINES[c % len(LINES)],
-            linewidth=1.2,
-            label=f"chain {c + 1}",
-        )
+    correlation = np.nan_to_num(autocorrelation(x, lags))  # zero for a chain that does not move
+    correlation[:, 0] = 1.0
+    for c, rho in enumerate(correlation):
+        ax.plot(np.arange(lags + 1), rho, color=color(c), ls=line(c), lw=1.2, label=f"chain {c + 1}")
     ax.set_xlim(0, max(lags, 1))
     ax.set_ylim(min(-0.2, ax.get_ylim()[0]), 1.02)
     size = f"effective sample size {float(ess_bulk(x)):.0f} of {x.size}" if x.shape[1] >= 4 else ""
@@ -133,18 +108,6 @@ def plot_autocorrelation(
     return ax
 
 
-def _autocorrelation(chain: Array, lags: int) -> Array:
-    """Of one chain (T,) at lags 0..lags; zero beyond lag 0 for a chain that does not move."""
-    z = chain - chain.mean()
-    size = 2 ** int(np.ceil(np.log2(2 * len(z))))
-    spectrum = np.abs(np.fft.rfft(z, size)) ** 2
-    covariance = np.fft.irfft(spectrum, size)[: lags + 1]
-    if not covariance[0] > 0:
-        return np.asarray(np.eye(1, lags + 1)[0], dtype=float)
-    rho: Array = covariance / covariance[0]
-    return rho
-
-
 def _legend(ax: Axes, chains: int) -> None:
-    if 1 < chains <= len(CHAINS):
+    if 1 < chains <= len(PALETTE):
         legend(ax, fontsize=7, ncols=chains, loc="upper right")

@@ -1,13 +1,13 @@
 """What pictures ask of a fitted model, whatever it is: an estimator, a posterior, or draws.
 
 `View` gives training data in the order in which they were given, names of columns, predictions of y and of f, and
-probabilities of classes where y is one of finitely many values.
+probabilities of classes if y is one of finitely many values.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -107,6 +107,15 @@ class View:
             )
         return inputs, targets
 
+    def center(self, rows: Array, at: ArrayLike | None) -> Array:
+        """The point (D,) that a picture goes through: `at`, or the row nearest to the medians."""
+        point = central_row(rows) if at is None else np.asarray(at, dtype=float).ravel()
+        if point.shape != (self.n_features,):
+            raise ValueError(
+                f"at must have one value for each of {self.n_features} inputs, got {point.shape}"
+            )
+        return point
+
     def column(self, which: int | str) -> int:
         """Index of a column, given by index or by name."""
         if isinstance(which, str):
@@ -119,21 +128,19 @@ class View:
 
     @property
     def outlier_probability(self) -> Array | None:
-        """For each row of `data`, where the noise model tells good rows from outliers; None otherwise."""
+        """For each row of `data`, if the noise model tells good rows from outliers; None otherwise."""
         likelihood = self.posterior.model.likelihood
         if not self.is_location or isinstance(likelihood, GaussianNoise):
             return None
         if hasattr(self.model, "outlier_probability_"):
-            found: Array = self.model.outlier_probability_
-            return np.asarray(found[self.model.rows_.index >= 0])
-        drawn: Array | None = getattr(self.posterior, "outlier_probability", None)
-        return drawn
+            return np.asarray(self.model.outlier_probability_[self.model.rows_.index >= 0])
+        return getattr(self.posterior, "outlier_probability", None)
 
     # --- predictions ----------------------------------------------------------------------------------------
 
     @cached_property
     def classes(self) -> NDArray[Any] | None:
-        """Values that y can have, where there are finitely many; None for numbers and counts."""
+        """Values that y can have, if there are finitely many; None for numbers and counts."""
         if hasattr(self.model, "classes_"):
             return np.asarray(self.model.classes_)
         likelihood = self.posterior.model.likelihood
@@ -168,19 +175,16 @@ class View:
 
     def predict_y(self, X: ArrayLike) -> Prediction:
         """Distribution of new observations."""
-        found: Prediction = self.posterior.predict_y(X)
-        return found
+        return cast(Prediction, self.posterior.predict_y(X))
 
     def predict_f(self, X: ArrayLike) -> Prediction:
         """Distribution of the latent function."""
-        found: Prediction = self.posterior.predict_f(X)
-        return found
+        return cast(Prediction, self.posterior.predict_f(X))
 
     def latent_means(self, X: ArrayLike) -> Array:
         """Posterior means of all latent functions, shape (m, L)."""
-        return np.column_stack(
-            [np.asarray(p.mean(X)).reshape(len(np.asarray(X)), -1) for p in self.posteriors]
-        )
+        rows = len(np.asarray(X))
+        return np.column_stack([np.asarray(p.mean(X)).reshape(rows, -1) for p in self.posteriors])
 
     def _for_estimator(self, X: ArrayLike) -> Any:
         """Inputs with the column names of the fit, so that scikit-learn does not miss them."""
@@ -223,3 +227,38 @@ def pick(values: Array, target: int) -> Array:
     if not 0 <= target < values.shape[1]:
         raise ValueError(f"target must be between 0 and {values.shape[1] - 1}, got {target!r}")
     return values[:, target]
+
+
+FEW_VALUES = 8
+"""A column with at most so many different values, in many rows, is drawn at these values only."""
+
+MARGIN = 0.04
+"""Part of the range by which a grid goes beyond the data."""
+
+
+def grid_of(values: Array, count: int) -> tuple[Array, bool]:
+    """Places along a column, and whether they are its own few values (codes of categories must stay what they are).
+
+    >>> import numpy as np
+    >>> grid_of(np.repeat([0.0, 1.0, 2.0], 20), 50)
+    (array([0., 1., 2.]), True)
+    """
+    own = np.unique(values)
+    if len(own) <= FEW_VALUES and len(values) >= 3 * len(own):
+        return own, True
+    pad = MARGIN * (own[-1] - own[0]) or 0.5
+    return np.linspace(own[0] - pad, own[-1] + pad, count), False
+
+
+def central_row(X: Array) -> Array:
+    """The row of X nearest to the medians of the columns, in units of their spreads: values that occur together."""
+    spread = X.std(axis=0)
+    z = (X - np.median(X, axis=0)) / np.where(spread > 0, spread, 1.0)
+    return np.array(X[np.argmin(np.einsum("ij,ij->i", z, z))])
+
+
+def slice_rows(center: Array, column: int, grid: Array) -> Array:
+    """Rows equal to the center but for one column."""
+    rows = np.repeat(center[None], len(grid), axis=0)
+    rows[:, column] = grid
+    return rows

@@ -21,86 +21,14 @@ from cavity.prediction.gaussian import GaussianPrediction
 from cavity.prediction.mixture_of_gaussians import MixturePrediction
 
 
-class MixedPrediction(ContinuousPrediction):
-    """A mixture of predictions, weights shared by all cases.
+class _Mixture(Prediction):
+    """A mixture of predictions over the same n cases, weights shared by all of them.
 
     Parameters
     ----------
     weights : array (K,)
         They add up to one.
     parts : sequence of Prediction
-
-    Examples
-    --------
-    >>> from cavity.likelihoods import Laplace, StudentT
-    >>> from cavity.prediction import MixedPrediction
-    >>> parts = [StudentT(1.0, 4.0).predictive([0.0], [0.1]), Laplace(1.0).predictive([1.0], [0.1])]
-    >>> MixedPrediction([0.5, 0.5], parts).mean
-    array([0.5])
-    """
-
-    def __init__(self, weights: ArrayLike, parts: Sequence[Prediction]) -> None:
-        self._w: Array = np.asarray(weights, dtype=float)
-        self._parts = tuple(parts)
-
-    @property
-    def mean(self) -> Array:
-        """Weighted average of the means."""
-        return np.asarray(sum(w * p.mean for w, p in zip(self._w, self._parts)))
-
-    @property
-    def variance(self) -> Array:
-        """Average of the variances plus variance of the means."""
-        mean = self.mean
-        return np.asarray(sum(w * (p.variance + (p.mean - mean) ** 2) for w, p in zip(self._w, self._parts)))
-
-    def log_prob(self, y: ArrayLike) -> Array:
-        """Log of the weighted sum of densities."""
-        terms = np.stack([np.log(w) + p.log_prob(y) for w, p in zip(self._w, self._parts)])
-        return np.asarray(logsumexp(terms, axis=0))
-
-    def cdf(self, y: ArrayLike) -> Array:
-        """Weighted sum of distribution functions."""
-        return np.asarray(sum(w * p.cdf(y) for w, p in zip(self._w, self._parts)))
-
-    def survival(self, y: ArrayLike) -> Array:
-        """Weighted sum of upper tails."""
-        return np.asarray(sum(w * p.survival(y) for w, p in zip(self._w, self._parts)))
-
-    def _location_and_width(self) -> tuple[Array, Array]:
-        low, high = self._parts[0].interval(0.5)
-        return 0.5 * (low + high), np.maximum(high - low, 1e-300)
-
-    def sample(self, size: int = 1, rng: Seed = None) -> Array:
-        """Choose a part, then draw from it."""
-        generator = np.random.default_rng(rng)
-        which = generator.choice(len(self._w), size=(size, len(self)), p=self._w / self._w.sum())
-        out = np.empty((size, len(self)))
-        for k, part in enumerate(self._parts):
-            chosen = which == k
-            if chosen.any():
-                out[chosen] = part.sample(size, generator)[chosen]
-        return out
-
-
-class MixedCounts(Prediction):
-    """A mixture of predictions of counts.
-
-    Parameters
-    ----------
-    weights : array (K,)
-        They add up to one.
-    parts : sequence of Prediction
-        Over the same n cases.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cavity.likelihoods import Poisson
-    >>> from cavity.prediction import MixedCounts
-    >>> parts = [Poisson().predictive(np.log([rate]), [0.0]) for rate in (1.0, 9.0)]
-    >>> MixedCounts([0.5, 0.5], parts).quantile([0.25, 0.75])[:, 0]
-    array([1., 9.])
     """
 
     def __init__(self, weights: ArrayLike, parts: Sequence[Prediction]) -> None:
@@ -122,7 +50,7 @@ class MixedCounts(Prediction):
         return self._average(p.variance + (p.mean - mean) ** 2 for p in self._parts)
 
     def log_prob(self, y: ArrayLike) -> Array:
-        """Log of the average probability."""
+        """Log of the average density or probability."""
         terms = np.stack([np.log(w) + p.log_prob(y) for w, p in zip(self._w, self._parts)])
         return np.asarray(logsumexp(terms, axis=0))
 
@@ -130,11 +58,9 @@ class MixedCounts(Prediction):
         """Average of the distribution functions."""
         return self._average(p.cdf(y) for p in self._parts)
 
-    def quantile(self, q: ArrayLike) -> Array:
-        """Smallest count whose cumulative probability reaches q."""
-        levels = check_levels(q)
-        found = np.stack([integer_quantile(self.cdf, float(p), self.mean) for p in levels.ravel()])
-        return found.reshape(levels.shape + (len(self),))
+    def survival(self, y: ArrayLike) -> Array:
+        """Average of the upper tails."""
+        return self._average(p.survival(y) for p in self._parts)
 
     def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Choose a part for each draw and case, then draw from it."""
@@ -145,6 +71,43 @@ class MixedCounts(Prediction):
             chosen = which == k
             out[chosen] = self._parts[k].sample(size, generator)[chosen]
         return out
+
+
+class MixedPrediction(_Mixture, ContinuousPrediction):
+    """A mixture of continuous predictions.
+
+    Examples
+    --------
+    >>> from cavity.likelihoods import Laplace, StudentT
+    >>> from cavity.prediction import MixedPrediction
+    >>> parts = [StudentT(1.0, 4.0).predictive([0.0], [0.1]), Laplace(1.0).predictive([1.0], [0.1])]
+    >>> MixedPrediction([0.5, 0.5], parts).mean
+    array([0.5])
+    """
+
+    def _location_and_width(self) -> tuple[Array, Array]:
+        low, high = self._parts[0].interval(0.5)
+        return 0.5 * (low + high), np.maximum(high - low, 1e-300)
+
+
+class MixedCounts(_Mixture):
+    """A mixture of predictions of counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.likelihoods import Poisson
+    >>> from cavity.prediction import MixedCounts
+    >>> parts = [Poisson().predictive(np.log([rate]), [0.0]) for rate in (1.0, 9.0)]
+    >>> MixedCounts([0.5, 0.5], parts).quantile([0.25, 0.75])[:, 0]
+    array([1., 9.])
+    """
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Smallest count whose cumulative probability reaches q."""
+        levels = check_levels(q)
+        found = np.stack([integer_quantile(self.cdf, float(p), self.mean) for p in levels.ravel()])
+        return found.reshape(levels.shape + (len(self),))
 
 
 class Slices(Prediction):

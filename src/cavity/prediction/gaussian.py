@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
@@ -81,10 +81,6 @@ class GaussianPrediction(Prediction):
     def survival(self, y: ArrayLike) -> Array:
         """Phi((mean - y) / sd), accurate far in the tail."""
         return np.asarray(ndtr(-self._standardized(y)))
-
-    def log_cdf(self, y: ArrayLike) -> Array:
-        """log Phi((y - mean) / sd), accurate far in the tail."""
-        return np.asarray(log_ndtr(self._standardized(y)))
 
     def quantile(self, q: ArrayLike) -> Array:
         """Mean + sd Phi^-1(q)."""

@@ -12,7 +12,7 @@ from cavity.estimators import GPRegressor
 from cavity.learning.robust_starts import is_robust
 from cavity.measures.calibration import pit
 from cavity.report import drawings
-from cavity.report.figures import as_svg, figure_svg
+from cavity.report.drawings import as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
 from cavity.runtime.errors import Words
 from cavity.tables.columns import Column, is_missing
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cavity.tables.preparation import Preparation
 
 GRID, GRID_OF_DRAWS = 300, 80
-"""Places along one input; fewer where each prediction is an average over draws."""
+"""Places along one input; fewer if each prediction is an average over draws."""
 
 
 def model_page(
@@ -67,10 +67,8 @@ def model_page(
     page.add("The model", *_model(model))
     learned_from = False
     if table is not None:
-        X, y = (
-            preparation.inputs(table.frame, table.rows),
-            preparation.targets(table.frame, table.rows),
-        )
+        X = preparation.inputs(table.frame, table.rows)
+        y = preparation.targets(table.frame, table.rows)
         _check_classes(model, y)
         page.add("Predictions", *_predictions(model, X, y))
         page.add("Calibration", *_calibration(model, X, y))
@@ -285,7 +283,7 @@ def _like(X: pd.DataFrame, values: NDArray[Any]) -> pd.DataFrame:
 
 
 def _unseen(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> tuple[Any, str]:
-    """Leave-one-out predictions where the table is what the model was learned from, else plain predictions."""
+    """Leave-one-out predictions if the table is what the model was learned from, else plain predictions."""
     estimator = model.estimator
     if _is_training(model, X, y):
         how = "each row from the others"
@@ -371,7 +369,7 @@ def _relevance(model: TableModel) -> list[Block]:
 
 
 def _outliers(model: TableModel, learned_from: Table | None) -> list[Block]:
-    """The rows listed at the fit; with their inputs where the table they are from is at hand."""
+    """The rows listed at the fit; with their inputs if the table they are from is at hand."""
     found, robust = model.report.outliers, model.report.robust
     if found is None:
         return []
@@ -407,26 +405,20 @@ def _comparison(found: Comparison, words: Words) -> list[Block]:
         "behind",
         "se",
         "seconds",
-        "note",
     )
-    rows = [
-        [
-            e.candidate.likelihood,
-            e.candidate.inference,
-            e.candidate.kernel,
-            e.log_evidence,
-            e.loo,
-            e.held_out,
-            e.difference,
-            e.standard_error,
-            e.seconds,
-            e.failure.told(words) if e.failure else "" if e.converged else "did not converge",
-        ]
-        for e in found.entries
-    ]
+    rows = []
+    for e in found.entries:
+        note = e.failure.told(words) if e.failure else "" if e.converged else "did not converge"
+        model = [e.candidate.likelihood, e.candidate.inference, e.candidate.kernel]
+        numbers = [e.log_evidence, e.loo, e.held_out, e.difference, e.standard_error, e.seconds]
+        rows.append([*model, *numbers, note])
     caption = f"Best first by {found.yardstick}; densities are means per row, in nats"
     told = [Text(found.left_out, "warning")] if found.left_out else []
-    return [Text(found.recommendation, "good"), *told, DataTable(columns, rows, caption, filterable=True)]
+    return [
+        Text(found.recommendation, "good"),
+        *told,
+        DataTable((*columns, "note"), rows, caption, filterable=True),
+    ]
 
 
 def assessment_blocks(found: Assessment) -> list[Block]:
@@ -442,9 +434,8 @@ def assessment_blocks(found: Assessment) -> list[Block]:
         "total_variation",
         "log_loss",
         "k_hat",
-        "seconds",
     )
-    present = [c for c in shown if c in frame]
+    present = [c for c in (*shown, "seconds") if c in frame]
     rows = [[label(str(name)), *(float(row[c]) for c in present)] for name, row in frame.iterrows()]
     blocks: list[Block] = [Text(gold_words(found.gold), "good" if found.certified else "warning")]
     blocks += [Text(sentence) for sentence in found.verdicts.values()]

@@ -40,7 +40,7 @@ class Text:
     kind: str = ""
 
     def html(self) -> str:
-        """A paragraph, preformatted where it is a formula."""
+        """A paragraph, preformatted if it is a formula."""
         tag = "pre" if self.kind == "formula" else "p"
         return f'<{tag} class="{escape(self.kind)}">{escape(self.text)}</{tag}>'
 
@@ -101,7 +101,7 @@ class DataTable:
 
 @dataclass(frozen=True)
 class Picture:
-    """An inline SVG made by `cavity.report.figures`, with a description for those who cannot see it."""
+    """An inline SVG made by `cavity.report.drawings`, with a description for those who cannot see it."""
 
     svg: str
     description: str

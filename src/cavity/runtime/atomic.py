@@ -52,7 +52,7 @@ def _umask() -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, where the system lets folders be synchronized."""
+    """Make the new name durable, if the system lets folders be synchronized."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

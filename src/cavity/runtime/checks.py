@@ -17,6 +17,20 @@ def is_number(value: Any, kind: type = Real) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
 
 
+def require_integer(value: Any, name: str, least: int) -> int:
+    """The value as an integer, which must be at least so large; whole floats are integers, truth values are not.
+
+    >>> require_integer(3.0, "steps", 1)
+    3
+    >>> require_integer(0, "steps", 1)
+    Traceback (most recent call last):
+    ValueError: steps must be an integer >= 1, got 0
+    """
+    if not is_number(value) or int(value) != value or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)
+
+
 def generator(random_state: Any) -> np.random.Generator:
     """NumPy's generator from anything that scikit-learn accepts as a random state."""
     if isinstance(random_state, np.random.RandomState) or random_state is np.random:

@@ -18,7 +18,7 @@ from typing import Any, Self
 class Interrupts:
     """Remembers Ctrl-C from the beginning of a `with` statement on.
 
-    Signals are delivered to the main thread alone; in any other one this does nothing, nor where Ctrl-C is ignored.
+    Signals are delivered to the main thread alone; in any other one this does nothing, nor if Ctrl-C is ignored.
 
     Attributes
     ----------

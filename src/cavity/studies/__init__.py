@@ -11,18 +11,7 @@ from importlib import import_module
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
 from cavity.studies.runner import Report, run
 
-__all__ = [
-    "Cell",
-    "Outcome",
-    "Published",
-    "Report",
-    "Results",
-    "Study",
-    "Target",
-    "load",
-    "names",
-    "run",
-]
+__all__ = ["Cell", "Outcome", "Published", "Report", "Results", "Study", "Target", "load", "names", "run"]
 
 _MODULES: dict[str, str] = {
     "usps-10class": "usps_10class",

@@ -110,7 +110,7 @@ class Target:
     statistic: str = "mean"
 
     def of(self, values: NDArray[np.float64]) -> float:
-        """The statistic of these values; nan where there are none."""
+        """The statistic of these values; nan if there are none."""
         if not len(values):
             return float("nan")
         return float(np.median(values) if self.statistic == "median" else np.mean(values))
@@ -147,7 +147,7 @@ class Results:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per cell: labels, measures, seconds by the clock and of the CPU, note, error (empty where all went
+        """One row per cell: labels, measures, seconds by the clock and of the CPU, note, error (empty if all went
         well)."""
         rows = [
             {
@@ -163,7 +163,7 @@ class Results:
         return pd.DataFrame(rows)
 
     def arrays(self, **labels: Label) -> dict[str, NDArray[Any]]:
-        """Stored arrays of the one cell with these labels; empty where it has none or failed."""
+        """Stored arrays of the one cell with these labels; empty if it has none or failed."""
         for record in self.records:
             if all(record["labels"].get(name) == value for name, value in labels.items()):
                 path = self.folder / "cells" / f"{record['slug']}.npz"
@@ -203,7 +203,7 @@ class Study:
     remarks : callable
         ``remarks(results)``: sentences that only the results can tell.
     quick_note : str
-        What the cut-down version leaves out; empty where it is the whole study, because that is quick.
+        What the cut-down version leaves out; empty if it is the whole study, because that is quick.
     needs_arrays : bool
         Whether pictures or remarks need arrays of the cells; without them a table of measures is enough to draw them.
 

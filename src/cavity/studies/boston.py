@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from cavity.datasets import load
 from cavity.studies import robust_methods
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
-from cavity.studies.box_plots import NATS, box_plots
 from cavity.studies.folds import standardized, stratified_by_value
+from cavity.studies.pictures import NATS, box_plots
 from cavity.studies.summary import cpu_per_fit
 
 CAPPED = np.arange(368, 373)

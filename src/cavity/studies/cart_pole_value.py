@@ -42,8 +42,9 @@ def swing(method: str, seed: int, iterations: int) -> Outcome:
         dynamics = Dynamics.fit(seen, problem=pole, rng=seed)
         step, variance = dynamics.step, dynamics.report()["leave-one-out"].to_numpy() ** 2
     grid = LargeGrid(LOW, HIGH, SIZES, angles=[2], variance=variance)
-    bounds = np.column_stack([pole.action_low, pole.action_high])
-    found = grid_policy_iteration(step, grid, REWARD, bounds, iterations=iterations, start=pole.start)
+    found = grid_policy_iteration(
+        step, grid, REWARD, pole.action_bounds, iterations=iterations, start=pole.start
+    )
     path = pole.simulate(found, STEPS)
     measures = {
         "success": float(pole.holds_goal(path.states)),
@@ -72,11 +73,8 @@ def draw(results: Results, folder: Path) -> list[Path]:
     """Angles, positions and forces over time, and an animation."""
     pole = CartPole(dt=0.2, force=4.0)
     figure, axes = new_panels(1, 3, width=3.4, height=2.7)
-    for record in sorted(
-        results.records, key=lambda r: r["labels"]["method"] == EXACT
-    ):  # which is to be seen
-        if record["error"]:
-            continue
+    finished = [record for record in results.records if not record["error"]]
+    for record in sorted(finished, key=lambda r: r["labels"]["method"] == EXACT):  # drawn last, to be seen
         found = results.arrays(**record["labels"])
         time = pole.dt * np.arange(len(found["states"]))
         kind = record["labels"]["method"] if record["measures"]["success"] == 1 else "failed"

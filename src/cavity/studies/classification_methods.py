@@ -36,7 +36,7 @@ NEIGHBORS = (1, 3, 5, 7, 9, 11, 15, 21)
 
 @dataclass(frozen=True)
 class Fit:
-    """Labels -1 and +1 that a method decides for, log probability of +1 and of -1 where it has them."""
+    """Labels -1 and +1 that a method decides for, log probability of +1 and of -1 if it has them."""
 
     decision: Array
     log_p: Array | None = None
@@ -64,10 +64,7 @@ def measures(fitted: Fit, y_test: Array) -> dict[str, float]:
     out = {"error, percent": 100.0 * float(np.mean(fitted.decision != y_test))}
     if fitted.log_p is not None:
         out["information, bits"] = information(fitted.log_p, y_test)
-    for name, value in (
-        ("length of the mean", fitted.mean_length),
-        ("log evidence", fitted.log_evidence),
-    ):
+    for name, value in (("length of the mean", fitted.mean_length), ("log evidence", fitted.log_evidence)):
         if np.isfinite(value):
             out[name] = value
     return out | (fitted.settings or {})

@@ -1,9 +1,14 @@
-"""Receding-horizon planning and policy search: mountain car, cart-pole and pendulum (thesis 7.4).
+"""Planning and policy search: mountain car, cart-pole and pendulum (Kuss, 2006, 7.4; Deisenroth and Rasmussen, 2011).
 
-A seed is an independent set of random transitions (or, from scratch, of everything that is random). Every method is
+A seed is an independent set of random transitions or, from scratch, of everything that is random: the first episode,
+the starts of episodes, what is drawn from the model, the policies the search begins with. Every method of planning is
 also run with the exact dynamics in place of the model, once: that separates what the planner cannot do from what the
-model cannot do. Criteria of success are those of the problems: the car within 0.1 of its goal from 4.2 s to 8.1 s, the
-pole upright from 5 s to 12 s, the pendulum within 0.2 rad of upright from 3 s to 4 s.
+model cannot do. Criteria of success are those of the problems: the car within 0.1 of its goal from 4.2 s to 8.1 s,
+the pole upright from 5 s to 12 s, the pendulum within 0.2 rad of upright from 3 s to 4 s.
+
+Learning from scratch ends when a policy succeeds from ten test starts, which are the same for all seeds and are never
+learned from: the pendulum within 0.2 rad of upright from 3 s to 4 s, the pole within 0.5 rad of upright and the cart
+within 1 m from 2.5 s to 4 s.
 """
 
 from __future__ import annotations
@@ -14,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from cavity.control.action_risk import ExactModel
 from cavity.control.dynamics.model import Dynamics
 from cavity.control.dynamics.transitions import Transitions
 from cavity.control.losses import Loss, QuadraticLoss, SaturatingLoss, TaylorLoss, tip_distance
@@ -27,10 +31,141 @@ from cavity.control.planning import (
     cart_pole_loss,
     receding_horizon,
 )
-from cavity.control.problems import CartPole, MountainCar, Pendulum, Trajectory, animation
+from cavity.control.policies import Policy
+from cavity.control.policy_search import learn_policy
+from cavity.control.problems import CartPole, MountainCar, Pendulum, System, Trajectory, animation
+from cavity.control.risk import ExactModel
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
-from cavity.studies.control_learning import arrays_of, draw_search, search_cells
 from cavity.studies.pictures import COLORS, new_panels, save
+
+
+def arrays_of(results: Results, name: str) -> list[dict[str, Any]]:
+    """States and the like of each seed of a method."""
+    seeds = [r["labels"]["seed"] for r in results.records if r["labels"].get("method") == name]
+    found = [results.arrays(seed=seed, method=name) for seed in seeds]
+    return [one for one in found if "states" in one]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Learning from scratch: the system, the loss and the effort."""
+
+    system: System
+    loss: Loss
+    steps: int
+    episodes: int
+    centers: int
+    iterations: int
+    start_sd: float
+    first_horizon: int
+    horizon: int
+
+
+def _search(problem: str, quick: bool) -> Search:
+    if problem == "pendulum":
+        pendulum = Pendulum()
+        loss = SaturatingLoss(tip_distance(pendulum, speed=0.1), 0.5)
+        return Search(pendulum, loss, 40, 3 if quick else 8, 20, 50, 0.05, 40, 40)
+    pole = CartPole(dt=0.1, force=10.0)
+    return Search(pole, SaturatingLoss(tip_distance(pole), 0.25), 30, 14, 40, 60, 0.01, 25, 40)
+
+
+def _holds(problem: str, system: Any, policy: Policy, sd: float, until: float = 4.0) -> float:
+    """Share of ten starts from which a policy succeeds; none of them is learned from."""
+    rng = np.random.default_rng(777)
+    starts = system.start + sd * rng.standard_normal((10, system.state_size))
+    since = 3.0 if problem == "pendulum" else 2.5
+    paths = system.simulate(policy, round(until / system.dt), starts).states
+    return float(np.mean([system.holds_goal(paths[:, k], since, until) for k in range(10)]))
+
+
+def learn_from_scratch(problem: str, seed: int, quick: bool) -> Outcome:
+    """A policy from nothing: one random episode, then policy episodes until all test starts succeed."""
+    task = _search(problem, quick)
+    found = learn_policy(
+        task.system,
+        task.loss,
+        steps=task.steps,
+        episodes=task.episodes,
+        centers=task.centers,
+        iterations=task.iterations,
+        start_sd=task.start_sd,
+        first_horizon=task.first_horizon,
+        horizon=task.horizon,
+        test=lambda policy: _holds(problem, task.system, policy, task.start_sd),
+        stop=1.0,
+        rng=seed,
+    )
+    shares = np.array([e.successes for e in found.episodes[1:]])
+    episodes = _episodes(shares)
+    measures = {
+        "success": float(np.isfinite(episodes)),
+        "episodes": episodes,
+        "seconds of experience": float(episodes * task.steps * task.system.dt),
+        # neither asked for nor learned for: roll-outs are of 4 s
+        "holds to 10 s": _holds(problem, task.system, found.policy, task.start_sd, 10.0),
+    }
+    lived = task.system.simulate(found.policy, task.steps + 10)
+    arrays = {
+        "shares": shares,
+        "losses": np.array([e.loss for e in found.episodes]),
+        "predicted": np.array([e.predicted for e in found.episodes]),
+        "theta": found.policy.theta,
+        "states": lived.states,
+        "actions": lived.actions,
+    }
+    return Outcome(measures, arrays)
+
+
+def _episodes(shares: Any) -> float:
+    """Episodes until all test starts were solved, the random one included; nan if they never were."""
+    solved = np.flatnonzero(np.asarray(shares) >= 1.0)
+    return float(solved[0] + 2) if len(solved) else float("nan")
+
+
+def search_cells(problem: str, seeds: int, quick: bool = False) -> list[Cell]:
+    """Learning from scratch for so many seeds."""
+    return [
+        Cell(
+            {"seed": s, "method": "policy search"},
+            learn_from_scratch,
+            {"problem": problem, "seed": s, "quick": quick},
+        )
+        for s in range(seeds)
+    ]
+
+
+def draw_search(results: Results, folder: Path, problem: str) -> list[Path]:
+    """Learning curves, and an animation of the policy that ends nearest to its goal."""
+    curves = arrays_of(results, "policy search")
+    if not curves:
+        return []
+    figure, axes = new_panels(1, 3)
+    solved = []
+    for k, found in enumerate(curves):
+        look: Any = {"color": COLORS[k % len(COLORS)], "marker": "o", "markersize": 3, "linewidth": 1.0}
+        axes[0].plot(np.arange(1, len(found["losses"]) + 1), found["losses"], **look)
+        axes[1].plot(np.arange(2, len(found["shares"]) + 2), found["shares"], **look)
+        solved.append(_episodes(found["shares"]))
+    last = 1 + max(len(found["losses"]) for found in curves)
+    counts = [np.mean(np.array(solved) <= e) for e in range(1, last + 1)]
+    axes[2].step(np.arange(1, last + 1), counts, where="post", color="black")
+    if problem == "cart-pole":
+        axes[2].axvline(11, color="black", linestyle="--", linewidth=0.8, label="published")
+        axes[2].legend(frameon=False)
+    axes[0].set(xlabel="episode (the first is random)", ylabel="mean loss of the episode", ylim=(0, 1.02))
+    axes[1].set(xlabel="episode", ylabel="share of ten test starts solved", ylim=(-0.02, 1.02))
+    axes[2].set(xlabel="episode", ylabel="share of seeds that have solved all", ylim=(-0.02, 1.02))
+    for axis in axes:
+        axis.set_xlim(0.5, last + 0.5)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    figure.suptitle(f"Learning the {problem} from scratch, one line for each seed")
+    out = [save(figure, folder / "learning_curves.png")]
+    task = _search(problem, False)
+    shown = min(curves, key=lambda found: float(np.mean(task.loss(found["states"][-10:]))))
+    path = Trajectory(shown["states"], shown["actions"], task.system.dt)
+    return [*out, animation(task.system, path, folder / f"{problem}_policy.gif")]
+
 
 SEEDS = 20
 
@@ -96,20 +231,18 @@ def drive(name: str, seed: int) -> Outcome:
     measures = {
         "success": float(car.holds_goal(states, 4.2, 8.1)),
         "off the goal": float(np.abs(states[-14:, 0] - car.goal[0]).mean()),
-        **_times(run),
     }
-    return Outcome(measures, _arrays(run))
+    return _outcome(run, measures)
 
 
-def _times(run: ControlledRun) -> dict[str, float]:
-    return {
+def _outcome(run: ControlledRun, measures: dict[str, float]) -> Outcome:
+    """These measures with the time of decisions, and what pictures need."""
+    times = {
         "decision, ms": float(np.median(run.milliseconds)),
         "decision, CPU ms": float(np.median(run.cpu_milliseconds)),
     }
-
-
-def _arrays(run: ControlledRun) -> dict[str, Any]:
-    return {"states": run.trajectory.states, "actions": run.trajectory.actions, "risks": run.risks}
+    path = run.trajectory
+    return Outcome(measures | times, {"states": path.states, "actions": path.actions, "risks": run.risks})
 
 
 def planning_cells(quick: bool) -> list[Cell]:
@@ -119,37 +252,51 @@ def planning_cells(quick: bool) -> list[Cell]:
 
 def draw_planning(results: Results, folder: Path) -> list[Path]:
     """Figure 7.10 and an animation."""
-    car, out = MountainCar(dt=0.3), []
-    name = "planning, moment matching"
-    found = results.arrays(seed=0, method=name)
-    if "states" in found:
-        out.append(_figure_10(car, results, name, folder))
-        path = Trajectory(found["states"], found["actions"], car.dt)
-        out.append(animation(car, path, folder / "mountain_car_planning.gif"))
-    return out
+    labels = ["position, m", "velocity, m/s", "force, N (dashed: bounds)"]
+
+    def mark(axes: list[Any]) -> None:
+        axes[0].axhspan(0.5, 0.7, color=COLORS[2], alpha=0.2, linewidth=0, label="goal")
+        axes[0].legend(frameon=False, fontsize=8, loc="lower right")
+        _lines(axes[2], (-4, 4), "--")
+
+    title = "Mountain car: planning with moment matching, one line for each data set"
+    return _draw_paths(results, folder, MountainCar(dt=0.3), labels, mark, title, ("7_10", "mountain_car"))
 
 
-def _figure_10(car: MountainCar, results: Results, name: str, folder: Path) -> Path:
-    labels = ["position, m", "velocity, m/s", "force, N (dashed: bounds)", "expected cumulated loss"]
-    figure, axes = new_panels(2, 2)
-    for found in arrays_of(results, name):
-        t = car.dt * np.arange(len(found["states"]))
-        for axis, values in zip(axes, _columns(found, 2)):
+def _draw_paths(
+    results: Results,
+    folder: Path,
+    system: Any,
+    labels: list[str],
+    mark: Any,
+    title: str,
+    names: tuple[str, str],
+) -> list[Path]:
+    """States, actions and risks of all data sets over time, and an animation of the first."""
+    method = "planning, moment matching"
+    first = results.arrays(seed=0, method=method)
+    if "states" not in first:
+        return []
+    figure, axes = new_panels(2, (len(labels) + 1) // 2)
+    for found in arrays_of(results, method):
+        t = system.dt * np.arange(len(found["states"]))
+        columns = [*found["states"].T[: system.state_size], found["actions"][:, 0], found["risks"]]
+        for axis, values in zip(axes, columns):
             # states move between decisions, actions and plans are held
             held = {"drawstyle": "steps-post"} if len(values) < len(t) else {}
             axis.plot(t[: len(values)], values, color=COLORS[0], alpha=0.5, linewidth=1.0, **held)
-    for axis, label in zip(axes, labels):
+    for axis, label in zip(axes, [*labels, "expected cumulated loss"]):
         axis.set(xlabel="seconds", ylabel=label)
-    axes[0].axhspan(0.5, 0.7, color=COLORS[2], alpha=0.2, linewidth=0, label="goal")
-    axes[0].legend(frameon=False, fontsize=8, loc="lower right")
-    for end in (-4, 4):
-        axes[2].axhline(end, color="black", linestyle="--", linewidth=0.8)
-    figure.suptitle("Mountain car: planning with moment matching, one line for each data set")
-    return save(figure, folder / "figure_7_10.png")
+    mark(axes)
+    figure.suptitle(title, fontsize=10)
+    path = Trajectory(first["states"], first["actions"], system.dt)
+    film = animation(system, path, folder / f"{names[1]}_planning.gif")
+    return [save(figure, folder / f"figure_{names[0]}.png"), film]
 
 
-def _columns(found: dict[str, Any], states: int) -> list[Any]:
-    return [*found["states"].T[:states], found["actions"][:, 0], found["risks"]]
+def _lines(axis: Any, levels: Any, style: str) -> None:
+    for level in levels:
+        axis.axhline(level, color="black", linestyle=style, linewidth=0.8)
 
 
 def _cells(
@@ -204,9 +351,8 @@ def swing_up(name: str, seed: int) -> Outcome:
         "tip at the end, cm": 100.0 * float(tip[-1]),
         "tip within 1 cm": float(tip[-1] < 0.01),
         "tip from 8 s, cm": 100.0 * float(tip[-21:].mean()),
-        **_times(run),
     }
-    return Outcome(measures, _arrays(run))
+    return _outcome(run, measures)
 
 
 def cart_pole_cells(quick: bool) -> list[Cell]:
@@ -217,41 +363,22 @@ def cart_pole_cells(quick: bool) -> list[Cell]:
 
 def draw_cart_pole(results: Results, folder: Path) -> list[Path]:
     """Figure 7.11, learning curves and animations."""
-    pole, out = CartPole(), []
-    name = "planning, moment matching"
-    found = results.arrays(seed=0, method=name)
-    if "states" in found:
-        out.append(_figure_11(pole, results, name, folder))
-        path = Trajectory(found["states"], found["actions"], pole.dt)
-        out.append(animation(pole, path, folder / "cart_pole_planning.gif"))
-    return out + draw_search(results, folder, "cart-pole")
-
-
-def _figure_11(pole: CartPole, results: Results, name: str, folder: Path) -> Path:
+    pole = CartPole()
     units = ("m", "m/s", "rad (upright: dotted)", "rad/s", "N")
     labels = [f"{name}, {unit}" for name, unit in zip((*pole.state_names, "force"), units)]
-    labels.append("expected cumulated loss")
-    figure, axes = new_panels(2, 3)
-    for found in arrays_of(results, name):
-        t = pole.dt * np.arange(len(found["states"]))
-        for axis, values in zip(axes, _columns(found, 4)):
-            # states move between decisions, actions and plans are held
-            held = {"drawstyle": "steps-post"} if len(values) < len(t) else {}
-            axis.plot(t[: len(values)], values, color=COLORS[0], alpha=0.5, linewidth=1.0, **held)
-    for axis, label in zip(axes, labels):
-        axis.set(xlabel="seconds", ylabel=label)
-    ends = [*zip(pole.state_low, pole.state_high), (-4.0, 4.0)]
-    for k in (0, 1, 3, 4):  # the angle has no ends
-        for end in ends[k]:
-            axes[k].axhline(end, color="black", linestyle="--", linewidth=0.8)
-    for upright in (-np.pi, np.pi):
-        axes[2].axhline(upright, color="black", linestyle=":", linewidth=0.8)
-    figure.suptitle(
+
+    def mark(axes: list[Any]) -> None:
+        ends = [*zip(pole.state_low, pole.state_high), (-4.0, 4.0)]
+        for k in (0, 1, 3, 4):  # the angle has no ends
+            _lines(axes[k], ends[k], "--")
+        _lines(axes[2], (-np.pi, np.pi), ":")
+
+    title = (
         "Cart-pole: planning with moment matching, one line for each data set "
-        "(dashed: region of the data, bounds of the force)",
-        fontsize=10,
+        "(dashed: region of the data, bounds of the force)"
     )
-    return save(figure, folder / "figure_7_11.png")
+    paths = _draw_paths(results, folder, pole, labels, mark, title, ("7_11", "cart_pole"))
+    return paths + draw_search(results, folder, "cart-pole")
 
 
 # --- pendulum -----------------------------------------------------------------------------------------------
@@ -270,9 +397,8 @@ def lift(name: str, seed: int) -> Outcome:
     measures = {
         "success": float(pendulum.holds_goal(states)),
         "off upright at the end": float(pendulum.off_upright(states)[-1]),
-        **_times(run),
     }
-    return Outcome(measures, _arrays(run))
+    return _outcome(run, measures)
 
 
 def pendulum_cells(quick: bool) -> list[Cell]:

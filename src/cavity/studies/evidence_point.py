@@ -36,6 +36,7 @@ ERROR = 0.15
 """Standard error that annealing is asked for, in nats."""
 
 LABEL = "one point"
+SMALL: dict[str, Any] = {"markersize": 3, "markeredgewidth": 0, "alpha": 0.6}
 
 
 def compare(data: str, ln_l: float, ln_s: float, seconds: float, error: float) -> Outcome:
@@ -152,7 +153,7 @@ _TOLD = (
 
 
 def draw(results: Results, folder: Path, data: str) -> list[Path]:
-    """Scatter plots and histograms; nothing where the point was not run."""
+    """Scatter plots and histograms; nothing if the point was not run."""
     stored = results.arrays(method=LABEL)
     if not stored:
         return []
@@ -184,23 +185,14 @@ def _against(axis: Any, pairs: dict[str, tuple[Array, Array]]) -> None:
     ends = [low - pad, high + pad]
     axis.plot(ends, ends, color="0.6", linewidth=1)
     for k, (name, (gold, ours)) in enumerate(pairs.items()):
-        axis.plot(
-            gold,
-            ours,
-            MARKERS[k],
-            color=COLORS[1 - k],
-            markersize=3,
-            markeredgewidth=0,
-            alpha=0.6,
-            label=name,
-        )
+        axis.plot(gold, ours, MARKERS[k], color=COLORS[1 - k], label=name, **SMALL)
 
 
 def _precisions(axis: Any, laplace: Array, ep: Array) -> None:
     ep, laplace = np.maximum(ep, LEAST_PRECISION), np.maximum(laplace, LEAST_PRECISION)
     ends = [min(ep.min(), laplace.min()) / 1.5, 1.5 * max(ep.max(), laplace.max())]
     axis.plot(ends, ends, color="0.6", linewidth=1)
-    axis.loglog(ep, laplace, "o", color=COLORS[2], markersize=3, markeredgewidth=0, alpha=0.6)
+    axis.loglog(ep, laplace, "o", color=COLORS[2], **SMALL)
     axis.set(
         title="precisions of the likelihood",
         xlabel="sites of EP, not below 1e-6",
@@ -213,13 +205,8 @@ def _differences(axis: Any, stored: dict[str, Array]) -> None:
     for k, name in enumerate(METHODS.values()):
         for part, line in (("train", "-"), ("test", "--")):
             gap = np.sort(np.abs(stored[f"{name} {part}"] - stored[part]))[::-1]
-            axis.semilogy(
-                np.linspace(0, 100, len(gap)),
-                np.maximum(gap, 1e-5),
-                line,
-                color=COLORS[1 - k],
-                label=f"{name}, {part}",
-            )
+            percent, label = np.linspace(0, 100, len(gap)), f"{name}, {part}"
+            axis.semilogy(percent, np.maximum(gap, 1e-5), line, color=COLORS[1 - k], label=label)
     axis.set(
         title="differences from MCMC, sorted", xlabel="percent of cases", ylabel="difference, not below 1e-5"
     )
@@ -239,10 +226,7 @@ def _histograms(stored: dict[str, Array], folder: Path) -> Path:
             axis.plot(f, norm.pdf(f, mean, sd), ("--", "-")[j], color=COLORS[1 - j], label=name)
         axis.axvline(0.0, color="k", linewidth=0.8, linestyle=":")
         what = f"skewness {stored['skewness'][k]:+.2f}" if k < SKEWED else "EP far from Laplace"
-        axis.set(
-            xlabel="latent value f",
-            ylabel="density",
-        )
+        axis.set(xlabel="latent value f", ylabel="density")
         axis.set_title(f"training row {row}, y = {stored['y'][row]:+.0f}: {what}", fontsize=10)
     axes[0].legend(frameon=False, fontsize=8)
     return save(figure, folder / "marginals.png")

@@ -91,7 +91,7 @@ def sampled_log_p(model: GP, X: Array, chains: Chains, at: Array) -> Array:
 
 
 def surface(results: Results, method: str, what: str) -> Array:
-    """Values over the grid, rows are ln s; nan where a column was not run."""
+    """Values over the grid, rows are ln s; nan if a column was not run."""
     out = np.full((POINTS, POINTS), np.nan)
     for column in range(POINTS):
         stored = results.arrays(method=method, column=column)
@@ -101,7 +101,7 @@ def surface(results: Results, method: str, what: str) -> Array:
 
 
 def coarse_surface(results: Results, measure: str) -> Array:
-    """A measure of the gold standard on its subgrid, rows are ln s; nan where a point was not run."""
+    """A measure of the gold standard on its subgrid, rows are ln s; nan if a point was not run."""
     out = np.full((len(COARSE), len(COARSE)), np.nan)
     for record in results.records:
         labels = record["labels"]

@@ -93,11 +93,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
     density.plot(x, np.exp(log_p(x)), color="black", label="p(x)")
     for (m, s), style, name in ((p_q, "--", "least KL(p||q): EP"), (q_p, ":", "least KL(q||p): variational")):
         density.plot(
-            x,
-            np.exp(-0.5 * ((x - m) / s) ** 2) / (s * np.sqrt(2 * np.pi)),
-            style,
-            label=name,
-            linewidth=2,
+            x, np.exp(-0.5 * ((x - m) / s) ** 2) / (s * np.sqrt(2 * np.pi)), style, label=name, linewidth=2
         )
     density.set(xlabel="x", ylabel="density", ylim=(0, 0.72))
     density.legend(frameon=False, loc="upper left", fontsize=8)

@@ -21,7 +21,7 @@ from cavity.likelihoods import Gaussian
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import fixed
 from cavity.studies.base import Cell, Outcome, Published, Results, Study
-from cavity.studies.pictures import COLORS, new_panels, save
+from cavity.studies.pictures import COLORS, band, new_panels, save
 
 BOOK = {
     "trend: amplitude, ppm": 66.0,
@@ -160,11 +160,8 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 def _forecast_picture(s: dict[str, NDArray[Any]], path: Path) -> Path:
     figure, (top, bottom) = new_panels(2, 1, width=7.6, height=2.7)
-    band = {"color": COLORS[0], "alpha": 0.25, "linewidth": 0}
     top.plot(s["x"], s["y"], color="0.3", linewidth=0.7, label="learned from")
-    top.fill_between(
-        s["new"], s["mean"] - CENTRAL * s["sd"], s["mean"] + CENTRAL * s["sd"], label="forecast, 95 %", **band
-    )
+    band(top, s["new"], s["mean"], s["sd"], CENTRAL, label="forecast, 95 %")
     top.plot(s["new"], s["measured"], color=COLORS[1], linewidth=0.8, label="measured since")
     top.set(
         xlabel="year",
@@ -172,7 +169,7 @@ def _forecast_picture(s: dict[str, NDArray[Any]], path: Path) -> Path:
         title="Carbon dioxide at Mauna Loa, forecast from the end of 2003",
     )
     top.legend(frameon=False, loc="upper left")
-    bottom.fill_between(s["new"], -CENTRAL * s["sd"], CENTRAL * s["sd"], **band)
+    band(bottom, s["new"], np.zeros(len(s["sd"])), s["sd"], CENTRAL)
     bottom.axhline(0.0, color=COLORS[0], linewidth=0.8)
     bottom.plot(s["new"], s["measured"] - s["mean"], color=COLORS[1], linewidth=1)
     bottom.set(xlabel="year", ylabel="measured minus forecast, ppm")
@@ -185,7 +182,7 @@ def _components_picture(s: dict[str, NDArray[Any]], path: Path) -> Path:
         mean, sd = s[name], s[f"{name} sd"]
         if name == "trend":
             mean = mean + s["level"][0]
-        axis.fill_between(s["grid"], mean - 2 * sd, mean + 2 * sd, color=COLORS[0], alpha=0.25, linewidth=0)
+        band(axis, s["grid"], mean, sd)
         axis.plot(s["grid"], mean, color=COLORS[0], linewidth=0.8, label="mean, two sds")
         axis.set(title=name, xlabel="year", ylabel="ppm")
     axes[0].legend(frameon=False, fontsize=8, loc="upper left")

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +37,12 @@ from cavity.control.value_iteration import (
 )
 from cavity.numerics.arrays import Array
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
+from cavity.studies.control_planning import draw_planning, planning_cells
 from cavity.studies.pictures import new_panels, save
 
 SEEDS = 20
 STEPS = 40
 """Of 0.2 s: 8 s."""
-
-PLANNING = "cavity.studies.control_planning"
-"""Receding-horizon control of the same car; its cells and pictures join these."""
 
 TEST = 1000
 """Transitions on which one-step errors are measured."""
@@ -79,9 +75,8 @@ METHODS = {
 def learned(car: MountainCar, seed: int, method: Method) -> Dynamics:
     """Dynamics from the transitions of a seed."""
     seen = Transitions.draw(car, method.transitions, rng=seed)
-    if method.printed:
-        return Dynamics.fit(seen, problem=car, target="next", mean="zero", rng=seed)
-    return Dynamics.fit(seen, problem=car, rng=seed)
+    printed: dict[str, Any] = {"target": "next", "mean": "zero"} if method.printed else {}
+    return Dynamics.fit(seen, problem=car, rng=seed, **printed)
 
 
 def value_grid(car: MountainCar) -> Support:
@@ -99,7 +94,7 @@ def q_grid(car: MountainCar, printed: bool) -> Support:
 
 def find_policy(car: MountainCar, model: Any, method: Method) -> ValuePolicy | QPolicy:
     """Policy iteration, or Q-iteration, from a model of the car."""
-    reward, bounds = reward_of(car), np.column_stack([car.action_low, car.action_high])
+    reward, bounds = reward_of(car), car.action_bounds
     if not method.q:
         return policy_iteration(model, value_grid(car), reward, bounds)
     grid = q_grid(car, method.printed)
@@ -164,7 +159,7 @@ def _q_pictures(car: MountainCar, found: QPolicy) -> dict[str, Array]:
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Seed by seed, so that a stopped run has whole seeds of all methods; then planning, if that is there."""
+    """Seed by seed, so that a stopped run has whole seeds of all methods; then planning at dt 0.3."""
     seeds = 2 if quick else SEEDS
     work = []
     for seed in range(seeds):
@@ -174,15 +169,7 @@ def cells(quick: bool) -> list[Cell]:
             if not (once or fewer):
                 work.append((name, seed))
     own = [Cell({"seed": s, "method": m}, drive, {"name": m, "seed": s, "pictures": s == 0}) for m, s in work]
-    return own + _planning(quick)
-
-
-def _planning(quick: bool) -> list[Cell]:
-    """Cells of receding-horizon control at dt = 0.3, where that study is there."""
-    if find_spec(PLANNING) is None:
-        return []
-    make = getattr(import_module(PLANNING), "planning_cells", None)
-    return [] if make is None else list(make(quick))
+    return own + planning_cells(quick)
 
 
 # --- what the results tell ------------------------------------------------------------------------------------
@@ -224,14 +211,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
     if "policy" in q:
         out.append(_figure_7(car, q, folder))
     out.append(_trajectories(results, car, folder))
-    return out + _planning_pictures(results, folder)
-
-
-def _planning_pictures(results: Results, folder: Path) -> list[Path]:
-    if find_spec(PLANNING) is None:
-        return []
-    make = getattr(import_module(PLANNING), "draw_planning", None)
-    return [] if make is None else list(make(results, folder))
+    return out + draw_planning(results, folder)
 
 
 def _map(axis: Any, car: MountainCar, values: Array, title: str, **options: Any) -> Any:

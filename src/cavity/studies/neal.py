@@ -17,8 +17,7 @@ from cavity.datasets.synthetic import neal_function
 from cavity.numerics.arrays import Array
 from cavity.studies import robust_methods
 from cavity.studies.base import Cell, Outcome, Results, Study
-from cavity.studies.box_plots import box_plots
-from cavity.studies.pictures import COLORS, new_panels, save
+from cavity.studies.pictures import COLORS, band, box_plots, new_panels, save
 from cavity.studies.summary import cpu_per_fit
 
 METHODS = robust_methods.DETERMINISTIC
@@ -117,22 +116,13 @@ def draw(results: Results, folder: Path) -> list[Path]:
     for axis, method in zip(axes, own):
         s = results.arrays(method=method, set=OWN)
         axis.plot(GRID, neal_function(GRID), color="0.5", linewidth=1, label="truth")
-        axis.fill_between(
-            GRID, s["mean"] - 2 * s["sd"], s["mean"] + 2 * s["sd"], color=COLORS[0], alpha=0.25, linewidth=0
-        )
+        band(axis, GRID, s["mean"], s["sd"])
         axis.plot(GRID, s["mean"], "--", color=COLORS[0], linewidth=1.2, label="mean of f, two sds")
         axis.plot(s["x"], s["y"], "k.", markersize=3)
         if "outlier_probability" in s:
             called = s["outlier_probability"] > 0.5
-            axis.plot(
-                s["x"][called],
-                s["y"][called],
-                "o",
-                mfc="none",
-                mec=COLORS[1],
-                markersize=7,
-                label="called outlier",
-            )
+            look = {"mfc": "none", "mec": COLORS[1], "markersize": 7, "label": "called outlier"}
+            axis.plot(s["x"][called], s["y"][called], "o", **look)
         axis.set(title=method, ylim=(-2.5, 4.6))
     for axis in axes[len(own) :]:
         axis.set_visible(False)

@@ -18,7 +18,7 @@ from cavity.kernels import SE, Kernel, Linear, Matern, RationalQuadratic
 from cavity.likelihoods import Gaussian
 from cavity.numerics.arrays import Array
 from cavity.studies.base import Cell, Outcome, Results, Study
-from cavity.studies.pictures import COLORS, LINES, new_panels, save
+from cavity.studies.pictures import COLORS, LINES, band, new_panels, save
 
 # --- figure 3.5: covariance functions and sample paths --------------------------------------------------------
 
@@ -105,9 +105,7 @@ def draw_means(results: Results, folder: Path) -> list[Path]:
     figure, axes = new_panels(1, 2, width=4.4, sharey=True)
     for axis, mean in zip(axes, ("zero", "constant")):
         s = results.arrays(method=mean)
-        axis.fill_between(
-            MEAN_X, s["mean"] - 2 * s["sd"], s["mean"] + 2 * s["sd"], color=COLORS[0], alpha=0.2, linewidth=0
-        )
+        band(axis, MEAN_X, s["mean"], s["sd"])
         axis.plot(MEAN_X, 10 + 1.5 * np.sin(0.8 * MEAN_X), color="0.5", linewidth=1, label="truth")
         axis.plot(MEAN_X, s["mean"], "--", color=COLORS[0], label="posterior mean, two sds")
         axis.plot(s["x"], s["y"], "k.", label="data")
@@ -172,9 +170,7 @@ def draw_evidence(results: Results, folder: Path) -> list[Path]:
         s = results.arrays(method=method)
         value = float(results.frame.set_index("method")["log evidence"][method])
         fit, agreement, posterior = axes[column], axes[2 + column], axes[4 + column]
-        fit.fill_between(
-            SINC_X, s["mean"] - 2 * s["sd"], s["mean"] + 2 * s["sd"], color=COLORS[0], alpha=0.2, linewidth=0
-        )
+        band(fit, SINC_X, s["mean"], s["sd"])
         fit.plot(SINC_X, s["mean"], "--", color=COLORS[0], label="mean of f, two sds")
         fit.plot(s["x"], s["y"], "k.", label="data")
         pair = {"markersize": 10, "mfc": "none", "mec": COLORS[1]}

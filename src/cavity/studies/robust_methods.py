@@ -17,8 +17,8 @@ starts: the higher evidence does not always predict better. ", stacked" is the a
 with and without the prior on length scales, with weights that predict left-out training rows best. Plain evidence
 maximization is always shown beside these.
 
-`fit` returns what all studies need: the predictive distributions of f and y at the test inputs, the log evidence where
-there is one, and outlier probabilities where the method has them.
+`fit` returns what all studies need: the predictive distributions of f and y at the test inputs, the log evidence if
+there is one, and outlier probabilities if the method has them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ STACKED = ", stacked"
 """What the names of averages of two solutions end in."""
 
 GAUSSIAN_RESTARTS = 3
-"""Restarts of the solution for Gaussian noise where that is the one start."""
+"""Restarts of the solution for Gaussian noise if that is the one start."""
 
 LOG_LENGTH_SD = 0.5
 """Standard deviation of that prior, on ln l."""
@@ -93,7 +93,7 @@ LOG_LENGTH_SD = 0.5
 
 @dataclass(frozen=True)
 class Fit:
-    """What a method says about the test inputs. `of_f` is None where a method predicts points only."""
+    """What a method says about the test inputs. `of_f` is None if a method predicts points only."""
 
     mean: Array
     of_f: Prediction | None = None
@@ -118,7 +118,7 @@ def fit(method: str, X: Array, y: Array, X_test: Array, *, seed: int, restarts: 
 
 
 def measures(fitted: Fit, target: Array, *, noisy: bool) -> dict[str, float]:
-    """RMSE, MAE and mean negative log predictive density; of y where the test targets are noisy, else of f."""
+    """RMSE, MAE and mean negative log predictive density; of y if the test targets are noisy, else of f."""
     error = fitted.mean - target
     out = {"RMSE": float(np.sqrt(np.mean(error**2))), "MAE": float(np.mean(np.abs(error)))}
     if (density := log_density(fitted, target, noisy=noisy)) is not None:
@@ -129,7 +129,7 @@ def measures(fitted: Fit, target: Array, *, noisy: bool) -> dict[str, float]:
 
 
 def log_density(fitted: Fit, target: Array, *, noisy: bool) -> Array | None:
-    """Of each test target, y where these are noisy and else f; None where a method predicts points only."""
+    """Of each test target, y if these are noisy and else f; None if a method predicts points only."""
     prediction = fitted.of_y if noisy else fitted.of_f
     return None if prediction is None else np.asarray(prediction.log_prob(target))
 
@@ -147,7 +147,7 @@ def plain(method: str) -> str:
 def length_prior(X: Array) -> LogNormal:
     """Log-normal, with its mode over ln l at l = (sum of the variances of the inputs)^(1/2).
 
-    That is the root of the number of inputs where they are standardized. MAP estimates maximize the density over l, not
+    That is the root of the number of inputs if they are standardized. MAP estimates maximize the density over l, not
     over ln l; with mu raised by sigma^2 the two differ by a constant: ln p(l) = -(ln l - ln m)^2 / (2 sigma^2) + const.
     """
     mode = np.sqrt(np.sum(np.var(X, axis=0)))
@@ -276,7 +276,7 @@ def _support_vectors(X: Array, y: Array, X_test: Array, seed: int) -> Fit:
 
 
 def competitor() -> tuple[str, ...]:
-    """The competitor's name, where the environment that it needs is known."""
+    """The competitor's name, if the environment that it needs is known."""
     return (COMPETITOR,) if os.environ.get("CAVITY_PEERS") else ()
 
 

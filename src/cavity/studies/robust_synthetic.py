@@ -18,7 +18,7 @@ from cavity.datasets import make_friedman, make_sinc
 from cavity.datasets.dataset import Dataset
 from cavity.studies import robust_methods
 from cavity.studies.base import Cell, Outcome, Published, Results, Study, Target
-from cavity.studies.box_plots import box_plots
+from cavity.studies.pictures import box_plots
 
 MAKERS: dict[str, Callable[..., Dataset]] = {"sinc": make_sinc, "friedman": make_friedman}
 METHODS = ("OLS", "SVR", "oracle", "snMLII", "mnEP", "mnLAP", "tVar", "lapEP", "tEP")

@@ -68,7 +68,7 @@ def run(
         Worker processes, -1 for one on each core. Other than with 1, cells are run by joblib: the backend chosen by
         ``joblib.parallel_config`` is used, be it threads or a Dask cluster.
     out : path
-        Results go to ``out/NAME`` or ``out/NAME-quick``. Cells found there are not run again, nor, where the study
+        Results go to ``out/NAME`` or ``out/NAME-quick``. Cells found there are not run again, nor, if the study
         needs no arrays, those that a ``results.csv`` there has.
     only : collection of str, optional
         Run no other cells than those with one of these among their labels, usually names of methods. The report is
@@ -79,7 +79,7 @@ def run(
     Returns
     -------
     Report
-        With ``finished=False`` where the run was interrupted; what was finished is stored.
+        With ``finished=False`` if the run was interrupted; what was finished is stored.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from cavity.datasets import make_step
 from cavity.estimators import GPRegressor
 from cavity.kernels import SE, Kernel, NeuralNetwork
 from cavity.studies.base import Cell, Outcome, Published, Results, Study
-from cavity.studies.pictures import COLORS, new_panels, save
+from cavity.studies.pictures import COLORS, band, new_panels, save
 
 GRID = np.linspace(-1, 1, 201)
 KERNELS: dict[str, Kernel] = {
@@ -47,9 +47,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
     for axis, method in zip(axes, KERNELS):
         s = results.arrays(method=method, set=0)
         value = frame[(frame["method"] == method) & (frame["set"] == 0)]["log evidence"].iloc[0]
-        axis.fill_between(
-            GRID, s["mean"] - 2 * s["sd"], s["mean"] + 2 * s["sd"], color=COLORS[0], alpha=0.2, linewidth=0
-        )
+        band(axis, GRID, s["mean"], s["sd"])
         axis.plot(GRID, s["mean"], color=COLORS[0], label="mean of y, two sds")
         axis.plot(s["x"], s["y"], "k+", markersize=5, label="data")
         axis.set(xlabel="input x", title=f"{method}: log evidence {value:.1f}")

@@ -1,6 +1,6 @@
 """Finished cells on disk: each is written whole, at once, and read back only if it belongs to the same protocol.
 
-A cell is a JSON file with its record and, where it has arrays, an `.npz` file written before it; the JSON file is what
+A cell is a JSON file with its record and, if it has arrays, an `.npz` file written before it; the JSON file is what
 makes a cell count. Both are put in place by renaming, so that a killed run leaves no half of a cell. Files that were
 damaged or removed since are noticed, and their cells are run again.
 

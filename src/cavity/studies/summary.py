@@ -45,7 +45,7 @@ def _row(found: np.ndarray, measure: str, failed: int) -> dict[str, object]:
 def _beside(
     study: Study, labels: dict[str, object], measure: str, found: np.ndarray, judged: bool
 ) -> dict[str, float | str]:
-    """The published number and the target for these labels, where there are any."""
+    """The published number and the target for these labels, if there are any."""
     ours = float(np.mean(found)) if len(found) else np.nan
     out: dict[str, float | str] = {"published": np.nan, "difference": np.nan, "target": ""}
     for p in study.published:
@@ -67,7 +67,7 @@ def cpu_per_fit(frame: pd.DataFrame) -> str:
 
 
 def as_markdown(table: pd.DataFrame) -> str:
-    """The summary as a table of a text page; numbers with four digits, gaps where nothing was published."""
+    """The summary as a table of a text page; numbers with four digits, gaps if nothing was published."""
 
     def text(value: object) -> str:
         if isinstance(value, float | np.floating):

@@ -26,7 +26,7 @@ from cavity.likelihoods import Probit
 from cavity.numerics.arrays import Array
 from cavity.sampling.annealing.ais import annealed_importance_sampling
 from cavity.studies.base import Cell, Outcome, Results, Study
-from cavity.studies.pictures import COLORS, LINES, new_panels, save
+from cavity.studies.pictures import COLORS, LINES, band, new_panels, save
 
 RULES = {"Laplace": "laplace", "EP": "ep"}
 METHODS = (*RULES, "MCMC")
@@ -198,9 +198,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
         left.plot(GRID, s["p"], line, color=color, label=method)
         right.plot(GRID, s["mean"], line, color=color, label=method)
         if method != "MCMC":
-            right.fill_between(
-                GRID, s["mean"] - 2 * s["sd"], s["mean"] + 2 * s["sd"], color=color, alpha=0.15, linewidth=0
-            )
+            band(right, GRID, s["mean"], s["sd"], color=color, alpha=0.15)
         for sign in (-2, 2):
             right.plot(GRID, s["mean"] + sign * s["sd"], line, color=color, linewidth=0.6)
     points = results.arrays(method="EP", set=0)
@@ -222,9 +220,7 @@ STUDIES = {
         "thesis 6.3.1, figure 6.5 (no numbers in print; the set is random)",
         lambda quick: [
             Cell(
-                {"set": k, "method": m},
-                classify,
-                {"method": m, "seed": k, "seconds": 4.0 if quick else 30.0},
+                {"set": k, "method": m}, classify, {"method": m, "seed": k, "seconds": 4.0 if quick else 30.0}
             )
             for k in range(1 if quick else 10)
             for m in METHODS

@@ -24,18 +24,14 @@ from cavity.numerics.arrays import Array
 from cavity.sampling.outlier_conditionals import noise_variances
 from cavity.sampling.outlier_gibbs import gibbs
 from cavity.studies.base import Cell, Outcome, Results, Study
-from cavity.studies.pictures import COLORS, new_panels, save
+from cavity.studies.pictures import COLORS, band, new_panels, save
 
 GRID = np.linspace(-5.5, 5.5, 221)
 CENTER = int(np.argmin(np.abs(GRID)))
 SHOWN = 30
 
 MIXTURE = MixtureOfGaussians(0.5, 0.1, outlier_scale=1.0)
-NOISE: dict[str, Likelihood] = {
-    "mixture": MIXTURE,
-    "Laplace": Laplace(0.3),
-    "Student-t": StudentT(0.2, 2.0),
-}
+NOISE: dict[str, Likelihood] = {"mixture": MIXTURE, "Laplace": Laplace(0.3), "Student-t": StudentT(0.2, 2.0)}
 CASES: dict[str, tuple[str, str, int | None]] = {
     "mixture, EP": ("mixture", "ep", None),
     "Laplace noise, EP": ("Laplace", "ep", None),
@@ -165,9 +161,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
     axes[1].legend(frameon=False, fontsize=8)
     for axis, method in zip(axes[2:], CASES):
         s = results.arrays(method=method)
-        axis.fill_between(
-            GRID, s["mean"] - 2 * s["sd"], s["mean"] + 2 * s["sd"], color=COLORS[0], alpha=0.2, linewidth=0
-        )
+        band(axis, GRID, s["mean"], s["sd"])
         axis.plot(GRID, s["mean"], color=COLORS[0], label="mean of f, two sds")
         axis.set(title=method)
     axes[2].legend(frameon=False, fontsize=8, loc="lower center")

@@ -22,12 +22,8 @@ from cavity.studies.base import Cell, Outcome, Results, Study
 from cavity.studies.pictures import COLORS, LINES, MARKERS, new_panels, save
 
 CLASSES = 10
-LEARNED, AT_THE_BOOK, LINEAR, NEAREST = (
-    "Laplace, learned",
-    "Laplace, book's values",
-    "linear logistic",
-    "1-NN",
-)
+LEARNED, AT_THE_BOOK = "Laplace, learned", "Laplace, book's values"
+LINEAR, NEAREST = "linear logistic", "1-NN"
 PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
 """Inverse penalties that the linear model tries."""
 
@@ -150,15 +146,8 @@ def draw(results: Results, folder: Path) -> list[Path]:
         for k, method in enumerate(METHODS):
             own = frame[(frame["method"] == method) & frame[measure].notna()]
             if len(own):
-                axis.plot(
-                    own["n"],
-                    own[measure],
-                    LINES[k],
-                    marker=MARKERS[k],
-                    color=COLORS[k],
-                    label=method,
-                    markersize=4,
-                )
+                look = {"marker": MARKERS[k], "color": COLORS[k], "markersize": 4}
+                axis.plot(own["n"], own[measure], LINES[k], label=method, **look)
         sizes = sorted(frame["n"].unique())
         axis.set(xlabel="training cases", ylabel=measure, xscale="log")
         axis.set_xticks(sizes, [str(n) for n in sizes])

@@ -1,15 +1,25 @@
-"""Whole functions drawn from learned dynamics, each a smooth function with derivatives: systems that could be.
+"""Whole functions drawn from learned dynamics: systems that could be.
 
-A draw g from the prior, a sum of L waves with random frequencies w ~ N(0, Lam) (Rahimi and Recht, 2008), is turned
-into one from the posterior by adding what the data ask for (Matheron's rule; Wilson and others, 2020):
+`DrawnFunctions` are smooth functions with derivatives. A draw g from the prior, a sum of L waves with random
+frequencies w ~ N(0, Lam) (Rahimi and Recht, 2008), is turned into one from the posterior by adding what the data ask
+for (Matheron's rule; Wilson and others, 2020):
 
     f(x) = g(x) + b(x)'[alpha - R (g(X) + e)],      e ~ N(0, Sigma),     R = (K + Sigma)^-1,
 
 b the bumps at the training inputs X, Sigma the noise variances, alpha the weights of the posterior mean. So a draw is
 as cheap as a mean: n bumps and L waves at each point, and nothing of size n x n. Parts of the model that are linear
 in x have draws of their own weights. Every draw has frequencies of its own, so that means and covariances over draws
-are those of the posterior whatever L; only that the values of a draw are jointly Gaussian takes many waves. In
-contrast to `function_draws`, a draw can be asked for anywhere, at any time, and has derivatives.
+are those of the posterior whatever L; only that the values of a draw are jointly Gaussian takes many waves.
+
+`FunctionDraws` are exact for every kernel, and asked for one point at a time: a draw f(x_1), f(x_2), ... at points
+that depend on earlier values is made by conditioning on these. With the posterior covariance c(x, x') and the
+Cholesky factor L of c among the earlier points (one row is added at each step),
+
+    l = L^-1 c(earlier, x),    v = c(x, x) - l'l,    f(x) = m(x) + l'e + sqrt(v) e_new,
+
+e the standard normal numbers of the earlier steps. R functions go along side by side, each with points of its own; a
+step costs O(R (n^2 + t n)) for n training points. With the corrections of `latent.dense`, c(x, x') = k(x, x') - M'M'
++ P'P' + r'r' for vectors M, P, r that belong to each point alone, which are kept.
 """
 
 from __future__ import annotations
@@ -24,6 +34,7 @@ from numpy.typing import ArrayLike
 from cavity.control.dynamics.model import Dynamics
 from cavity.control.dynamics.rollouts import root
 from cavity.control.uncertain_inputs.decomposition import (
+    Decomposition,
     NotAnalyticError,
     _linear_features,
     analytic_outputs,
@@ -35,6 +46,7 @@ from cavity.latent.dense import ObservedConditioning, SiteConditioning
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 
 
 @dataclass(frozen=True)
@@ -63,13 +75,10 @@ class DrawnFunctions:
     def __init__(
         self, posteriors: Sequence[Posterior], size: int, waves: int, rng: np.random.Generator | int = 0
     ) -> None:
-        for name, value in (("size", size), ("waves", waves)):
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        self.size, waves = require_integer(size, "size", 1), require_integer(waves, "waves", 1)
         rng = np.random.default_rng(rng)
         outputs = [analytic_outputs(p.process)[0] for p in posteriors]
-        drawn = [_Draws(p.process, int(size), int(waves), rng) for p in posteriors]
-        self.size = int(size)
+        drawn = [_Draws(p.process, self.size, waves, rng) for p in posteriors]
         self._means = MeanOnly(outputs, [o.alpha + d.weights for o, d in zip(outputs, drawn)])
         self._trend = np.stack([d.trend for d in drawn], axis=-1)  # (R, P + 1, E)
         self._frequencies = np.concatenate([d.frequencies for d in drawn], axis=1)  # (R, K, P)
@@ -110,8 +119,7 @@ class DrawnDynamics:
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.control import Dynamics, MountainCar, Transitions
-    >>> from cavity.control import DrawnDynamics
+    >>> from cavity.control import DrawnDynamics, Dynamics, MountainCar, Transitions
     >>> car = MountainCar()
     >>> model = Dynamics.fit(Transitions.draw(car, 10, rng=0), problem=car, rng=0)
     >>> after, _ = DrawnDynamics(model, size=3).forward_mean(np.tile(car.start, (3, 1)), [4.0])
@@ -194,3 +202,85 @@ def _noise(process: PosteriorProcess) -> Array:
     raise NotAnalyticError(
         "functions cannot be drawn here from this posterior: some of its sites have no positive precision"
     )
+
+
+LEAST_VARIANCE = 1e-13
+"""Conditional variance, relative to the prior variance, below which a value is known but for rounding."""
+
+PAIRED_ROWS = 32
+"""Rows of a tile from which only the diagonal is used, for kernels that are not evaluated in pairs."""
+
+
+class FunctionDraws:
+    """R functions drawn from a posterior process, each evaluated at one point per step.
+
+    Parameters
+    ----------
+    process : PosteriorProcess
+        With one target.
+    size : int
+        Number R of functions.
+    steps : int
+        Most points at which they will be asked for; 0 forgets each value at once: a new function at each point.
+    """
+
+    def __init__(self, process: PosteriorProcess, size: int, steps: int) -> None:
+        self.process = process
+        self._points: list[Array] = []
+        self._marks: list[tuple[Array, Array]] = []
+        self._forgetful = steps == 0
+        self._L = np.zeros((size, steps, steps))
+        self._e = np.zeros((size, steps))
+        self._parts: Decomposition | None
+        try:
+            self._parts = decompose(process.kernel, process.X.shape[1])
+        except NotAnalyticError:
+            self._parts = None
+
+    def at(self, x: Array, rng: np.random.Generator) -> Array:
+        """Value of each function at its own point, (R,) for x (R, D)."""
+        if self._forgetful:
+            return np.asarray(
+                self.process.mean(x) + np.sqrt(self.process.variance(x)) * rng.standard_normal(len(x))
+            )
+        t, size = len(self._points), len(x)
+        minus, plus = self._mark(x)
+        prior = self.process.kernel.diag(x)
+        variance = prior - np.einsum("ri,ri->r", minus, minus) + np.einsum("ri,ri->r", plus, plus)
+        row = np.zeros((size, t))
+        for j, (earlier, (M, P)) in enumerate(zip(self._points, self._marks)):
+            c = self._paired(earlier, x) - np.einsum("ri,ri->r", M, minus) + np.einsum("ri,ri->r", P, plus)
+            row[:, j] = (c - np.einsum("rk,rk->r", self._L[:, j, :j], row[:, :j])) / self._L[:, j, j]
+        variance = np.maximum(variance - np.einsum("rk,rk->r", row, row), LEAST_VARIANCE * prior)
+        self._points.append(x)
+        self._marks.append((minus, plus))
+        self._L[:, t, :t], self._L[:, t, t] = row, np.sqrt(variance)
+        self._e[:, t] = rng.standard_normal(size)
+        shift = np.einsum("rk,rk->r", self._L[:, t, : t + 1], self._e[:, : t + 1])
+        return np.asarray(self.process.mean(x) + shift)
+
+    def _mark(self, x: Array) -> tuple[Array, Array]:
+        """What of the posterior covariance belongs to each point: vectors to subtract and to add."""
+        process = self.process
+        cross = process.kernel._block(process.rows, process._prepare(x))
+        minus, plus = process.conditioning.reduce(cross)
+        added = [np.zeros((0, len(x))) if plus is None else plus]
+        if process.basis is not None:
+            added.append(process._basis_root(x, cross))
+        return np.ascontiguousarray(minus.T), np.ascontiguousarray(np.concatenate(added).T)
+
+    def _paired(self, a: Array, b: Array) -> Array:
+        """k(a_r, b_r) row by row, without the noise of a white part."""
+        if self._parts is not None:
+            d = b - a
+            out = np.zeros(len(a))
+            for height, metric in self._parts.bumps:
+                out += height * np.exp(-0.5 * np.einsum("ri,ij,rj->r", d, metric, d))
+            C = self._parts.linear
+            if np.any(C):
+                one = np.ones((len(a), 1))
+                out += np.einsum("ri,ij,rj->r", np.hstack([one, a]), C, np.hstack([one, b]))
+            return out
+        kernel = self.process.kernel
+        blocks = [slice(k, k + PAIRED_ROWS) for k in range(0, len(a), PAIRED_ROWS)]
+        return np.concatenate([np.diagonal(kernel(a[block], b[block])) for block in blocks])

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from cavity.control.dynamics.inputs import input_names, model_inputs
-from cavity.control.dynamics.transitions import Transitions
+from cavity.control.dynamics.transitions import Transitions, input_names, model_inputs
+from cavity.control.problems import Problem
+from cavity.estimators import GPRegressor
 from cavity.kernels import SE, ard
 from cavity.likelihoods import Gaussian
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Param
 from cavity.runtime.interrupts import not_swallowed
 from cavity.runtime.progress import Progress
-
-if TYPE_CHECKING:
-    from cavity.control.problems import Problem
-    from cavity.estimators import GPRegressor
-
 
 TARGETS = ("difference", "next")
 
@@ -89,10 +85,7 @@ def _checked_angles(
     if not len(transitions):
         raise ValueError("transitions are empty: at least one is needed to learn from")
     D = transitions.states.shape[1]
-    if problem is not None and (problem.state_size, problem.action_size) != (
-        D,
-        transitions.actions.shape[1],
-    ):
+    if problem is not None and (problem.state_size, problem.action_size) != (D, transitions.actions.shape[1]):
         raise ValueError(
             f"transitions have {D} states and {transitions.actions.shape[1]} actions, but the problem "
             f"{problem.name!r} has {problem.state_size} and {problem.action_size}"
@@ -160,8 +153,6 @@ def _regressor(
     X: Array, y: Array, kernel: Any, mean: Any, likelihood: Any, least: float, **options: Any
 ) -> GPRegressor:
     """A regressor for one state variable; with bounds on signal and noise if neither was given."""
-    from cavity.estimators import GPRegressor
-
     if kernel is None:
         unit = _left_over(X, y, mean) ** 2
         ceiling = LARGEST_SIGNAL**2 * unit

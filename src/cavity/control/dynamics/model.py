@@ -26,22 +26,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.control.dynamics.fit import LEAST_NOISE, fit_models
-from cavity.control.dynamics.inputs import model_inputs
-from cavity.control.dynamics.rollouts import Rollout, moment_rollout, sampled_rollouts
-from cavity.control.dynamics.transitions import Transitions
+from cavity.control.dynamics.rollouts import Rollout, forecast_errors, moment_rollout, sampled_rollouts
+from cavity.control.dynamics.transitions import Transitions, model_inputs
+from cavity.control.problems import Problem, Trajectory
 from cavity.control.uncertain_inputs.gaussian_moments import GaussianMoments, MomentCache
 from cavity.control.uncertain_inputs.output_moments import OutputMoments, checked_gaussian
 from cavity.control.uncertain_inputs.posterior_means import MeanCache
 from cavity.control.uncertain_inputs.trigonometric_moments import TrigonometricCache, angle_map
+from cavity.estimators import GPRegressor
 from cavity.gp import Posterior
 from cavity.kernels import Kernel
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from cavity.control.problems import Problem, Trajectory
-    from cavity.estimators import GPRegressor
 
 
 @dataclass(frozen=True)
@@ -192,9 +191,7 @@ class Dynamics:
         return cls(models, transitions, chosen, difference, noise, problem)
 
     def given(self, transitions: Transitions) -> Dynamics:
-        """The same hyperparameters with other transitions: quick, where more came in and little new was learned."""
-        from cavity.estimators import GPRegressor
-
+        """The same hyperparameters with other transitions: quick, if those that came in bring little new."""
         X = model_inputs(transitions.states, transitions.actions, self.angles)
         Y = np.where(self.difference, transitions.differences, transitions.next_states)
         models = [
@@ -247,8 +244,7 @@ class Dynamics:
         x = model_inputs(s, a, self.angles).reshape(-1, self._n_inputs)
         mean = np.stack([posterior.mean(x) for posterior in self.posteriors], axis=-1).reshape(s.shape)
         variance = np.stack(
-            [(p.predict_y(x).variance if self.noise else p.variance(x)) for p in self.posteriors],
-            axis=-1,
+            [(p.predict_y(x).variance if self.noise else p.variance(x)) for p in self.posteriors], axis=-1
         ).reshape(s.shape)
         return self.difference * s + mean, variance
 
@@ -392,11 +388,7 @@ class Dynamics:
         consistent : bool
             Whether a roll-out keeps its function, or draws it anew at each step.
         """
-        if int(size) != size or size < 2:
-            raise ValueError(
-                f"size must be an integer of at least 2: covariances are over roll-outs; got {size!r}"
-            )
-        rng = np.random.default_rng(rng)
+        size, rng = require_integer(size, "size", 2), np.random.default_rng(rng)
         return sampled_rollouts(self, self._distribution(state), control, horizon, size, rng, consistent)
 
     def _distribution(self, state: Any) -> tuple[Array, Array]:
@@ -434,6 +426,4 @@ class Dynamics:
             "one step": root mean square error on `test`, "z": root mean square of errors over predicted sds
             (1 is ideal); "h steps": root mean square error after h steps.
         """
-        from cavity.control.dynamics.forecast_errors import forecast_errors
-
         return forecast_errors(self, test, trajectories, horizons)

@@ -1,23 +1,27 @@
-"""Distributions of states over time, and what a controller does at a distribution of states.
+"""Distributions of states over time, what a controller does at a distribution of states, and errors of forecasts.
 
 A controller is a sequence of actions, or a policy. With s ~ N(m, S), the joint distribution of s and the action u(s) is
-needed: from the policy's own moments, where it has a method `forward`, or by third-degree spherical cubature: the
+needed: from the policy's own moments, if it has a method `forward`, or by third-degree spherical cubature: the
 2 D points m +- sqrt(D) A_i, A_i the columns of a root of S, all with the same weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cavity.control.dynamics.inputs import model_inputs
+from cavity.control.dynamics.transitions import Transitions, model_inputs
+from cavity.control.problems import Trajectory
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from cavity.control.dynamics.model import Dynamics
 
 
@@ -64,19 +68,13 @@ def controller(control: Any, horizon: int | None, F: int) -> tuple[int, Callable
     if callable(control) or hasattr(control, "forward"):
         if horizon is None:
             raise ValueError("horizon must be given with a policy: the number of steps")
-        return _steps(horizon), lambda t: None
+        return require_integer(horizon, "horizon", 0), lambda t: None
     actions: Array = np.asarray(control, dtype=float)
     if actions.ndim != 2 or actions.shape[1] != F or not np.isfinite(actions).all():
         raise ValueError(f"actions must be finite and of shape (steps, {F}), got {actions.shape}")
     if horizon is not None and horizon > len(actions):
         raise ValueError(f"horizon must be at most the number of actions, {len(actions)}, got {horizon}")
-    return len(actions) if horizon is None else _steps(horizon), lambda t: actions[t]
-
-
-def _steps(horizon: int) -> int:
-    if int(horizon) != horizon or horizon < 0:
-        raise ValueError(f"horizon must be a number of steps, an integer of at least 0, got {horizon!r}")
-    return int(horizon)
+    return len(actions) if horizon is None else require_integer(horizon, "horizon", 0), lambda t: actions[t]
 
 
 def at_point(control: Any, given: Array | None, s: Array, F: int) -> Array:
@@ -117,7 +115,7 @@ def joint(mean: Array, cov: Array, control: Any, given: Array | None, F: int) ->
 
 
 def root(cov: Array) -> Array:
-    """A with A A' = cov, also where that is singular."""
+    """A with A A' = cov, also if that is singular."""
     values, vectors = np.linalg.eigh(cov)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
@@ -161,7 +159,7 @@ def sampled_rollouts(
     consistent: bool,
 ) -> Rollout:
     """Monte Carlo roll-outs; see `Dynamics.sample_rollouts`. `start` is a mean (D,) and a covariance (D, D)."""
-    from cavity.control.dynamics.function_draws import FunctionDraws
+    from cavity.control.dynamics.drawn import FunctionDraws
 
     mean, cov = start
     steps, action_at = controller(control, horizon, dynamics.action_size)
@@ -184,3 +182,53 @@ def sampled_rollouts(
     crosses = np.einsum("tri,trj->tij", centered[:-1], centered[1:]) / (size - 1)
     mean_actions = np.array(actions).reshape(steps, size, dynamics.action_size).mean(axis=1)
     return Rollout(particles.mean(axis=1), covs, crosses, mean_actions, particles)
+
+
+def forecast_errors(
+    dynamics: Dynamics,
+    test: Transitions | None,
+    trajectories: Trajectory | Sequence[Trajectory] | None,
+    horizons: Sequence[int],
+) -> pd.DataFrame:
+    """The table that `Dynamics.report` describes."""
+    import pandas as pd
+
+    seen, problem = dynamics.transitions, dynamics.problem
+    names = [f"s{k}" for k in range(dynamics.state_size)] if problem is None else problem.state_names
+    targets = np.where(dynamics.difference, seen.differences, seen.next_states).T
+    columns: dict[str, Any] = {
+        "change": _rms(seen.differences),
+        "leave-one-out": [_rms(y - m.leave_one_out().mean) for m, y in zip(dynamics.models, targets)],
+        "noise": [
+            float(np.sqrt(m.likelihood_.predictive(np.zeros(1), np.zeros(1)).variance[0]))
+            for m in dynamics.models
+        ],
+        "log evidence": [m.log_evidence_ for m in dynamics.models],
+    }
+    if test is not None:
+        mean, variance = dynamics.predict(test.states, test.actions)
+        columns["one step"] = _rms(test.next_states - mean)
+        columns["z"] = _rms((test.next_states - mean) / np.sqrt(variance))
+    if trajectories is not None:
+        listed = [trajectories] if isinstance(trajectories, Trajectory) else list(trajectories)
+        for h in horizons:
+            errors = [_window_errors(dynamics, one, h) for one in listed]
+            columns[f"{h} steps"] = _rms(np.concatenate(errors))
+    return pd.DataFrame(
+        {key: np.asarray(value, dtype=float) for key, value in columns.items()}, index=list(names)
+    )
+
+
+def _rms(e: Array) -> Array:
+    return np.asarray(np.sqrt(np.mean(e**2, axis=0)))
+
+
+def _window_errors(dynamics: Dynamics, trajectory: Trajectory, h: int) -> Array:
+    """Errors after h steps of the mean from every state of a trajectory that has so many behind it."""
+    T = len(trajectory.actions)
+    if not 1 <= h <= T:
+        raise ValueError(f"horizons must be between 1 and the {T} steps of each trajectory, got {h}")
+    s = trajectory.states[: T + 1 - h]
+    for t in range(h):
+        s = dynamics.step(s, trajectory.actions[t : T + 1 - h + t])
+    return (trajectory.states[h:] - s).reshape(-1, dynamics.state_size)

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.control.problems.problem import Policy, Problem, System, Trajectory, checked_ends
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from cavity.control.problems import Policy, Problem, System, Trajectory
-
 
 IN_VAIN = 100
 """Episodes in a row without a complete transition, after which collecting is given up."""
@@ -158,10 +154,8 @@ class Transitions:
         labels = np.zeros(len(s)) if episodes is None else np.asarray(episodes)
         if labels.shape != (len(s),):
             raise ValueError(f"episodes must be a label for each of {len(s)} rows, got shape {labels.shape}")
-        if int(memory) != memory or memory < 0:
-            raise ValueError(f"memory must be an integer of at least 0, got {memory!r}")
         run = np.concatenate([[0], np.cumsum(labels[1:] != labels[:-1])])[: len(s)]
-        for k in range(1, int(memory) + 1):
+        for k in range(1, require_integer(memory, "memory", 0) + 1):
             earlier = np.full(a.shape, np.nan)
             earlier[k:] = np.where((run[k:] == run[:-k])[:, None], a[:-k], np.nan)
             s = np.hstack([s, earlier])
@@ -203,14 +197,12 @@ class Transitions:
             Says how states follow from observations and which are angles; by default observations are states. Angles
             that come from sines and cosines, or whose observations span one turn, go on beyond it.
         action_bounds : array (F, 2), optional
-            For random actions where the action space is unbounded.
+            For random actions if the action space is unbounded.
         hold : int
             Steps of the environment for which an action is held; they make one transition. One that is cut short by
             the end of an episode is left out.
         """
-        for name, value in (("size", size), ("hold", hold)):
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        size, hold = require_integer(size, "size", 1), require_integer(hold, "hold", 1)
         bounds = _random_bounds(env, problem, action_bounds) if policy is None else None
         rng = np.random.default_rng(seed)
         state_of: Callable[[Any], Array] = np.asarray if problem is None else problem.state_of
@@ -230,7 +222,7 @@ class Transitions:
                 action = (
                     rng.uniform(*bounds) if bounds is not None else _action(policy, state, env.action_space)
                 )
-                seen, made, over = _held(env, action, int(hold))
+                seen, made, over = _held(env, action, hold)
                 if made < hold:
                     continue
                 after = np.array(state_of(seen), dtype=float)
@@ -249,41 +241,8 @@ class Transitions:
         shapes = {(part.states.shape[1], part.actions.shape[1]) for part in parts}
         if len(shapes) > 1:
             raise ValueError(f"parts must have the same (states, actions) columns, got {sorted(shapes)}")
-        return cls(
-            np.concatenate([part.states for part in parts]),
-            np.concatenate([part.actions for part in parts]),
-            np.concatenate([part.next_states for part in parts]),
-        )
-
-    # --- as a table -----------------------------------------------------------------------------------------
-
-    def to_frame(
-        self, state_names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
-    ) -> pd.DataFrame:
-        """A DataFrame with columns of states, actions and, named "next ...", next states."""
-        import pandas as pd
-
-        D, F = self.states.shape[1], self.actions.shape[1]
-        states = [f"s{i}" for i in range(D)] if state_names is None else list(state_names)
-        actions = [f"a{i}" for i in range(F)] if action_names is None else list(action_names)
-        if len(states) != D or len(actions) != F:
-            raise ValueError(
-                f"need {D} state_names and {F} action_names, got {len(states)} and {len(actions)}"
-            )
-        columns = states + actions + [f"next {name}" for name in states]
-        return pd.DataFrame(np.hstack([self.states, self.actions, self.next_states]), columns=columns)
-
-    @classmethod
-    def from_frame(
-        cls, frame: pd.DataFrame, state_names: Sequence[str], action_names: Sequence[str]
-    ) -> Transitions:
-        """Transitions from the columns of a DataFrame as `to_frame` makes it."""
-        after = [f"next {name}" for name in state_names]
-        missing = [name for name in [*state_names, *action_names, *after] if name not in frame.columns]
-        if missing:
-            raise ValueError(f"frame lacks the columns {missing}; it has {list(frame.columns)}")
-        parts = (list(state_names), list(action_names), after)
-        return cls(*(frame[names].to_numpy(dtype=float) for names in parts))
+        columns = zip(*((part.states, part.actions, part.next_states) for part in parts))
+        return cls(*(np.concatenate(column) for column in columns))
 
 
 def _columns(given: ArrayLike, name: str) -> Array:
@@ -318,13 +277,8 @@ def _random_bounds(env: Any, problem: Problem | None, given: ArrayLike | None) -
     if low is None or high is None:
         raise ValueError(f"action_space must be a Box, got {env.action_space}")
     if given is not None:
-        ends: Array = np.asarray(given, dtype=float)
-        if ends.shape != (len(low), 2):
-            raise ValueError(
-                f"action_bounds must have a row (low, high) for each of {len(low)} actions, got {given!r}"
-            )
-        low, high = ends.T
-    elif problem is not None:
+        return checked_ends(given, "action_bounds", len(low))
+    if problem is not None:
         low, high = problem.action_low, problem.action_high
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(
@@ -353,11 +307,9 @@ def _action(policy: Policy | None, state: Array, space: Any) -> Array:
 
 def _wrapped_angles(env: Any, problem: Problem | None) -> list[int]:
     """Columns of angles that an environment shows modulo 2 pi: from sines and cosines, or within one turn."""
-    from cavity.control.problems.problem import Problem as Base
-
     if problem is None or not problem.angles:
         return []
-    if type(problem).state_of is not Base.state_of:
+    if type(problem).state_of is not Problem.state_of:
         return list(problem.angles)
     space = env.observation_space
     low, high = getattr(space, "low", None), getattr(space, "high", None)
@@ -370,3 +322,22 @@ def _wrapped_angles(env: Any, problem: Problem | None) -> list[int]:
 def _nearest_turn(angle: Array, to: Array) -> Array:
     """Angles plus as many full turns as bring them nearest to others."""
     return np.asarray(angle - 2.0 * np.pi * np.round((angle - to) / (2.0 * np.pi)))
+
+
+# --- inputs of learned dynamics -----------------------------------------------------------------------------
+
+
+def model_inputs(s: Array, a: Array, angles: Sequence[int]) -> Array:
+    """x = g(s, a), shape (..., inputs): other columns in order, then sine and cosine of angles, as `angle_map`."""
+    rest = [k for k in range(s.shape[-1]) if k not in angles]
+    trig = [part for k in angles for part in (np.sin(s[..., k : k + 1]), np.cos(s[..., k : k + 1]))]
+    return np.concatenate([s[..., rest], a, *trig], axis=-1)
+
+
+def input_names(transitions: Transitions, angles: Sequence[int], problem: Problem | None) -> list[str]:
+    """Names of the columns of `model_inputs`."""
+    D, F = transitions.states.shape[1], transitions.actions.shape[1]
+    states = [f"s{k}" for k in range(D)] if problem is None else problem.state_names
+    actions = [f"a{k}" for k in range(F)] if problem is None else problem.action_names
+    rest = [states[k] for k in range(D) if k not in angles]
+    return [*rest, *actions, *(f"{wave} {states[k]}" for k in angles for wave in ("sin", "cos"))]

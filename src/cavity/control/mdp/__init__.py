@@ -10,13 +10,11 @@ from cavity.control.mdp.dyna import DirichletModel, dyna
 from cavity.control.mdp.learning import LearnedValues, Rate, q_learning, sarsa, td
 from cavity.control.mdp.solving import (
     Solution,
-    bellman_residual,
     evaluate,
     greedy,
     linear_program,
     policy_iteration,
     q_values,
-    soft_greedy,
     value_iteration,
 )
 from cavity.control.mdp.tables import MDP
@@ -28,7 +26,6 @@ __all__ = [
     "LearnedValues",
     "Rate",
     "Solution",
-    "bellman_residual",
     "dyna",
     "evaluate",
     "from_gymnasium",
@@ -40,7 +37,6 @@ __all__ = [
     "q_values",
     "random_walk",
     "sarsa",
-    "soft_greedy",
     "td",
     "value_iteration",
 ]

@@ -15,6 +15,7 @@ import numpy as np
 from cavity.control.mdp.learning import LearnedValues, _epsilon, _explore, _Run
 from cavity.control.mdp.tables import MDP, Indices
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 
 
 class DirichletModel:
@@ -120,8 +121,7 @@ def dyna(
     >>> bool((learned.policy == policy_iteration(world).policy).all())
     True
     """
-    if int(planning) != planning or planning < 0:
-        raise ValueError(f"planning must be an integer >= 0, got {planning!r}")
+    require_integer(planning, "planning", 0)
     run = _Run(mdp, steps, 1, 0.0, "replacing", rate, rng)
     model = DirichletModel(mdp.states, mdp.actions, prior)
     Q, visits = np.zeros((1, mdp.states, mdp.actions)), np.zeros((1, mdp.states, mdp.actions))

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from cavity.control.mdp.solving import greedy
 from cavity.control.mdp.tables import MDP, Indices, Simulator
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress
 
 TRACES = ("replacing", "accumulating")
@@ -225,7 +226,7 @@ def q_learning(
 ) -> LearnedValues:
     """Q-learning (Algorithm 4), or with `trace` > 0 Watkins' Q(lambda): optimal values from exploring behavior.
 
-    Parameters as for `sarsa`. Traces end where an action was not the greedy one: what follows says nothing about
+    Parameters as for `sarsa`. Traces end after an action that was not the greedy one: what follows says nothing about
     the optimal values of what came before.
 
     Examples
@@ -274,15 +275,13 @@ class _Run:
             raise ValueError(f"trace must be between 0 and 1, got {trace!r}")
         if traces not in TRACES:
             raise ValueError(f"traces must be one of {TRACES}, got {traces!r}")
-        for name, value in (("steps", steps), ("agents", agents)):
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        steps, agents = require_integer(steps, "steps", 1), require_integer(agents, "agents", 1)
         self.rate: Callable[[Array], Array] = Rate() if rate is None else _as_rate(rate)
         self.rng = np.random.default_rng(rng)
-        self.simulator = Simulator(mdp, int(agents), self.rng)
+        self.simulator = Simulator(mdp, agents, self.rng)
         self.decay, self.accumulate = mdp.gamma * trace, traces == "accumulating"
-        self.asked, self.done, self.episodes = int(steps), 0, 0
-        self.reward = np.zeros(int(agents))
+        self.asked, self.done, self.episodes = steps, 0, 0
+        self.reward = np.zeros(agents)
 
     def steps(self) -> Any:
         """Count steps, with progress."""

@@ -33,7 +33,7 @@ class Solution:
     q : array (S, A)
     iterations : int
     error : float
-        Bound of the error of the values; zero up to rounding where they come from linear equations, infinite where
+        Bound of the error of the values; zero up to rounding if they come from linear equations, infinite if
         no bound is known (gamma = 1).
     converged : bool
 
@@ -67,21 +67,6 @@ def q_values(mdp: MDP, values: ArrayLike) -> Array:
     return np.asarray(mdp.expected_rewards + mdp.gamma * (mdp.transitions @ np.asarray(values, dtype=float)))
 
 
-def bellman_residual(mdp: MDP, values: ArrayLike, policy: ArrayLike | None = None) -> float:
-    """Largest violation of the Bellman equation: of a policy, or of optimality by default.
-
-    Examples
-    --------
-    >>> from cavity.control.mdp import bellman_residual, random_walk, value_iteration
-    >>> walk = random_walk(3)
-    >>> bellman_residual(walk, value_iteration(walk).values) < 1e-9
-    True
-    """
-    v, q = np.asarray(values, dtype=float), q_values(mdp, values)
-    right = q.max(axis=1) if policy is None else (mdp.policy(policy) * q).sum(axis=1)
-    return float(np.abs(right - v).max())
-
-
 def evaluate(mdp: MDP, policy: ArrayLike) -> Array:
     """Values of a policy, exactly, from the linear equations (I - gamma T) v = r, shape (S,).
 
@@ -111,20 +96,16 @@ def evaluate(mdp: MDP, policy: ArrayLike) -> Array:
 
 def _ends(T: Array) -> NDArray[np.bool_]:
     """From which states an episode under the matrix T ends with probability one."""
-    can = T.sum(axis=1) < 1.0 - 1e-9
-    for _ in range(len(T)):
-        more = can | ((T > 0) & can).any(axis=1)
-        if (more == can).all():
-            break
-        can = more
+    can = _leading_to(T.sum(axis=1) < 1.0 - 1e-9, T)
     # it ends for sure unless a state can be reached from which it cannot end at all
-    lost = ~can
-    for _ in range(len(T)):
-        more = lost | ((T > 0) & lost).any(axis=1)
-        if (more == lost).all():
-            break
-        lost = more
-    return np.asarray(~lost)
+    return ~_leading_to(~can, T)
+
+
+def _leading_to(states: NDArray[np.bool_], T: Array) -> NDArray[np.bool_]:
+    """From which states these may be reached under the matrix T, themselves included."""
+    while ((more := states | ((T > 0) & states).any(axis=1)) != states).any():
+        states = more
+    return states
 
 
 def greedy(q: ArrayLike) -> Indices:
@@ -147,7 +128,7 @@ def _as_good(q: Array) -> NDArray[np.bool_]:
 
 
 def _greedy_to_an_end(mdp: MDP, q: Array) -> Indices:
-    """Greedy actions; for gamma = 1 such among equals that episodes end, where any do.
+    """Greedy actions; for gamma = 1 such among equals that episodes end, if any do.
 
     Without a discount, going round in circles looks as good as what it puts off for ever. So states are settled from
     the end of episodes backwards: each takes an action, among its best, that may end the episode or lead to a state
@@ -163,20 +144,6 @@ def _greedy_to_an_end(mdp: MDP, q: Array) -> Indices:
         settled |= new
         leads = best & (mdp.transitions[:, :, settled] > 0).any(axis=2)
     return chosen
-
-
-def soft_greedy(q: ArrayLike, epsilon: float) -> Array:
-    """Probabilities of the epsilon-greedy policy: greedy, but with probability epsilon any action, shape (S, A).
-
-    Examples
-    --------
-    >>> from cavity.control.mdp import soft_greedy
-    >>> soft_greedy([[1.0, 2.0]], epsilon=0.2)
-    array([[0.1, 0.9]])
-    """
-    q = np.asarray(q, dtype=float)
-    A = q.shape[-1]
-    return np.asarray((1.0 - epsilon) * np.eye(A)[greedy(q)] + epsilon / A)
 
 
 def policy_iteration(mdp: MDP, policy: ArrayLike | None = None, max_iterations: int = 1000) -> Solution:

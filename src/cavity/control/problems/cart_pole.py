@@ -97,20 +97,6 @@ class CartPole(System):
             axis=-1,
         )
 
-    def energy(self, states: ArrayLike) -> Array:
-        """Kinetic and potential energy, shape (...): it changes by the power (F - b x') x'."""
-        s = np.asarray(states, dtype=float)
-        v, theta, omega = s[..., 1], s[..., 2], s[..., 3]
-        ml = self.pole_mass * self.length
-        J = self.inertia + self.pole_mass * self.length**2
-        kinetic = (
-            0.5 * (self.cart_mass + self.pole_mass) * v**2
-            + ml * v * omega * np.cos(theta)
-            + 0.5 * J * omega**2
-        )
-        energy: Array = kinetic - ml * self.gravity * np.cos(theta)
-        return energy
-
     # --- the task -------------------------------------------------------------------------------------------
 
     def tip_distance(self, states: ArrayLike) -> Array:

@@ -117,9 +117,9 @@ def problem_of(
     ----------
     env : gymnasium.Env
     region : array (D, 2), optional
-        By default the bounds of the observations; needed where these are infinite.
+        By default the bounds of the observations; needed if these are infinite.
     action_bounds : array (F, 2), optional
-        By default those of the action space; needed where these are infinite.
+        By default those of the action space; needed if these are infinite.
     angles : sequence of int
         Columns of the observation that are angles.
     start, goal : array (D,), optional

@@ -124,12 +124,6 @@ class MountainCar(System):
         there = runge_kutta(lambda w: self.derivative(w, a, left), s, until)
         return runge_kutta(lambda w: self.derivative(w, a, ~left), there, h - until)
 
-    def energy(self, states: ArrayLike) -> Array:
-        """Kinetic and potential energy, shape (...): it changes by the work F sqrt(1 + H'^2) v per second."""
-        s = np.asarray(states, dtype=float)
-        x, v = s[..., 0], s[..., 1]
-        return self.mass * (0.5 * v**2 * (1.0 + self.slope(x) ** 2) + self.gravity * self.height(x))
-
     # --- the task -------------------------------------------------------------------------------------------
 
     def reward(self, states: ArrayLike) -> Array:

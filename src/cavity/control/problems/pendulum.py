@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from cavity.control.problems.problem import System
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 
 FRAME = 0.05
 """Seconds of one step of `Pendulum-v1`."""
@@ -45,8 +46,7 @@ class Pendulum(System):
     mass = length = 1.0
 
     def __init__(self, frames: int = 2, *, gravity: float = 10.0, reward_width: float = 0.5) -> None:
-        if int(frames) != frames or frames < 1:
-            raise ValueError(f"frames must be a positive integer, got {frames!r}")
+        frames = require_integer(frames, "frames", 1)
         super().__init__(
             "pendulum",
             ["angle", "angular velocity"],
@@ -56,9 +56,9 @@ class Pendulum(System):
             angles=[0],
             start=[np.pi, 0.0],
             goal=[0.0, 0.0],
-            dt=FRAME * int(frames),
+            dt=FRAME * frames,
         )
-        self.frames, self.gravity, self.reward_width = int(frames), float(gravity), float(reward_width)
+        self.frames, self.gravity, self.reward_width = frames, float(gravity), float(reward_width)
         self.substeps = self.frames
 
     def state_of(self, observation: Array) -> Array:

@@ -69,8 +69,9 @@ class Problem:
     ) -> None:
         self.name = name
         self.state_names, self.action_names = tuple(state_names), tuple(action_names)
-        self.state_low, self.state_high = _ends(region, "region", len(self.state_names))
-        self.action_low, self.action_high = _ends(action_bounds, "action_bounds", len(self.action_names))
+        self.state_low, self.state_high = checked_ends(region, "region", len(self.state_names))
+        names = self.action_names
+        self.action_low, self.action_high = checked_ends(action_bounds, "action_bounds", len(names))
         self.angles = tuple(int(column) for column in angles)
         if not all(0 <= column < self.state_size for column in self.angles):
             raise ValueError(f"angles must be columns of the {self.state_size} states, got {tuple(angles)}")
@@ -81,6 +82,11 @@ class Problem:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, dt={self.dt:g})"
+
+    @property
+    def action_bounds(self) -> Array:
+        """Rows (low, high) of the actions, shape (F, 2)."""
+        return np.column_stack([self.action_low, self.action_high])
 
     @property
     def state_size(self) -> int:
@@ -103,7 +109,7 @@ class Problem:
         return np.asarray(observation, dtype=float)
 
     def reward(self, states: ArrayLike) -> Array:
-        """Reward of states (..., D), between 0 and 1, where the problem has one of its own."""
+        """Reward of states (..., D), between 0 and 1, if the problem has one of its own."""
         raise NotImplementedError(f"the problem {self.name!r} has no reward of its own")
 
     def draw_states(self, size: int, rng: np.random.Generator | int | None = None) -> Array:
@@ -303,15 +309,11 @@ def runge_kutta(slope: Callable[[Array], Array], s: Array, h: float | Array) -> 
     return s + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
 
 
-def _ends(given: ArrayLike, name: str, rows: int) -> tuple[Array, Array]:
-    """Lower and upper ends from rows (low, high)."""
+def checked_ends(given: ArrayLike, name: str, rows: int) -> tuple[Array, Array]:
+    """Lower and upper ends (rows,) from finite rows (low, high)."""
     ends: Array = np.array(given, dtype=float)
-    if ends.shape != (rows, 2):
+    if ends.shape != (rows, 2) or not np.isfinite(ends).all() or not (ends[:, 0] < ends[:, 1]).all():
         raise ValueError(
-            f"{name} must have a row (low, high) for each of {rows} variables, got shape {ends.shape}"
+            f"{name} must be finite rows (low, high), low < high, one for each of {rows} variables, got {ends.tolist()}"
         )
-    if not np.isfinite(ends).all():
-        raise ValueError(f"{name} must be finite; give bounds of your own, got {ends.tolist()}")
-    if not (ends[:, 0] < ends[:, 1]).all():
-        raise ValueError(f"{name} must have low < high in each row, got {ends.tolist()}")
     return ends[:, 0].copy(), ends[:, 1].copy()

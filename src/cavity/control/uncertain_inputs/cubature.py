@@ -46,7 +46,7 @@ def root_of(S: Array) -> Array:
 
 
 def order_for(r: int) -> int | None:
-    """Points per direction of a product rule that stays below the limit; None where there is none."""
+    """Points per direction of a product rule that stays below the limit; None if there is none."""
     if ORDER**r < POINTS:
         return min(int(POINTS ** (1.0 / max(r, 1))), LARGEST_ORDER)
     for order in range(ORDER, SMALLEST_ORDER - 1, -1):

@@ -1,4 +1,4 @@
-"""A posterior taken apart into Gaussian bumps and polynomials of degree two, where its parts allow it.
+"""A posterior taken apart into Gaussian bumps and polynomials of degree two, if its parts allow it.
 
 With phi(x) = (1, x) the kernels and means handled here are
 
@@ -71,7 +71,7 @@ class Decomposition:
         return Decomposition(self.bumps + other.bumps, self.linear + other.linear, self.white + other.white)
 
     def times(self, other: Decomposition, text: str) -> Decomposition:
-        """k * k', where that is of the same form: metrics add up, constants scale."""
+        """k * k', if that is of the same form: metrics add up, constants scale."""
         for one, two in ((self, other), (other, self)):
             trend = np.any(one.linear[1:]) or np.any(one.linear[:, 1:])
             if (trend and (two.bumps or np.any(two.linear[1:]))) or one.white:
@@ -194,7 +194,7 @@ class AnalyticOutput:
     quadratic : array (D + 1, D + 1)
         V.
     coupling : array (n, D + 1) or None
-        U; None where it is zero.
+        U; None if it is zero.
     """
 
     X: Array

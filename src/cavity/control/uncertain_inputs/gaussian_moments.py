@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.uncertain_inputs.decomposition import AnalyticOutput, analytic_outputs
+from cavity.control.uncertain_inputs.decomposition import AnalyticOutput, analytic_outputs, noise_variances
 from cavity.control.uncertain_inputs.gaussian_bumps import Bumps, Group, Pair, PairSums, Singles, folded
 from cavity.control.uncertain_inputs.output_moments import ExactMoments, OutputMoments
 from cavity.control.uncertain_inputs.posterior_means import MeanOnly
@@ -56,7 +56,7 @@ class GaussianMoments(ExactMoments[MomentCache]):
     Parameters
     ----------
     outputs : sequence of AnalyticOutput
-        See `of` for making them from fitted models, `from_arrays` from arrays.
+        See `of` for making them from fitted models.
     noise : array (E,), optional
         Noise variances, added to the diagonal of the covariance.
 
@@ -103,8 +103,6 @@ class GaussianMoments(ExactMoments[MomentCache]):
         NotAnalyticError
             If a kernel or mean has no closed-form moments.
         """
-        from cavity.control.uncertain_inputs.decomposition import noise_variances
-
         listed = list(posteriors) if isinstance(posteriors, list | tuple) else [posteriors]
         outputs: list[AnalyticOutput] = []
         variances = []
@@ -114,46 +112,6 @@ class GaussianMoments(ExactMoments[MomentCache]):
             outputs += made
             variances += [noise_variances(posterior) if noise else 0.0] * len(made)
         return cls(outputs, np.array(variances))
-
-    @classmethod
-    def from_arrays(
-        cls,
-        X: ArrayLike,
-        alpha: ArrayLike,
-        reduction: Sequence[ArrayLike],
-        lengthscales: ArrayLike,
-        variances: ArrayLike,
-        noise: ArrayLike | None = None,
-    ) -> GaussianMoments:
-        """From the arrays of squared exponential models with zero mean.
-
-        Parameters
-        ----------
-        X : array (n, D)
-        alpha : array (n, E)
-            (K + noise)^-1 y of each output.
-        reduction : E arrays (n, n)
-            (K + noise)^-1 of each output.
-        lengthscales : array (E, D)
-        variances : array (E,)
-            Signal variances.
-        """
-        X, alpha = np.asarray(X, dtype=float), np.asarray(alpha, dtype=float)
-        D = X.shape[1]
-        scales = np.broadcast_to(np.asarray(lengthscales, dtype=float), (alpha.shape[1], D))
-        outputs = [
-            AnalyticOutput(
-                X,
-                ((float(s), np.diag(1.0 / scale**2)),),
-                np.ascontiguousarray(a),
-                np.asarray(R, dtype=float),
-                np.zeros(D + 1),
-                float(s),
-                np.zeros((D + 1, D + 1)),
-            )
-            for a, R, scale, s in zip(alpha.T, reduction, scales, np.asarray(variances, dtype=float))
-        ]
-        return cls(outputs, noise)
 
     # --- setting up -----------------------------------------------------------------------------------------
 
@@ -295,7 +253,7 @@ class GaussianMoments(ExactMoments[MomentCache]):
 
 
 def _warn_of_rounding(output: AnalyticOutput, process: PosteriorProcess, number: int) -> None:
-    """Warn where variances are differences of numbers so large that rounding errors are all that is left of them.
+    """Warn if variances are differences of numbers so large that rounding errors are all that is left of them.
 
     At points that are known, a posterior has its variances from triangular solves, which lose half as many digits as
     the sums over an inverse that an uncertain input takes. So the two are compared at some training inputs.

@@ -117,12 +117,7 @@ class ExactMoments(ABC, Generic[Cache]):
 
     @abstractmethod
     def _pull(
-        self,
-        c: Cache,
-        d_mean: Array | None,
-        d_cov: Array | None,
-        d_cross: Array | None,
-        d_gain: Array | None,
+        self, c: Cache, d_mean: Array | None, d_cov: Array | None, d_cross: Array | None, d_gain: Array | None
     ) -> tuple[Array, Array]:
         """Adjoints of the results pulled back to one input distribution."""
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.control.uncertain_inputs.decomposition import NotAnalyticError, linear_mean
+from cavity.control.uncertain_inputs.decomposition import NotAnalyticError, linear_mean, noise_variances
 from cavity.control.uncertain_inputs.output_moments import ExactMoments, OutputMoments
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel
@@ -178,8 +178,6 @@ class PolynomialMoments(ExactMoments[PolynomialCache]):
     @classmethod
     def of(cls, posteriors: Any, noise: bool = False) -> PolynomialMoments:
         """From fitted models with polynomial kernels and zero, constant or linear means."""
-        from cavity.control.uncertain_inputs.decomposition import noise_variances
-
         listed = list(posteriors) if isinstance(posteriors, list | tuple) else [posteriors]
         means: list[Terms] = []
         variances: list[Terms] = []
@@ -206,7 +204,7 @@ class PolynomialMoments(ExactMoments[PolynomialCache]):
         self.indices = sorted(needed, key=lambda j: (sum(j), j))
         self.where = {j: k for k, j in enumerate(self.indices)}
         powers = np.array(self.indices)
-        # down[k, d]: position of j - e_d, 0 (with a factor of zero) where there is none
+        # down[k, d]: position of j - e_d, 0 (with a factor of zero) if there is none
         self.down = np.zeros((len(powers), self.D), dtype=int)
         for k, j in enumerate(self.indices):
             for d in range(self.D):

@@ -74,7 +74,7 @@ def predict_gaussian(
     method : {"auto", "exact", "gauss-hermite", "unscented", "monte-carlo"}
         "auto" is exact for squared exponential, linear and constant kernels, their sums and products of squared
         exponentials, with zero, constant or linear mean, and for polynomial kernels; otherwise a product rule of
-        Gauss-Hermite points, or draws where there are too many uncertain inputs. `result.method` says which.
+        Gauss-Hermite points, or draws if there are too many uncertain inputs. `result.method` says which.
     size : int, optional
         Number of draws of "monte-carlo".
     rng : Generator or int

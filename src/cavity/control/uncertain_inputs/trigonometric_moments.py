@@ -171,7 +171,7 @@ def _grown(log_size: Array, t: Array) -> Array:
     return np.where(large, np.exp(log_size + np.where(large, t, 0.0)) - np.exp(log_size), small)
 
 
-def angle_map(n_inputs: int, angles: Sequence[int], keep_angles: bool = False) -> TrigonometricMap:
+def angle_map(n_inputs: int, angles: Sequence[int]) -> TrigonometricMap:
     """Angles as sines and cosines: the other variables in order, then (sin, cos) of each angle.
 
     Parameters
@@ -179,8 +179,6 @@ def angle_map(n_inputs: int, angles: Sequence[int], keep_angles: bool = False) -
     n_inputs : int
     angles : sequence of int
         Which variables are angles, in radians.
-    keep_angles : bool
-        Whether the angles themselves stay among the first outputs.
 
     Examples
     --------
@@ -193,7 +191,7 @@ def angle_map(n_inputs: int, angles: Sequence[int], keep_angles: bool = False) -
     listed = [int(k) for k in angles]
     if len(set(listed)) < len(listed) or not all(0 <= k < n_inputs for k in listed):
         raise ValueError(f"angles must be different indices from 0 to {n_inputs - 1}, got {list(angles)!r}")
-    rest = [k for k in range(n_inputs) if keep_angles or k not in listed]
+    rest = [k for k in range(n_inputs) if k not in listed]
     P = len(rest) + 2 * len(listed)
     linear, c = np.zeros((P, n_inputs)), np.zeros((P, len(listed)), dtype=complex)
     linear[: len(rest)] = np.eye(n_inputs)[rest]
@@ -202,10 +200,11 @@ def angle_map(n_inputs: int, angles: Sequence[int], keep_angles: bool = False) -
     return TrigonometricMap(linear, np.eye(n_inputs)[listed], c)
 
 
-def squash_map(
-    n_inputs: int, actions: Sequence[int], limit: ArrayLike, kind: str = "third-order"
-) -> TrigonometricMap:
+def squash_map(n_inputs: int, actions: Sequence[int], limit: ArrayLike) -> TrigonometricMap:
     """Bounded actions: all variables in order, those of `actions` squashed to [-limit, limit].
+
+    The squashed action is limit (9 sin u + sin 3u) / 8, flat at the bounds and of slope 3/2 at zero (as in PILCO;
+    Deisenroth, 2010).
 
     Parameters
     ----------
@@ -213,9 +212,6 @@ def squash_map(
     actions : sequence of int
         Which variables are squashed.
     limit : float or array (number of actions,)
-    kind : {"third-order", "sine"}
-        limit (9 sin u + sin 3u) / 8, flatter at the bounds and of slope 3/2 at zero (as in PILCO; Deisenroth 2010),
-        or limit sin(u).
 
     Examples
     --------
@@ -228,13 +224,10 @@ def squash_map(
     listed = [int(k) for k in actions]
     if len(set(listed)) < len(listed) or not all(0 <= k < n_inputs for k in listed):
         raise ValueError(f"actions must be different indices from 0 to {n_inputs - 1}, got {list(actions)!r}")
-    waves = {"sine": [(1.0, 1.0)], "third-order": [(1.0, 9.0 / 8.0), (3.0, 1.0 / 8.0)]}
-    if kind not in waves:
-        raise ValueError(f"kind must be one of {sorted(waves)}, got {kind!r}")
     bounds = np.broadcast_to(np.asarray(limit, dtype=float), (len(listed),))
     if not np.all(np.isfinite(bounds) & (bounds > 0)):
         raise ValueError(f"limit must be positive and finite, got {limit!r}")
-    linear, rates = np.eye(n_inputs), waves[kind]
+    linear, rates = np.eye(n_inputs), ((1.0, 9.0 / 8.0), (3.0, 1.0 / 8.0))
     omega = np.zeros((len(listed) * len(rates), n_inputs))
     c = np.zeros((n_inputs, len(omega)), dtype=complex)
     for j, (k, bound) in enumerate(zip(listed, bounds)):

@@ -20,7 +20,7 @@ from cavity.control.value_iteration.policy_iteration import (
     sweep,
 )
 from cavity.control.value_iteration.q_iteration import QPolicy, q_iteration
-from cavity.control.value_iteration.rewards import BumpReward, LossReward, Reward, factors_of, reward_of
+from cavity.control.value_iteration.rewards import BumpReward, Reward, factors_of, reward_of
 from cavity.control.value_iteration.uncertainty import ValueUncertainty, value_uncertainty
 from cavity.control.value_iteration.value_gp import Support, ValueGP
 
@@ -36,7 +36,6 @@ __all__ = [
     "LargeGrid",
     "LearnedNextStates",
     "Line",
-    "LossReward",
     "QPolicy",
     "Reward",
     "Round",

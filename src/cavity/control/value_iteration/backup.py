@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,12 +13,17 @@ from cavity.control.value_iteration.next_states import NextStates
 from cavity.control.value_iteration.rewards import Reward
 from cavity.control.value_iteration.value_gp import ValueGP
 from cavity.numerics.arrays import Array
+from cavity.runtime.progress import Progress
 
 ROWS = 20_000
 """Next states predicted at a time."""
 
 SLACK = 0.05
 """Part of the bound by which interpolated values may exceed it before there is a warning."""
+
+
+Step = Callable[[ValueGP], tuple[ValueGP, float]]
+"""One iteration: from a value function to the next, with the spectral radius of the backup (NaN if not computed)."""
 
 
 class DivergenceWarning(UserWarning):
@@ -109,7 +115,7 @@ class Round:
     change : float
         Largest change of a value, relative to `largest`.
     radius : float
-        Spectral radius of the backup gamma W Q_v^-1; below one where repeated backups converge, NaN if not computed.
+        Spectral radius of the backup gamma W Q_v^-1; below one if repeated backups converge, NaN if not computed.
     lengths : array (D,)
         Length scales of the value function.
     signal : float
@@ -155,6 +161,27 @@ class Monitor:
                 stacklevel=4,
             )
         return change < self.tolerance
+
+    def iterate(self, label: str, iterations: int, value: ValueGP, step: Step) -> tuple[list[ValueGP], bool]:
+        """The first value function and those after each step, and whether they became stable.
+
+        Ctrl-C ends it after the first iteration.
+        """
+        made, stable = [value], False
+        with Progress(label, iterations) as progress:
+            for _ in range(iterations):
+                try:
+                    new, radius = step(made[-1])
+                except KeyboardInterrupt:
+                    if not self.rounds:
+                        raise
+                    break
+                stable = self.add(made[-1].values, new, radius)
+                made.append(new)
+                progress.advance(f"max {self.rounds[-1].largest:.2f}")
+                if stable:
+                    break
+        return made, stable
 
     @property
     def exceeded(self) -> bool:

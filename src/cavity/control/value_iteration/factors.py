@@ -109,7 +109,7 @@ class Line(Factor):
         return np.asarray(ndtr(above) - ndtr(below))
 
     def _inside_slopes(self, m: Array, v: Array, c: Array, width: float) -> tuple[Array, Array]:
-        """Derivatives of `_inside` in m and v; zero where there is no variance."""
+        """Derivatives of `_inside` in m and v; zero if there is no variance."""
         share, precision = _shares(v, width)
         center, sd = self._product(m, v, c, width)
         certain = sd == 0

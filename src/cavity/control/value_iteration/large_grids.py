@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.control.problems.problem import checked_ends
 from cavity.control.value_iteration.improvement import candidate_actions
-from cavity.control.value_iteration.next_states import checked_bounds, checked_iterations
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress
 
 REACH = 3
@@ -117,7 +118,7 @@ class LargeGrid:
         return np.ascontiguousarray(T).ravel()
 
     def expected(self, coefficients: Array, mean: Array, certain: bool = False) -> Array:
-        """E V(s') (B,) for means (B, D), or V there if `certain`; zero where the mean is beyond the grid."""
+        """E V(s') (B,) for means (B, D), or V there if `certain`; zero if the mean is beyond the grid."""
         from cavity.control.value_iteration._local_sums import local_sums
 
         out = np.empty(len(mean))
@@ -213,8 +214,8 @@ def grid_policy_iteration(
     """
     if not 0 <= gamma < 1:
         raise ValueError(f"gamma must be at least 0 and below 1, got {gamma!r}")
-    checked_iterations(iterations)
-    low, high = checked_bounds(action_bounds, len(np.asarray(action_bounds)))
+    require_integer(iterations, "iterations", 1)
+    low, high = checked_ends(action_bounds, "action_bounds", len(np.asarray(action_bounds)))
     tried = candidate_actions(low, high, candidates)
     points, bound = grid.points, largest_reward / (1.0 - gamma)
     with Progress("large grid", len(tried) + iterations) as progress:

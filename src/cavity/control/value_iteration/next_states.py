@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cavity.control.dynamics.model import Dynamics
 from cavity.control.problems import System
@@ -92,19 +91,3 @@ def as_model(given: Dynamics | System | NextStates) -> NextStates:
     if not all(hasattr(given, name) for name in ("predict", "slopes", "state_size", "action_size")):
         raise ValueError(f"model must be a Dynamics, a System, or have predict and slopes; got {given!r}")
     return given
-
-
-def checked_bounds(bounds: ArrayLike, action_size: int) -> tuple[Array, Array]:
-    """Lower and upper bounds of actions (F,) from rows (low, high)."""
-    ends = np.asarray(bounds, dtype=float)
-    if ends.shape != (action_size, 2) or not np.isfinite(ends).all() or not (ends[:, 0] < ends[:, 1]).all():
-        raise ValueError(
-            f"action_bounds must be a finite row (low, high) for each of {action_size} actions, got {bounds!r}"
-        )
-    return ends[:, 0], ends[:, 1]
-
-
-def checked_iterations(iterations: int) -> None:
-    """Refuse a number of iterations after which there would be no policy."""
-    if int(iterations) != iterations or iterations < 1:
-        raise ValueError(f"iterations must be an integer of at least 1, got {iterations!r}")

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.control.problems.problem import checked_ends
 from cavity.control.value_iteration.backup import Backup, Monitor, Round, spectral_radius
 from cavity.control.value_iteration.improvement import candidate_actions
-from cavity.control.value_iteration.next_states import as_model, checked_bounds, checked_iterations
+from cavity.control.value_iteration.next_states import as_model
 from cavity.control.value_iteration.rewards import Reward
 from cavity.control.value_iteration.value_gp import Support, ValueGP
 from cavity.numerics.arrays import Array
-from cavity.runtime.progress import Progress
+from cavity.runtime.checks import require_integer
 
 MOST_EQUATIONS = 3000
 """Support points up to which policies are evaluated by linear equations; beyond, by repeated backups."""
@@ -184,9 +185,9 @@ def policy_iteration(
     >>> found.actions.shape, found.bound
     ((361, 1), 10.000000000000002)
     """
-    checked_iterations(iterations)
+    require_integer(iterations, "iterations", 1)
     model = as_model(model)
-    low, high = checked_bounds(action_bounds, model.action_size)
+    low, high = checked_ends(action_bounds, "action_bounds", model.action_size)
     backup = Backup(model, reward, gamma)
     states = support.points
     if states.shape[1] != model.state_size:
@@ -200,33 +201,22 @@ def policy_iteration(
         value = value.fit()
     known = backup.outcomes(states, candidate_actions(low, high, candidates))
     monitor = Monitor(backup.bound, tolerance)
-    history, fitted = [value.values], [value]
     actions = mean = variance = np.empty(0)
-    stable = False
-    with Progress("policy iteration", iterations) as progress:
-        for _ in range(iterations):
-            try:
-                actions, _ = backup.greedy(value, states, known, low, high, refine)
-                mean, variance = model.predict(states, actions)
-                r = reward.expected(mean, variance)
-                if sweeps is None:
-                    found = evaluate(value, mean, variance, r, gamma)
-                else:
-                    found = sweep(value, mean, variance, r, gamma, sweeps)
-                new = value.with_values(found.values)
-                new = new.fit() if learn else new
-            except KeyboardInterrupt:
-                if not monitor.rounds:
-                    raise
-                break
-            stable = monitor.add(value.values, new, found.radius)
-            value = new
-            history.append(value.values)
-            fitted.append(value)
-            progress.advance(f"max {monitor.rounds[-1].largest:.2f}")
-            if stable:
-                break
+
+    def step(value: ValueGP) -> tuple[ValueGP, float]:
+        nonlocal actions, mean, variance
+        actions, _ = backup.greedy(value, states, known, low, high, refine)
+        mean, variance = model.predict(states, actions)
+        r = reward.expected(mean, variance)
+        if sweeps is None:
+            found = evaluate(value, mean, variance, r, gamma)
+        else:
+            found = sweep(value, mean, variance, r, gamma, sweeps)
+        new = value.with_values(found.values)
+        return new.fit() if learn else new, found.radius
+
+    made, stable = monitor.iterate("policy iteration", iterations, value, step)
     return ValuePolicy(
-        value, actions, mean, variance, monitor.rounds, stable, monitor.exceeded, history,
-        backup, low, high, candidates, refine, fitted,
+        made[-1], actions, mean, variance, monitor.rounds, stable, monitor.exceeded, [v.values for v in made],
+        backup, low, high, candidates, refine, made,
     )  # fmt: skip

@@ -6,7 +6,7 @@ then repeat
     q_i <- r_i + gamma max_a' E Q(s', a'),    (s', a') ~ N((m_i, a'), diag(v_i, 0))                (7.42), (7.45).
 
 The greedy policy argmax_a Q(s, a) needs no dynamics. Unlike in (7.41), the maximum is outside the expectation: one
-action for all states s' may be. By Jensen's inequality these values are too low where the next state is uncertain.
+action for all states s' may be. By Jensen's inequality these values are too low if the next state is uncertain.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cavity.control.problems.problem import checked_ends
 from cavity.control.value_iteration.backup import Backup, Monitor, Round
 from cavity.control.value_iteration.improvement import ascend, candidate_actions
-from cavity.control.value_iteration.next_states import as_model, checked_bounds, checked_iterations
+from cavity.control.value_iteration.next_states import as_model
 from cavity.control.value_iteration.rewards import Reward
 from cavity.control.value_iteration.value_gp import Support, ValueGP
 from cavity.numerics.arrays import Array
-from cavity.runtime.progress import Progress
+from cavity.runtime.checks import require_integer
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,9 @@ def q_iteration(
     >>> found(car.start).shape
     (1,)
     """
-    checked_iterations(iterations)
+    require_integer(iterations, "iterations", 1)
     model = as_model(model)
-    low, high = checked_bounds(action_bounds, model.action_size)
+    low, high = checked_ends(action_bounds, "action_bounds", model.action_size)
     D, F = model.state_size, model.action_size
     z = support.points
     if z.shape[1] != D + F:
@@ -189,24 +190,14 @@ def q_iteration(
     q = ValueGP(support, r, noise=noise) if start is None else start
     q = q.fit() if learn and start is None else q
     monitor = Monitor(backup.bound, tolerance)
-    history = [q.values]
-    stable = False
-    with Progress("Q-iteration", iterations) as progress:
-        for _ in range(iterations):
-            try:
-                _, best = maximize_q(q, mean, variance, grid, low, high, refine)
-                new = q.with_values(r + gamma * best)
-                new = new.fit() if learn else new
-            except KeyboardInterrupt:
-                if not monitor.rounds:
-                    raise
-                break
-            stable = monitor.add(q.values, new)
-            q = new
-            history.append(q.values)
-            progress.advance(f"max {monitor.rounds[-1].largest:.2f}")
-            if stable:
-                break
+
+    def step(q: ValueGP) -> tuple[ValueGP, float]:
+        _, best = maximize_q(q, mean, variance, grid, low, high, refine)
+        new = q.with_values(r + gamma * best)
+        return new.fit() if learn else new, float("nan")
+
+    made, stable = monitor.iterate("Q-iteration", iterations, q, step)
+    history = [one.values for one in made]
     return QPolicy(
-        q, monitor.rounds, stable, monitor.exceeded, history, backup.bound, low, high, candidates, refine, D
-    )
+        made[-1], monitor.rounds, stable, monitor.exceeded, history, backup.bound, low, high, candidates, refine, D
+    )  # fmt: skip

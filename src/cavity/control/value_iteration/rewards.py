@@ -1,4 +1,4 @@
-"""Rewards of the next state with Gaussian expectations: a bump around the goal, or one minus a loss.
+"""Rewards of the next state with Gaussian expectations: a bump around the goal.
 
 A reward has `expected(mean, variance)` and `derivatives(mean, variance)` for s' ~ N(mean (B, D), diag(variance (B, D)))
 and `largest`, its largest value, from which the bound of all values follows. `BumpReward` is exact in every case.
@@ -12,7 +12,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.control.losses import Loss
 from cavity.control.problems import MountainCar, Problem
 from cavity.control.value_iteration.factors import Angle, Factor, Line
 from cavity.numerics.arrays import Array
@@ -96,32 +95,6 @@ class BumpReward:
         s = np.asarray(states, dtype=float)
         flat = s.reshape(-1, s.shape[-1])
         return self.expected(flat, np.zeros(flat.shape)).reshape(s.shape[:-1])
-
-
-class LossReward:
-    """One minus a loss between 0 and 1, for instance a saturating loss of the tip of a pole."""
-
-    largest = 1.0
-
-    def __init__(self, loss: Loss) -> None:
-        self.loss = loss
-
-    def expected(self, mean: Array, variance: Array) -> Array:
-        """E r(s'), shape (B,)."""
-        return 1.0 - self.loss.expected(mean, _diagonal(variance))[0]
-
-    def derivatives(self, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-        """E r(s') (B,) and its derivatives in mean and variance, each (B, D)."""
-        value, d_mean, d_cov = self.loss.expected(mean, _diagonal(variance))
-        return 1.0 - value, -d_mean, -np.diagonal(d_cov, axis1=-2, axis2=-1)
-
-    def __call__(self, states: ArrayLike) -> Array:
-        """r(s) at states (..., D), shape (...)."""
-        return np.asarray(1.0 - self.loss(states))
-
-
-def _diagonal(variance: Array) -> Array:
-    return np.asarray(variance[..., None] * np.eye(variance.shape[-1]))
 
 
 def factors_of(problem: Problem, ends: bool = True) -> list[Factor]:

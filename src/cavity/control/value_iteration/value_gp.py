@@ -70,9 +70,6 @@ class Support:
             raise ValueError(f"points must be a finite matrix (m, D), got shape {self.points.shape}")
         self.axes: list[Array] | None = None
         self.shape: tuple[int, ...] = (len(self.points),)
-        self._set_factors(factors)
-
-    def _set_factors(self, factors: Sequence[Factor] | None) -> None:
         D = self.points.shape[1]
         self.factors: list[Factor] = [Line() for _ in range(D)] if factors is None else list(factors)
         if len(self.factors) != D:
@@ -226,11 +223,13 @@ class ValueGP:
     def _expected(self, mean: Array, variance: Array) -> Array:
         if self.support.axes is None:
             return np.asarray(self.rows(mean, variance) @ self.beta)
-        factors = [
-            f.expected(mean[:, d], variance[:, d], self.support.axes[d], float(self.lengths[d]))
-            for d, f in enumerate(self.support.factors)
-        ]
-        return contract(self.coefficients, factors)
+        return contract(self.coefficients, self._on_axes(mean, variance))
+
+    def _on_axes(self, mean: Array, variance: Array) -> list[Array]:
+        """Expected bumps (B, n_d) of the first columns, as many as `mean` has, at the coordinates of a grid."""
+        assert self.support.axes is not None
+        columns = zip(self.support.factors, self.support.axes, self.lengths, mean.T, variance.T)
+        return [f.expected(m, v, axis, float(width)) for f, axis, width, m, v in columns]
 
     @cached_property
     def coefficients(self) -> Array:
@@ -277,15 +276,8 @@ class ValueGP:
         """
         if self.support.axes is None:
             raise ValueError("only a grid of support points can be reduced; make it with Support.grid")
-        done = mean.shape[1]
-        factors = [
-            self.support.factors[d].expected(
-                mean[:, d], variance[:, d], self.support.axes[d], float(self.lengths[d])
-            )
-            for d in range(done)
-        ]
-        left = self.support.shape[done:]
-        return _partial(self.coefficients, factors).reshape(len(mean), *left)
+        left = self.support.shape[mean.shape[1] :]
+        return _partial(self.coefficients, self._on_axes(mean, variance)).reshape(len(mean), *left)
 
     def __call__(self, states: ArrayLike) -> Array:
         """V(s) for states (..., D): zero outside the ends of bounded columns."""
