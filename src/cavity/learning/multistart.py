@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from cavity.kernels import Kernel, Sum
 from cavity.learning.objective import Objective, deadline_in
 from cavity.learning.optimizer import Run
-from cavity.learning.race import AGREE, Start, on_some_rows, race, screen, usable
+from cavity.learning.race import AGREE, EVERY, Start, on_some_rows, race, screen, usable
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
@@ -70,8 +70,9 @@ class SearchOptions:
     n_jobs : int, optional
         Processes for the runs.
     progress : bool, optional
-    agree : int, optional
-        Runs that must have come to the best optimum before the search ends; about as many as there are restarts.
+    every_start : bool
+        Whether every start is run on all rows, whatever others have found; a run that heads for the optimum of the first
+        still stops.
     enough : float
         A run ends if a step improves the objective by less than this part of it.
     """
@@ -81,7 +82,7 @@ class SearchOptions:
     data_driven: bool = True
     n_jobs: int | None = None
     progress: bool | None = None
-    agree: int | None = None
+    every_start: bool = False
     enough: float = 1e-10
 
 
@@ -223,10 +224,11 @@ class _Search:
         from_data = self.starts.first
         if not self.how.data_driven:
             self.starts = replace(self.starts, first=self.goal.model.theta)
-        usual = max(AGREE, self.how.n_restarts - 1)
-        agree = None if self.rugged else self.how.agree or usual
+        agree = None if self.rugged else max(AGREE, self.how.n_restarts - 1)
+        if agree is not None and self.how.every_start:
+            agree = EVERY
         found: list[Run] = []
-        few = None if self.rugged else on_some_rows(self.goal, self.rng)
+        few = None if self.rugged or self.how.every_start else on_some_rows(self.goal, self.rng)
         tasks = self._tasks(also, few or self.goal)
         small = few if self.goal.iterates else None
         for run in race(self.goal, tasks, self.starts, agree=agree, small=small, n_jobs=self.how.n_jobs):

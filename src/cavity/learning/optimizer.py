@@ -80,7 +80,8 @@ class Run:
     given_up : bool
         Whether it was stopped because another run had ended, or would end, as high.
     warm : object
-        What the inference rule remembers of the run, to find the same approximation again.
+        What the inference rule remembers of the run, to find the same approximation again, or that of the optimum it
+        headed for.
     beyond : array (p,) or None
         A point beyond the place where the branch of solutions ends, if it ends next to the best point.
 
@@ -237,7 +238,7 @@ def maximize(
     if end is not None:
         value, theta = end.value, end.theta
     counts = objective.evaluations, objective.failures
-    warm = objective.best_warm if end is None else None
+    warm = objective.best_warm if end is not None or not given_up else None
     return Run(kind, start, theta, value, converged, *counts, message, given_up, warm, descent.beyond)
 
 

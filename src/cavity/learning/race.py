@@ -25,6 +25,9 @@ from cavity.numerics.arrays import Array
 AGREE = 2
 """Runs that must have come to the best optimum before the search ends."""
 
+EVERY = 1_000_000
+"""So many never do: every start is run."""
+
 SCREENING_ROWS = 200
 """Rows on which starts are tried, at least, if there are twice as many."""
 

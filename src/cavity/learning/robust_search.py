@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cavity.gp import GP
 from cavity.learning.multistart import SearchOptions, SearchResult, collect, multistart
 from cavity.learning.objective import Objective, deadline_in
-from cavity.learning.race import Start, race, screen
+from cavity.learning.race import EVERY, Start, race, screen
 from cavity.learning.recognition import SAME_VALUE
 from cavity.learning.robust_starts import first_stages
 from cavity.learning.starts import Starts
@@ -60,7 +60,7 @@ def robust_search(
 ) -> SearchResult:
     """Maximize the objective of a model with robust noise from several starts; see `multistart`."""
     rough = model.with_inference(model.inference.for_search())
-    how = replace(how, enough=ENOUGH, agree=ALL)
+    how = replace(how, enough=ENOUGH, every_start=True)
     n = len(rows.X)
     if n < 2 * SEARCH_ROWS or model.inference.samples:  # chains are to know all modes
         found = _from_all_starts(rough, rows, starts, how, objective, rng, limit, limit.left)
@@ -73,10 +73,6 @@ def robust_search(
         seen = _from_all_starts(few, some, places, roughly, objective, rng, limit, limit.part(SEARCH_SHARE))
         found = _on_all_rows(rough, rows, starts, how, objective, seen, limit)
     return replace(found, model=model.replace(found.model.theta))
-
-
-ALL = 1000
-"""Runs that would have to agree: of robust noise every start is worth a look."""
 
 
 def _from_all_starts(
@@ -116,7 +112,7 @@ def _on_all_rows(
         if len(tasks) > 1 and not goal.time_is_up:
             trials = screen(goal, tasks, starts, len(tasks), steps=RIVAL_STEPS, n_jobs=how.n_jobs)
             tasks = [Start(trial.kind, trial.theta, trial.warm) for trial in trials]
-        found = collect(goal, race(goal, tasks, starts, agree=ALL, n_jobs=how.n_jobs), progress)
+        found = collect(goal, race(goal, tasks, starts, agree=EVERY, n_jobs=how.n_jobs), progress)
     return replace(found, stopped=StopReason.INTERRUPTED) if interrupted else found
 
 

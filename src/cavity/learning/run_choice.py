@@ -145,11 +145,11 @@ def _best(model: GP, found: SearchResult, rows: TrainingRows, late: Postponed) -
 def _ends(runs: list[Run]) -> list[list[int]]:
     """Runs by the place where they ended, the highest objective first.
 
-    Runs that came to the same place by different ways may have found its approximation at different stages. Runs that
-    were given up ended nowhere.
+    Runs that came to the same place by different ways may have found its approximation at different stages, also if one
+    was stopped on its way there. Other runs that were given up ended nowhere.
     """
     found: list[list[int]] = []
-    ended = (i for i, run in enumerate(runs) if np.isfinite(run.value) and not run.given_up)
+    ended = (i for i, run in enumerate(runs) if np.isfinite(run.value) and _has_end(run))
     for i in sorted(ended, key=lambda i: -runs[i].value):
         for same in found:
             if np.max(np.abs(runs[i].theta - runs[same[0]].theta), initial=0.0) < SAME_END:
@@ -158,6 +158,10 @@ def _ends(runs: list[Run]) -> list[list[int]]:
         else:
             found.append([i])
     return found
+
+
+def _has_end(run: Run) -> bool:
+    return not run.given_up or run.warm is not None
 
 
 def _posterior(model: GP, run: Run, rows: TrainingRows) -> Posterior:

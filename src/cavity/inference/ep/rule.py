@@ -52,8 +52,8 @@ POWERS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Powers tried in turn where EP proper finds no fixed point; the largest that converges is reported."""
 
 NEWTON_FIRST = 140
-"""Points up to which a branch is followed by Newton's method rather than by parallel updates from its sites: its systems
-of 2n equations cost little more there, and it stays on the branch where that is about to end."""
+"""Points up to which a branch is followed by Newton's method rather than by parallel updates from its sites: systems of
+2n equations cost little more there, and it stays on a branch that is about to end."""
 
 NEWTON_AFTER = 300
 """Points up to which Newton's method takes over where parallel updates do not converge."""
@@ -135,7 +135,9 @@ def certify(problem: EPProblem, sites: Sites, tolerance: float) -> EPState | Non
     if tolerance == np.inf:
         return state
     rounding, allowed = _rounding(state), min(tolerance, TOLERANCE)
-    sure = rounding <= allowed or (rounding <= DOUBTFUL * allowed and _holds_in_other_orders(state, allowed))
+    sure = rounding <= allowed or (
+        rounding <= DOUBTFUL * allowed and _holds_in_other_orders(state, tolerance)
+    )
     return state if sure else None
 
 
