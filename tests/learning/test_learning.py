@@ -173,7 +173,7 @@ def test_gp_learn_is_what_estimators_do():
     kernel = 1.0 * SE(1.0)
     estimator = GPRegressor(kernel, likelihood="student-t", n_restarts=1, random_state=0).fit(X, y)
     learned = GP(kernel, StudentT(), "constant").learn(X, y, n_restarts=1, rng=0)
-    assert [run.kind for run in learned.runs[:2]] == ["laplace", "data"]
+    assert [run.kind for run in learned.runs[:3]] == ["laplace", "gaussian", "data"]
     assert learned.runs[0].value == estimator.runs_[0].value
     assert learned.posterior.log_evidence == pytest.approx(estimator.log_evidence_, abs=1e-6)
     np.testing.assert_array_equal(learned.posterior.model.theta, learned.model.theta)

@@ -1,8 +1,8 @@
 """Learning from start to end: first stages, the search over starts, the choice of the run, the posterior.
 
 `learn` is what `GP.learn` and the estimators call. The optimizer runs from several starts
-(`cavity.learning.multistart`). With robust noise some of these are the solutions of easier models, and if there are many
-rows some of them tell the starts apart (`cavity.learning.robust_search`). Among the ends of the runs the one to keep is
+(`cavity.learning.multistart`). With robust noise some of these are the solutions of easier models, and if there are
+many rows some of them tell the starts apart (`cavity.learning.robust_search`). Among the ends of the runs the one to keep is
 chosen by evidence and by the stage at which inference converged (`cavity.learning.run_choice`). A rule that samples
 then draws its chains, which begin where the runs ended.
 """

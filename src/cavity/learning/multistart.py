@@ -71,8 +71,8 @@ class SearchOptions:
         Processes for the runs.
     progress : bool, optional
     every_start : bool
-        Whether every start is run on all rows, whatever others have found; a run that heads for the optimum of the first
-        still stops.
+        Whether every start is run on all rows, whatever others have found; a run that heads for the optimum of the
+        first still stops.
     enough : float
         A run ends if a step improves the objective by less than this part of it.
     """
