@@ -114,9 +114,9 @@ class LatentTarget:
                 raise ValueError(f"metric must be one of {METRICS}, an array or None, got {metric!r}")
             from cavity.inference.registry import as_inference
 
-            q = as_inference(metric).infer(self.prior, self.likelihood, self.y, self.weight).q
-            assert q is not None
-            metric, mean = q.sites.precision, q.mean
+            found = as_inference(metric).infer(self.prior, self.likelihood, self.y, self.weight)
+            assert found.sites is not None and found.q is not None
+            metric, mean = found.sites.precision, found.q.mean
         tau: Array = np.asarray(metric, dtype=float)
         if tau.shape != (self.n,) or not np.isfinite(tau).all():
             raise ValueError(f"metric must be {self.n} finite site precisions, got shape {tau.shape}")
