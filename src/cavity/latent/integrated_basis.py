@@ -142,9 +142,10 @@ def _orthogonalize(
 class ConditionedWithTrend:
     """q(f) at the training inputs, given one target with noise of variances v, basis functions integrated out.
 
-    With alpha = (R - W W') residual, f has mean y - v alpha and covariance Sigma + v W W' v, and
+    With r the residual, v = diag(variance) and alpha = (R - W W') r, f has mean y - v alpha and covariance
+    Sigma + v W W' v, and
 
-        KL(q || prior) = 1/2 (log|K + v| + log|Q| - log|B^-1| - sum_i (log v_i + var_i / v_i) + alpha' (residual - v alpha)).
+        KL(q || prior) = 1/2 (log|K + v| + log|Q| - log|B^-1| - log|v| - sum_i var_i / v_i + alpha' (r - v alpha)).
 
     The divergence from vague weights is infinite: the constant that the evidence drops is dropped here too.
 

@@ -1,7 +1,7 @@
 """How the free, unconstrained vector of a tree of parts relates to the flat vector of all its values.
 
 None of this depends on the values: a `Layout` is worked out once per tree and handed from tree to tree while
-an optimizer moves the values. Scalars that share a transform, or a prior, are handled together as vectors.
+an optimizer moves the values. Scalars that share a transform, or a kind of prior, are handled together as vectors.
 
 Tied scalars are copies of one number. They share an entry of theta, so they must agree in transform, prior
 and bounds (the latter two may be given with any one copy), and one fixed copy fixes all.
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.parameters.priors import by_kind
 from cavity.parameters.transforms import Transform, range_text
 
 Indices = NDArray[np.intp]
@@ -120,13 +121,11 @@ class Layout:
         self.tied = len(copies) > 0
 
         transforms: dict[Transform, list[int]] = {}
-        priors: dict[int, tuple[Prior, list[int]]] = {}
         for s, entry in enumerate(free):
             transforms.setdefault(entry.transform, []).append(s)
-            if entry.prior is not None:
-                priors.setdefault(id(entry.prior), (entry.prior, []))[1].append(s)
         self._transforms = [(t, np.array(at, dtype=np.intp)) for t, at in transforms.items()]
-        self._priors = [(prior, np.array(at, dtype=np.intp)) for prior, at in priors.values()]
+        found = by_kind([entry.prior for entry in free])
+        self._priors = [(prior, np.array(at, dtype=np.intp)) for prior, at in found]
 
     def check(self, flat: Array) -> None:
         """Refuse values outside their range (which includes overflow), and tied values that differ."""

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.latent.base import LatentPrior
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
@@ -115,8 +116,8 @@ class LatentTarget:
             from cavity.inference.registry import as_inference
 
             found = as_inference(metric).infer(self.prior, self.likelihood, self.y, self.weight)
-            assert found.sites is not None and found.q is not None
-            metric, mean = found.sites.precision, found.q.mean
+            assert isinstance(found.q, Conditioned)
+            metric, mean = found.q.sites.precision, found.q.mean
         tau: Array = np.asarray(metric, dtype=float)
         if tau.shape != (self.n,) or not np.isfinite(tau).all():
             raise ValueError(f"metric must be {self.n} finite site precisions, got shape {tau.shape}")

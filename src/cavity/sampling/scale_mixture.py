@@ -39,6 +39,7 @@ from cavity.likelihoods.laplace import Laplace
 from cavity.likelihoods.student_t import StudentT
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
+from cavity.numerics.threads import threads_for
 from cavity.runtime.interrupts import Postponed
 from cavity.runtime.progress import ProgressLike
 from cavity.sampling.affine import WHITE_HMC, AffineTarget, sample_whitened, whitened_at_mode
@@ -246,10 +247,12 @@ class ScaleMixtureTarget:
         return np.array([self._refreshed(position, rng) for position in U])
 
     def _refreshed(self, position: Array, rng: np.random.Generator) -> Array:
-        model = self.model.replace(position[self.n :])
-        residuals = self._residuals(model, position[: self.n], rng)
+        e, theta = position[: self.n], position[self.n :]
+        model = self.model.replace(theta)
+        residuals = self._residuals(model, e, rng)
         if self._noise.any():
-            model = model.replace(draw_noise_parameters(model, self._noise, residuals, rng))
+            theta = draw_noise_parameters(self.model, theta, self._noise, residuals, rng)
+            model = self.model.replace(theta)
         return self._with_variances(model, residuals, rng)
 
     def jump(self, U: Array, jumps: JointJumps, rng: np.random.Generator) -> Array:
@@ -267,7 +270,7 @@ class ScaleMixtureTarget:
     def _residuals(self, model: Any, e: Array, rng: np.random.Generator) -> Array:
         """y - f (n,) for a draw of f given the noise variances."""
         variances = np.exp(self._scale_mixture.mixing(model.likelihood, e).log_variance)
-        return draw_residuals(model, self.X, self.y, variances, rng)
+        return draw_residuals(model, self._inputs, self.y, variances, rng)
 
     def _with_variances(self, model: Any, residuals: Array, rng: np.random.Generator) -> Array:
         """The position (d,) of a model and of noise variances drawn given the residuals."""
@@ -380,17 +383,18 @@ def sample_noise_variances(
         )
         return Draws(target.model, target.X, target.y, theta, noise=noise, method="scale-mixture")
 
-    # Coordinates have about unit scale already: a trajectory of one and a half quarter periods is long enough.
-    trace = sample_whitened(
-        white,
-        start,
-        replace(WHITE_HMC, length=LENGTH),
-        n_draws=n_draws,
-        warmup=warmup,
-        rng=rng,
-        between=between,
-        progress=progress,
-        until=None if until is None else until.of(as_draws),
-    )
+    held = np.arange(target.dim) < target.n if target.p else None
+    with threads_for(target.n):
+        trace = sample_whitened(
+            white,
+            start,
+            replace(WHITE_HMC, length=LENGTH, held=held),
+            n_draws=n_draws,
+            warmup=warmup,
+            rng=rng,
+            between=between,
+            progress=progress,
+            until=None if until is None else until.of(as_draws),
+        )
     with Postponed():  # Ctrl-C while variances are computed does not lose the draws
         return as_draws(trace)
