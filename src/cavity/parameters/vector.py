@@ -185,18 +185,20 @@ class Layout:
 
     # --- priors ---------------------------------------------------------------------------------------------
 
+    def log_prior_value(self, x: Array, jacobian: bool) -> float:
+        """Log density of natural values (of theta, with the Jacobian)."""
+        value = sum(float(np.sum(prior.log_density(x[at]))) for prior, at in self._priors)
+        return value + float(np.sum(np.log(self.slope(x)))) if jacobian else value
+
     def log_prior(self, x: Array, jacobian: bool) -> tuple[float, Array]:
-        """Log density of natural values (of theta, with the Jacobian) and its gradient in theta."""
-        slope = self.slope(x)
-        value, gradient = 0.0, np.zeros(x.shape)
+        """The same, and its gradient in theta."""
+        slope, gradient = self.slope(x), np.zeros(x.shape)
         for prior, at in self._priors:
-            value += float(np.sum(prior.log_density(x[at])))
             gradient[at] = prior.gradient(x[at]) * slope[at]
         if jacobian:
-            value += float(np.sum(np.log(slope)))
             for transform, at in self._transforms:
                 gradient[at] += transform.log_slope_derivative(x[at])
-        return value, gradient
+        return self.log_prior_value(x, jacobian), gradient
 
     def draw_from_priors(self, u: Array, rng: np.random.Generator) -> Array:
         """Theta with the entries that have a prior drawn from it, inside range and bounds."""

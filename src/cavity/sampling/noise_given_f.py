@@ -68,7 +68,9 @@ def draw_noise_parameters(
                 natural = layout.to_natural(theta)
                 flat[layout.where] = natural[layout.slot]
                 there = noise.with_flat(flat[place:])
-                value = np.sum(there.log_prob(residuals, zeros)) + layout.log_prior(natural, jacobian=True)[0]
+                value = np.sum(there.log_prob(residuals, zeros)) + layout.log_prior_value(
+                    natural, jacobian=True
+                )
         except ValueError:  # a value that overflows
             return -np.inf
         return float(value) if np.isfinite(value) else -np.inf

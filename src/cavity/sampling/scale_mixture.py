@@ -42,11 +42,11 @@ from cavity.numerics.special import LOG_2PI
 from cavity.numerics.threads import threads_for
 from cavity.runtime.interrupts import Postponed
 from cavity.runtime.progress import ProgressLike
-from cavity.sampling.affine import WHITE_HMC, AffineTarget, sample_whitened, whitened_at_mode
+from cavity.sampling.affine import AffineTarget, sample_whitened, whitened_at_mode
 from cavity.sampling.default_priors import unit_steps, with_proper_priors
 from cavity.sampling.draws import Draws
 from cavity.sampling.evidence_given_noise import evidence_given_noise
-from cavity.sampling.hmc import QUARTER_PERIOD
+from cavity.sampling.hmc import QUARTER_PERIOD, HMCOptions
 from cavity.sampling.mode_jumping import JointJumps, Modes, jump_counts
 from cavity.sampling.noise_given_f import draw_noise_parameters, draw_residuals, noise_entries
 from cavity.sampling.targets import chain_by_chain, inside
@@ -57,6 +57,9 @@ MOST_DF = 1e12
 
 LENGTH = 1.5 * QUARTER_PERIOD
 """Length of trajectories, in units of the scales that warm-up learns."""
+
+REFRESHES = 2
+"""Times that noise variances are drawn anew after each trajectory: cheaper than the evaluations of a trajectory."""
 
 MODE_ROUNDS = 2
 """Times that noise variances and the mode of the hyperparameters are found in turn before sampling."""
@@ -366,12 +369,13 @@ def sample_noise_variances(
     """
     rng = np.random.default_rng(rng)
     target = ScaleMixtureTarget(model, X, y, hyperparameters)
-    white = target.whitened()
-    start = target.start(white, chains, rng, modes)
     jumps = None if modes is None else JointJumps(modes, target.model, target.X, target.y)
 
     def between(U: Array, rng: np.random.Generator) -> Array:
-        return target.refresh(U if jumps is None else target.jump(U, jumps, rng), rng)
+        moved = U if jumps is None else target.jump(U, jumps, rng)
+        for _ in range(REFRESHES):
+            moved = target.refresh(moved, rng)
+        return moved
 
     def as_draws(trace: Trace) -> Draws:
         noise = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
@@ -385,10 +389,11 @@ def sample_noise_variances(
 
     held = np.arange(target.dim) < target.n if target.p else None
     with threads_for(target.n):
+        white = target.whitened()
         trace = sample_whitened(
             white,
-            start,
-            replace(WHITE_HMC, length=LENGTH, held=held),
+            target.start(white, chains, rng, modes),
+            HMCOptions(length=LENGTH, held=held),
             n_draws=n_draws,
             warmup=warmup,
             rng=rng,
