@@ -165,7 +165,7 @@ class ConditionedWithTrend:
     def var(self) -> Array:
         """Posterior variances at the training inputs, shape (n,)."""
         W = self.trend.root
-        return self.conditioning.var + self.variance**2 * np.einsum("ij,ij->i", W, W)
+        return np.asarray(self.conditioning.var + self.variance**2 * np.einsum("ij,ij->i", W, W))
 
     @property
     def kl(self) -> float:

@@ -35,7 +35,6 @@ from cavity.sampling.posterior import SamplePosterior
 from cavity.sampling.samplers import METHODS, SamplingTask, modes_of, sampler_for
 from cavity.sampling.trace import check_counts
 
-
 DRAWS = 500
 """Draws of each chain, unless a number is given."""
 

@@ -58,9 +58,6 @@ MOST_DF = 1e12
 LENGTH = 1.5 * QUARTER_PERIOD
 """Length of trajectories, in units of the scales that warm-up learns."""
 
-REFRESHES = 2
-"""Times that noise variances are drawn anew after each trajectory: cheaper than the evaluations of a trajectory."""
-
 MODE_ROUNDS = 2
 """Times that noise variances and the mode of the hyperparameters are found in turn before sampling."""
 
@@ -372,10 +369,7 @@ def sample_noise_variances(
     jumps = None if modes is None else JointJumps(modes, target.model, target.X, target.y)
 
     def between(U: Array, rng: np.random.Generator) -> Array:
-        moved = U if jumps is None else target.jump(U, jumps, rng)
-        for _ in range(REFRESHES):
-            moved = target.refresh(moved, rng)
-        return moved
+        return target.refresh(U if jumps is None else target.jump(U, jumps, rng), rng)
 
     def as_draws(trace: Trace) -> Draws:
         noise = target.variances(trace.pooled).reshape(trace.chains, trace.draws, target.n)
