@@ -29,7 +29,7 @@ from cavity.inference.base import (
     UnsupportedPairError,
 )
 from cavity.latent.base import Conditioning, LatentPrior, Process
-from cavity.latent.integrated_basis import Trend
+from cavity.latent.integrated_basis import ConditionedWithTrend, Trend
 from cavity.latent.negative_sites import lowered
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
@@ -97,10 +97,15 @@ class _Observed:
             basis = None if basis is None else basis.of_target(0)
         return self.prior.process(alpha, self.conditioning, basis)
 
-    def gaussian(self) -> Conditioned | None:
-        """q(f) at the training inputs, where it is the prior times sites."""
-        if self.trend is not None or self.y.ndim != 1 or not np.all(self.variance > 0):
+    def gaussian(self) -> Conditioned | ConditionedWithTrend | None:
+        """q(f) at the training inputs of one target with noise."""
+        if self.y.ndim != 1 or not np.all(self.variance > 0):
             return None
+        if self.trend is not None:
+            vague = self.prior.mean_function.vague  # type: ignore[union-attr]
+            return ConditionedWithTrend(
+                self.trend, self.conditioning, self.residual[:, 0], self.variance, vague
+            )
         return Conditioned(self.prior, Sites.of_observations(self.y, self.variance), self.conditioning)
 
     def evidence_gradient(self) -> Gradient:

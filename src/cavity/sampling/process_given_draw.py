@@ -181,10 +181,4 @@ def processes_given(draws: Draws, chosen: NDArray[np.intp]) -> list[ProcessGiven
         models = [draws.model_at(t) for t in theta]
         return [given_noise(m, X, draws.y, v, next(keep)) for m, v in zip(models, noise)]
     models = [draws.model_at(t) for t in (theta if draws.trace.dim else theta[:1])]
-    return [given_noise(m, X, draws.y, _likelihood_noise(m, draws), next(keep)) for m in models]
-
-
-def _likelihood_noise(model: Any, draws: Draws) -> Array:
-    """Noise variances (n,) of a Gaussian likelihood, divided by the sample weights."""
-    variance: Array = model.likelihood.noise_variances(len(draws.X))[0]
-    return variance if draws.weight is None else variance / draws.weight
+    return [given_noise(m, X, draws.y, draws.likelihood_noise(m), next(keep)) for m in models]
