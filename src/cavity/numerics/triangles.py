@@ -48,7 +48,7 @@ def factor_in_place(A: Array) -> int:
         U, info = lapack.dpotrf(A[k, k], lower=0, clean=0)
         A[k, k] = U
         if info:
-            return k.start + int(info)
+            return int(k.start + info)
         if k.stop == n:
             break
         right = dtrsm(1.0, U, np.asfortranarray(A[k, k.stop :]), lower=0, trans_a=1, overwrite_b=1)
