@@ -70,6 +70,8 @@ def invert_triangle_in_place(U: Array) -> int:
     U : Fortran-ordered array (n, n)
     """
     n = len(U)
+    if n == 0:
+        return 0
     if n not in TWO_BLOCKS and n <= WHOLE_UP_TO:
         return _in_place(U, lapack.dtrtri(U, lower=0, overwrite_c=1))
     singular = np.flatnonzero(np.diagonal(U) == 0.0)
