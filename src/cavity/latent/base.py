@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -283,6 +283,24 @@ class LatentPrior(ABC):
             raise CapabilityError(self.representation.name, Capability.COVARIANCE, limit)
 
 
+class FlatDirections(NamedTuple):
+    """Directions in which a posterior has little precision left, and how that depends on prior and sites.
+
+    Attributes
+    ----------
+    share : array (k,)
+        c, the share of the precision that is left.
+    vectors : array (n, k)
+        a, with dc/dK = -a a'.
+    by_site : array (n, k)
+        dc/dtau.
+    """
+
+    share: Array
+    vectors: Array
+    by_site: Array
+
+
 class Conditioning(ABC):
     """Sigma = (K^-1 + T)^-1 and R = (K + T^-1)^-1, functions of the precisions alone.
 
@@ -308,6 +326,10 @@ class Conditioning(ABC):
     def smallest_curvature(self) -> float:
         """Precision left in the flattest direction, as a share of what it is without the negative sites."""
         return 1.0
+
+    def flat_directions(self, limit: float) -> FlatDirections:
+        """The directions in which less than `limit` of the precision is left; none without negative sites."""
+        return FlatDirections(np.zeros(0), np.zeros((self.prior.n, 0)), np.zeros((self.prior.n, 0)))
 
     @property
     @abstractmethod

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cavity.latent.base import Conditioning, ImproperPosteriorError
+from cavity.latent.base import Conditioning, FlatDirections, ImproperPosteriorError
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, try_factorize
 
@@ -51,10 +51,27 @@ class NegativeSites(Conditioning):
         self.log_det = base.log_det + factor.log_det
 
     @cached_property
+    def _curvatures(self) -> tuple[Array, Array]:
+        """Eigenvalues of C, smallest first, and its eigenvectors in columns."""
+        L = np.tril(self.C.lower)
+        values, vectors = np.linalg.eigh(L @ L.T)
+        return values, vectors
+
+    @property
     def smallest_curvature(self) -> float:
         """The smallest eigenvalue of C."""
-        L = np.tril(self.C.lower)
-        return float(np.linalg.eigvalsh(L @ L.T)[0])
+        return float(self._curvatures[0][0])
+
+    def flat_directions(self, limit: float) -> FlatDirections:
+        """Of C's eigenvectors u: with z = q u, a = F u = (I - R+ K) z and s = E u = A+ z, since A+ = K - K R+ K,
+
+        c = 1 - z' A+ z,    dc/dK = -a a',    dc/dtau_i = s_i^2, and s_i^2 / (1 - c) at the negative sites
+        """
+        values, vectors = self._curvatures
+        c, u = values[values < limit], vectors[:, values < limit]
+        by_site = (self.E @ u) ** 2
+        by_site[self.index] /= 1.0 - c
+        return FlatDirections(c, self.F @ u, by_site)
 
     @cached_property
     def _widening(self) -> Array:

@@ -69,6 +69,8 @@ class SearchOptions:
     n_jobs : int, optional
         Processes for the runs.
     progress : bool, optional
+    expected : float
+        Seconds that the search may take; nan if there is no estimate.
     """
 
     n_restarts: int = 3
@@ -76,6 +78,7 @@ class SearchOptions:
     data_driven: bool = True
     n_jobs: int | None = None
     progress: bool | None = None
+    expected: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def multistart(
     runs: list[Run] = []
     stopped: StopReason | None = None
     try:
-        with Progress("learning hyperparameters", total, how.progress) as progress:
+        with Progress("learning hyperparameters", total, how.progress, expected=how.expected) as progress:
             for run in _Search(goal, starts, how, rng, progress).runs(also):
                 runs.append(run)
                 progress.advance(f"(best so far {max(run.value for run in runs):.6g})")
