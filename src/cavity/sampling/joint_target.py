@@ -71,7 +71,7 @@ class WhiteCoordinates:
 
     def pull_kernel(self, G: Array) -> Array:
         """Gradient, in the kernel's natural values, of sum(G * K)."""
-        return self._given.pull_kernel(G, np.eye(len(G)), 0.0)
+        return self._given.pull_prior(G, np.eye(len(G)), 0.0).kernel
 
 
 class JointTarget:

@@ -377,7 +377,7 @@ class EP(InferenceRule):
         stage = solution.stage if warm is None else warm.stage
         value, d_likelihood = state.log_evidence, state.tilted.d_log_z.sum(axis=1)
         pulled = state.q.pull(1.0)
-        gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood)
+        gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood, pulled.representation)
         return Evidence(value, gradient, EPWarm(state.sites, best, stage, acceleration))
 
     def _on_branch(

@@ -205,6 +205,6 @@ def _gradient(problem: OneLatent, mode: Mode) -> tuple[Array, Gradient]:
     by_log_prob, by_d1, by_d2 = (weight * part for part in slopes)
     a, u = mode.a, 0.5 * curvature.var * d.d3
     v, Kv = curvature.project(u)
-    d_kernel = curvature.pull_kernel(np.column_stack([0.5 * a + v]), np.column_stack([a]), -0.5)
+    prior = curvature.pull_prior(np.column_stack([0.5 * a + v]), np.column_stack([a]), -0.5)
     d_likelihood = by_log_prob.sum(axis=1) + 0.5 * by_d2 @ curvature.var + by_d1 @ Kv
-    return u, Gradient(d_kernel, problem.prior.pull_mean(a + v), d_likelihood)
+    return u, Gradient(prior.kernel, problem.prior.pull_mean(a + v), d_likelihood, prior.representation)
