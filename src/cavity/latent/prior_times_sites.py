@@ -176,8 +176,7 @@ class Conditioned:
         """Cotangents of (log normalizer, mean, var) pulled back to kernel, mean function and sites."""
         a, c = self.weights, d_log_normalizer
         left, right = [0.5 * c * a], [a]
-        d_shift, d_m = c * self.mean, c * a
-        d_precision = -0.5 * c * (self.var + self.mean**2)
+        d_shift, d_m, d_precision = c * self.mean, c * a, -0.5 * c * self.mean**2
         if d_mean is not None:
             u, moved = self.conditioning.project(d_mean)
             left += [0.5 * u, 0.5 * a]
@@ -188,4 +187,5 @@ class Conditioned:
         if d_var is not None:
             d_precision = d_precision - self.conditioning.pull_sites(d_var=d_var)[1]
         prior = self.conditioning.pull_prior(np.column_stack(left), np.column_stack(right), -0.5 * c, d_var)
+        d_precision -= 0.5 * c * self.var  # last: some representations have it from the pull
         return Pulled(*prior, self.prior.pull_mean(d_m), d_shift, d_precision)

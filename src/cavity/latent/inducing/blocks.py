@@ -47,11 +47,12 @@ def add_weighted_gram(C: Array, A: Array, weight: Array, keep: bool) -> None:
     if np.all(weight == first):
         add_gram(C, A, first)
         return
-    scaled = np.multiply(A, np.sqrt(np.abs(weight))[:, None], out=None if keep else A)
-    add_gram(C, scaled)
-    negative = weight < 0
-    if negative.any():
-        add_gram(C, np.ascontiguousarray(scaled[negative]), -2.0)
+    root, negative = np.sqrt(np.abs(weight))[:, None], weight < 0
+    if not negative.any():
+        add_gram(C, np.multiply(A, root, out=None if keep else A))
+        return
+    for sign, which in ((1.0, ~negative), (-1.0, negative)):
+        add_gram(C, A[which] * root[which], sign)
 
 
 def add_product(C: Array, A: Array, B: Array) -> None:

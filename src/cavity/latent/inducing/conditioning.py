@@ -270,7 +270,7 @@ class InducingConditioning(Conditioning):
         right = left if right is None else right
         pullback = Pullback(self, left, right, d_log_det, d_var, d_unexplained)
         gradient = pullback.gradient()
-        if self.transient:
+        if self.transient or not pullback.collapsed:
             self.__dict__.setdefault("explained", pullback.explained)
         return gradient
 

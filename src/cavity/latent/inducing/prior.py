@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from cavity.latent.integrated_basis import BasisWeights
     from cavity.means.functions import Mean
 
-NUGGET = 1e-10
-"""What is always added to the diagonal of K_uu, relative to its mean: always the same, so that evidences compare, and
-enough for the inverse of its factor to have eleven digits. No d_i is below about this share of k_ii."""
+NUGGET = 1e-12
+"""What is always added to the diagonal of K_uu, relative to its mean: about the error of its entries, and always the
+same, so that evidences compare. No d_i is below about this share of k_ii."""
 
 KEPT_DOUBLES = 2**25
 """Entries of V that are kept between conditionings (256 MB)."""
@@ -86,6 +86,8 @@ class InducingPrior(LatentPrior):
         self.jitter = factor.jitter
         self.root = inverse_transposed(factor)
         """L^-T, upper triangular."""
+        self.smallest_pivot = 1.0 / float(np.max(row_products(self.root, self.root)))
+        """The least variance of an inducing value given the others."""
         self._token = object()
         self._known = np.zeros(self.n, dtype=bool)
         self._residual = np.empty(self.n)
@@ -117,9 +119,8 @@ class InducingPrior(LatentPrior):
         """(rows, V' of these rows); the array may be overwritten unless `keeps`."""
         scratch = self.inputs.scratch
         if scratch.owner is self._token:
-            V = scratch.get("V", (self.n, self.m))
             for rows in self.blocks():
-                yield rows, V[rows]
+                yield rows, scratch.get("V", (self.n, self.m))[rows]
             return
         kept = scratch.get("V", (self.n, self.m)) if self.keeps else None
         for rows, a, K in self.tiles():
@@ -131,6 +132,11 @@ class InducingPrior(LatentPrior):
             yield rows, V
         if kept is not None:
             scratch.owner = self._token
+
+    def kept(self, rows: slice) -> Array | None:
+        """V' of a block, if it is kept."""
+        scratch = self.inputs.scratch
+        return scratch.get("V", (self.n, self.m))[rows] if scratch.owner is self._token else None
 
     @property
     def keeps(self) -> bool:

@@ -12,7 +12,8 @@ Since V R = B^-1 V S and V (I - R K) = B^-1 V / one, no product with an n x n ma
     G_ii   = left_i right_i + d_log_det R_ii + omega_i (1 - 2 S_i e_i) + S_i^2 V_i' B^-1 C B^-1 V_i,   e_i = V_i'B^-1 V_i
 
 In blocks of rows, transposed: a tile of K_fu is whitened, multiplied by m x m matrices and handed to the kernel with its
-cotangent. Of collapsed bounds N is left right' and multiples of R - S; one product of K_fu with one matrix then does.
+cotangent. Of collapsed bounds N is left right' and a multiple of R - S, so that one product with B^-1 - I does, and if
+K_uu is well conditioned one product of K_fu with L^-T (B^-1 - I) L^-1 without any triangle.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
     from cavity.latent.inducing.prior import InducingPrior
 
 
+TOLERATED = 1e-7
+"""Relative error of a cotangent up to which one product does for two."""
+
+
 class Pullback:
     """One gradient; the arguments are those of `Conditioning.pull_prior`.
 
@@ -48,6 +53,10 @@ class Pullback:
     ----------
     explained : array (n,)
         V_i'B^-1 V_i, which comes with it.
+    collapsed : bool
+        Whether t is a multiple of S, as of collapsed bounds.
+    well_conditioned : bool
+        Whether products with K_uu^-1 lose few enough digits; of sites of high precision they must lose fewer.
     """
 
     def __init__(
@@ -81,19 +90,20 @@ class Pullback:
             self.inner += self.middle
         self.of_d = slope * kind.spread_slope(x) + self.c * given.precision * kind.excess_slope(x)
         self.explained = np.empty(prior.n)
+        self.collapsed = self.omega is None and kind.share == 0 and kind.curve == 0 and self.c != 0
+        self.well_conditioned = self._well_conditioned()
 
     def gradient(self) -> PriorGradient:
         """In kernel and inducing inputs."""
-        given, prior, kind = self.given, self.given.prior, self.given.kind
+        given, prior = self.given, self.given.prior
         total = Accumulated(prior)
-        plain = self.omega is None and kind.share == 0 and kind.curve == 0 and self.c != 0
         with compiled_passes(prior.compiled):
             for rows, a, K in prior.tiles():
-                G = self._one_product(rows, K) if plain else self._by_triangles(rows, K)
+                G = self._collapsed(rows, K) if self.collapsed else self._general(rows, K)
                 add_product(G, self.right[rows], self.P_left)
                 add_product(G, self.left[rows], self.P_right)
                 total.add(a, K, G, self.of_d[rows])
-        if plain:
+        if self.collapsed:
             L = np.tril(given.B.lower)
             self.inner -= self._joined * (L @ L.T)
             _add_to_diagonal(self.inner, self._joined)
@@ -101,6 +111,11 @@ class Pullback:
             self.inner -= mirror_lower(self._outer)
         half = times_inverse_transposed(prior.root, -self.inner)
         return total.finish(times_inverse_transposed(prior.root, np.ascontiguousarray(half.T)))
+
+    def _well_conditioned(self) -> bool:
+        size = float(np.mean(np.diagonal(self.given.prior.K_uu)))
+        lost = np.finfo(float).eps * size / self.given.prior.smallest_pivot
+        return lost * max(1.0, size * float(np.max(np.abs(self.given.S)))) < TOLERATED
 
     # --- the transposed cotangent of K_uf in a block of rows ------------------------------------------------
 
@@ -111,31 +126,39 @@ class Pullback:
 
     @cached_property
     def _matrix(self) -> Array:
-        """2 L^-T (d_log_det B^-1 - t / S) L^-1."""
+        """2 (d_log_det B^-1 - t / S), between L^-T and L^-1 if these are well conditioned."""
         A = 2.0 * self.c * self.B_inverse
         _add_to_diagonal(A, -2.0 * self._joined)
+        if not self.well_conditioned:
+            return A
         half = times_inverse_transposed(self.given.prior.root, A)
         return times_inverse_transposed(self.given.prior.root, np.ascontiguousarray(half.T))
 
-    def _one_product(self, rows: slice, K: Array) -> Array:
+    def _collapsed(self, rows: slice, K: Array) -> Array:
         """2 S K_fu L^-T (d_log_det B^-1 - t / S) L^-1."""
-        G = K @ self._matrix
-        self.explained[rows] = 0.5 / self.c * row_products(G, K)
-        if self._joined:
-            self.explained[rows] += self._joined / self.c * self.given.prior.seen(rows)
-        G *= self.given.S[rows, None]
-        return G
+        prior, S = self.given.prior, self.given.S[rows, None]
+        V = K if self.well_conditioned else self._whitened(rows, K)
+        G = V @ self._matrix
+        self.explained[rows] = (0.5 * row_products(G, V) + self._joined * prior.seen(rows)) / self.c
+        G *= S
+        return G if self.well_conditioned else times_inverse_transposed(prior.root, G)
+
+    def _whitened(self, rows: slice, K: Array) -> Array:
+        """V' of a block."""
+        prior = self.given.prior
+        kept = prior.kept(rows)
+        return times_inverse(prior.root, K.copy()) if kept is None else kept
 
     @cached_property
     def _outer(self) -> Array:
         """V diag(t) V', summed up block by block, in the lower triangle."""
         return np.zeros_like(self.B_inverse)
 
-    def _by_triangles(self, rows: slice, K: Array) -> Array:
+    def _general(self, rows: slice, K: Array) -> Array:
         """2 (S (V'(d_log_det B^-1 - B^-1 C B^-1)) + omega V'B^-1 - t V') L^-1."""
         given, prior = self.given, self.given.prior
         S = given.S[rows]
-        V = times_inverse(prior.root, K.copy())
+        V = self._whitened(rows, K)
         G = V @ self.B_inverse
         self.explained[rows] = e = row_products(G, V)
         own = row_products(self.left[rows], self.right[rows]) + self.c * S * (1.0 - S * e)
@@ -150,9 +173,8 @@ class Pullback:
         self.of_d[rows] += given.kind.share * own
         t = self.of_d[rows]
         if np.any(t):
-            scaled = V * t[:, None]
-            G -= scaled
-            add_weighted_gram(self._outer, V, t, keep=False)
+            G -= V * t[:, None]
+            add_weighted_gram(self._outer, V, t, prior.keeps)
         G *= 2.0
         return times_inverse_transposed(prior.root, G)
 
