@@ -313,7 +313,9 @@ def test_some_rows_and_other_hyperparameters(representation):
     moved = prior.at(other, None)
     np.testing.assert_allclose(moved.times(np.eye(N)), truth(representation, other).K(X), atol=1e-9)
     np.testing.assert_array_equal(moved.mean, np.zeros(N))
-    np.testing.assert_allclose(prior.times(np.eye(N)), truth(representation).K(X), atol=1e-9)  # the first is untouched
+    np.testing.assert_allclose(
+        prior.times(np.eye(N)), truth(representation).K(X), atol=1e-9
+    )  # the first is untouched
 
 
 @every

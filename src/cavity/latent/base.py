@@ -177,6 +177,8 @@ class LatentPrior(ABC):
     n_latent = 1
     shared = False
     """Whether several latent functions have one covariance."""
+    cheap_squares = True
+    """Whether products with Sigma o Sigma cost much less than a conditioning, so that Newton's method on sites pays."""
 
     def __init__(self, kernel: Kernel, inputs: Inputs, mean_function: Mean | None) -> None:
         self.kernel, self.inputs, self.mean_function = kernel, inputs, mean_function
@@ -279,7 +281,8 @@ class LatentPrior(ABC):
         return self.times(np.eye(self.n))
 
     def white_root(self) -> Array:
-        """W, shape (n, r)."""
+        """W, shape (n, r), of representations whose coordinates can be had from values and back."""
+        self.representation.require(Capability.WHITENING)
         self.require_covariance()
         return self.unwhiten(np.eye(self.white_dim)) - self.mean[:, None]
 

@@ -149,8 +149,8 @@ class Conditioned:
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws of f at the training inputs, shape (size, n).
 
-        From the conditioning if it can, else by Matheron's rule: a draw of the prior, corrected by what noisy draws of the sites ask for. Sites that are
-        not observations of a positive variance take the covariance matrix.
+        From the conditioning if it can, else by Matheron's rule: a draw of the prior, corrected by what noisy draws of
+        the sites ask for. Sites that are not observations of a positive variance then take the covariance matrix.
         """
         n, tau = self.prior.n, self.sites.precision
         known = self.conditioning.draw(size, rng)

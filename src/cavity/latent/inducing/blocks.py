@@ -28,12 +28,12 @@ def inverse_transposed(factor: Cholesky) -> Array:
 
 def times_inverse(R: Array, A: Array) -> Array:
     """Rows a_i -> L^-1 a_i for R = L^-T, in place."""
-    return cast(Array, dtrmm(1.0, R, A.T, lower=0, trans_a=1, overwrite_b=1).T)
+    return dtrmm(1.0, R, A.T, lower=0, trans_a=1, overwrite_b=1).T
 
 
 def times_inverse_transposed(R: Array, A: Array) -> Array:
     """Rows a_i -> L^-T a_i for R = L^-T, in place."""
-    return cast(Array, dtrmm(1.0, R, A.T, lower=0, overwrite_b=1).T)
+    return dtrmm(1.0, R, A.T, lower=0, overwrite_b=1).T
 
 
 def add_gram(C: Array, A: Array, scale: float = 1.0) -> None:
@@ -62,4 +62,4 @@ def add_product(C: Array, A: Array, B: Array) -> None:
 
 def row_products(A: Array, B: Array) -> Array:
     """a_i' b_i of the rows."""
-    return np.einsum("ij,ij->i", A, B)
+    return cast(Array, np.einsum("ij,ij->i", A, B))

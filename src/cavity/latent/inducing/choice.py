@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel, row_blocks
@@ -61,11 +62,11 @@ def input_scales(kernel: Kernel, X: Array) -> Array | None:
         elif not isinstance(leaf, OneVariance | InnerProduct | FeatureKernel):
             return None
     if not found.any():
-        return spread
+        return np.asarray(spread)
     return np.where(found > 0, 1.0 / np.sqrt(np.where(found > 0, found, 1.0)), spread)
 
 
-def _leaves(kernel: Kernel, columns: Array) -> Iterator[tuple[Kernel, Array]]:
+def _leaves(kernel: Kernel, columns: NDArray[np.intp]) -> Iterator[tuple[Kernel, NDArray[np.intp]]]:
     """Kernels that are not made of others, with the columns they see."""
     if isinstance(kernel, On):
         yield from _leaves(kernel.kernel, columns[list(kernel.dims)])
@@ -100,13 +101,13 @@ def k_means(X: Array, m: int, rng: np.random.Generator) -> Array:
             np.add.at(sums, nearest, X[block])
         full = counts > 0
         centers[full] = sums[full] / counts[full, None]
-    return centers
+    return np.asarray(centers)
 
 
 def _distances_to(X: Array, norms: Array, i: int) -> Array:
     out = norms + norms[i] - 2.0 * (X @ X[i])
     out[i] = 0.0
-    return np.maximum(out, 0.0)
+    return np.asarray(np.maximum(out, 0.0))
 
 
 # --- any inputs ---------------------------------------------------------------------------------------------
@@ -128,4 +129,4 @@ def pivots(kernel: Kernel, X: Array, m: int, rng: np.random.Generator) -> Array:
             left = np.maximum(left - F[k] ** 2, 0.0)
             chosen.append(i)
         left[i] = 0.0
-    return X[np.sort(chosen)]
+    return np.asarray(X[np.sort(chosen)])

@@ -99,8 +99,8 @@ class InducingConditioning(Conditioning):
         if not (np.all(one > 0.0) and np.all(excess > 0.0)):
             worst = rows.start + int(np.argmin(np.minimum(one, excess)))
             raise ImproperPosteriorError(
-                f"the posterior is improper: the negative precision of the site of point {worst} outweighs the variance "
-                "that it has given the inducing inputs; damp the update or restrict the sites",
+                f"the posterior is improper: the negative precision of the site of point {worst} outweighs the "
+                "variance that it has given the inducing inputs; damp the update or restrict the sites",
                 worst,
             )
         self.share_left[rows] = 1.0 / one
@@ -116,7 +116,7 @@ class InducingConditioning(Conditioning):
         return own + self._excess
 
     @cached_property
-    def noisy_log_det(self) -> float:  # type: ignore[override]
+    def noisy_log_det(self) -> float:
         """log |K + diag(variance)| and the kind's excess."""
         return self.B.log_det - float(np.log(self.S).sum()) + self._excess
 
@@ -125,7 +125,7 @@ class InducingConditioning(Conditioning):
         return self.kind.excess(self.precision * self.prior.residual) if self.kind.weight > 0 else 0.0
 
     @cached_property
-    def smallest_curvature(self) -> float:  # type: ignore[override]
+    def smallest_curvature(self) -> float:
         """The least of 1 / one and of the eigenvalues of B, if it is below one."""
         if not np.any(self.S < 0):
             return 1.0
@@ -159,7 +159,7 @@ class InducingConditioning(Conditioning):
         return own if self.spread is None else own + self.spread
 
     @cached_property
-    def diagonal_of_R(self) -> Array:  # type: ignore[override]
+    def diagonal_of_R(self) -> Array:
         """S - S^2 V'B^-1 V."""
         return self.S * (1.0 - self.S * self.explained)
 

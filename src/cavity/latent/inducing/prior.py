@@ -64,6 +64,8 @@ class InducingPrior(LatentPrior):
     kernel, inputs, mean_function
     """
 
+    cheap_squares = False
+
     def __init__(
         self, representation: Inducing, Z: Array, kernel: Kernel, inputs: Inputs, mean_function: Mean | None
     ) -> None:
@@ -123,6 +125,7 @@ class InducingPrior(LatentPrior):
                 yield rows, scratch.get("V", (self.n, self.m))[rows]
             return
         kept = scratch.get("V", (self.n, self.m)) if self.keeps else None
+        scratch.owner = None  # until all of it is written
         for rows, a, K in self.tiles():
             V = times_inverse(self.root, K)
             self._note(rows, a, V)

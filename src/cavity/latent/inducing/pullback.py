@@ -9,11 +9,12 @@ Since V R = B^-1 V S and V (I - R K) = B^-1 V / one, no product with an n x n ma
 
     V G    = V left right' + B^-1 (d_log_det V S + V omega - C B^-1 V S)
     V G V' = V left (V right)' + d_log_det (I - B^-1) + B^-1 C B^-1
-    G_ii   = left_i right_i + d_log_det R_ii + omega_i (1 - 2 S_i e_i) + S_i^2 V_i' B^-1 C B^-1 V_i,   e_i = V_i'B^-1 V_i
+    G_ii   = left_i right_i + d_log_det R_ii + omega_i (1 - 2 S_i e_i) + S_i^2 V_i' B^-1 C B^-1 V_i
 
-In blocks of rows, transposed: a tile of K_fu is whitened, multiplied by m x m matrices and handed to the kernel with its
-cotangent. Of collapsed bounds N is left right' and a multiple of R - S, so that one product with B^-1 - I does, and if
-K_uu is well conditioned one product of K_fu with L^-T (B^-1 - I) L^-1 without any triangle.
+with e_i = V_i'B^-1 V_i. In blocks of rows, transposed: a tile of K_fu is whitened, multiplied by m x m matrices and
+handed to the kernel with its cotangent. Of collapsed bounds N is left right' and a multiple of R - S, so that one
+product with B^-1 - I does, and if K_uu is well conditioned one product of K_fu with L^-T (B^-1 - I) L^-1 without any
+triangle.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Pullback:
     def _well_conditioned(self) -> bool:
         size = float(np.mean(np.diagonal(self.given.prior.K_uu)))
         lost = np.finfo(float).eps * size / self.given.prior.smallest_pivot
-        return lost * max(1.0, size * float(np.max(np.abs(self.given.S)))) < TOLERATED
+        return bool(lost * max(1.0, size * float(np.max(np.abs(self.given.S)))) < TOLERATED)
 
     # --- the transposed cotangent of K_uf in a block of rows ------------------------------------------------
 

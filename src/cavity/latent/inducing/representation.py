@@ -128,7 +128,7 @@ class Inducing(Representation):
             )
         return self
 
-    def for_rows(self, kernel: Kernel, X: Array) -> Inducing:  # type: ignore[override]
+    def for_rows(self, kernel: Kernel, X: Array) -> Inducing:
         """With inducing inputs chosen for these rows, unless they have been."""
         if self.inputs is not None:
             return self
