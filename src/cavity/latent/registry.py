@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cavity.latent.base import Representation
 from cavity.latent.dense import Dense
+from cavity.latent.inducing import Inducing
 
-REPRESENTATIONS: dict[str, type[Representation]] = {"dense": Dense}
+REPRESENTATIONS: dict[str, type[Representation]] = {"dense": Dense, "inducing": Inducing}
 """Name -> class, made without arguments."""
 
 

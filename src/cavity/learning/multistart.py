@@ -189,8 +189,10 @@ def _interrupted_run(goal: Objective, value: float, theta: Array) -> Run:
 
 def _belongs(model: GP, parts: Collection[str]) -> NDArray[np.bool_]:
     """Which entries of `theta` are parameters of these parts, shape (p,); tied ones belong to the first."""
-    sizes = [part.flat.size for part in (model.kernel, model.mean, model.likelihood)]
-    marks = np.repeat([name in parts for name in PARTS], sizes)
+    sizes = [part.flat.size for part in model.parts]
+    marks = np.repeat(
+        [*(name in parts for name in PARTS), True], sizes
+    )  # the representation's stay in any case
     return np.asarray(marks[model.layout.lead])
 
 

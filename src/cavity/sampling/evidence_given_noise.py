@@ -57,5 +57,5 @@ def evidence_given_noise(model: Any, X: Array | Inputs, y: Array, variances: Arr
     if value > -0.5 * (float(np.sum(np.log(variances))) + log_2pi):
         raise NotPositiveDefiniteError("the covariance matrix is singular to rounding")
     d_variances = 0.5 * (b * b - observed.unexplained)
-    d_kernel = observed.pull_kernel(np.sqrt(0.5) * b[:, None], None, -0.5)
+    d_kernel = observed.pull_prior(np.sqrt(0.5) * b[:, None], None, -0.5).kernel
     return EvidenceGivenNoise(value, d_kernel, prior.pull_mean(b), d_variances)

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.latent.base import Conditioning, LatentPrior
+from cavity.latent.base import Conditioning, LatentPrior, PriorGradient
 from cavity.numerics.arrays import Array
 from cavity.sampling.draws import Draws
 
@@ -79,9 +79,15 @@ class LazyConditioning(Conditioning):
         """R."""
         return cast(Array, self._used(self.get().matrix()))
 
-    def pull_kernel(self, *arguments: Any, **options: Any) -> Array:
+    def pull_prior(self, *arguments: Any, **options: Any) -> PriorGradient:
         """As of the conditioning itself."""
-        return cast(Array, self._used(self.get().pull_kernel(*arguments, **options)))
+        return cast(PriorGradient, self._used(self.get().pull_prior(*arguments, **options)))
+
+    def for_process(self) -> Conditioning:
+        """Itself, or what its conditioning knows of other inputs."""
+        found = self.get()
+        known = found.for_process()
+        return cast(Conditioning, self._used(self if known is found else known))
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,6 @@ def _gradient(problem: OneLatent, mode: Mode) -> tuple[Array, Gradient]:
     a, u = mode.a, -by_W * d.d3
     v, Kv = curvature.project(u)
     left, right = np.column_stack([0.5 * a + v, fence.left]), np.column_stack([a, fence.right])
-    d_kernel = curvature.pull_kernel(left, right, -0.5)
+    prior = curvature.pull_prior(left, right, -0.5)
     d_likelihood = by_log_prob.sum(axis=1) - by_d2 @ by_W + by_d1 @ Kv
-    return u, Gradient(d_kernel, problem.prior.pull_mean(a + v), d_likelihood)
+    return u, Gradient(prior.kernel, problem.prior.pull_mean(a + v), d_likelihood, prior.representation)
