@@ -11,7 +11,7 @@ Notation: x natural values, u (theta) unconstrained ones, P the number of all sc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, cast
@@ -146,30 +146,26 @@ class Layout:
 
     # --- theta and natural values of its entries, all of shape (p,) -----------------------------------------
 
+    def _mapped(self, function: Callable[[Transform, Array], Array], values: Array) -> Array:
+        """A method of each entry's transform, at its value."""
+        if len(self._transforms) == 1:
+            return function(self._transforms[0][0], values)
+        out = np.empty(values.shape)
+        for transform, at in self._transforms:
+            out[at] = function(transform, values[at])
+        return out
+
     def to_natural(self, u: Array) -> Array:
         """Natural values of theta."""
-        if len(self._transforms) == 1:
-            return self._transforms[0][0].to_natural(u)
-        x = np.empty(u.shape)
-        for transform, at in self._transforms:
-            x[at] = transform.to_natural(u[at])
-        return x
+        return self._mapped(lambda transform, v: transform.to_natural(v), u)
 
     def to_unconstrained(self, x: Array) -> Array:
         """Theta from natural values."""
-        u = np.empty(x.shape)
-        for transform, at in self._transforms:
-            u[at] = transform.to_unconstrained(x[at])
-        return u
+        return self._mapped(lambda transform, v: transform.to_unconstrained(v), x)
 
     def slope(self, x: Array) -> Array:
         """Derivative of natural values with respect to theta."""
-        if len(self._transforms) == 1:
-            return self._transforms[0][0].slope(x)
-        slope = np.empty(x.shape)
-        for transform, at in self._transforms:
-            slope[at] = transform.slope(x[at])
-        return slope
+        return self._mapped(lambda transform, v: transform.slope(v), x)
 
     def pull(self, x: Array, flat_gradient: Array) -> Array:
         """A gradient with respect to flat, (P,), as one with respect to theta, (p,)."""
