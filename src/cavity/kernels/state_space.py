@@ -156,10 +156,13 @@ class StateSpace:
         return sum(block.size for block in self.blocks)
 
     @property
-    def stationary(self) -> bool:
-        """Whether the process has no beginning."""
-        kinds = {factor.kind for block in self.blocks for factor in block.factors}
-        return not kinds & {FactorKind.WIENER, FactorKind.LINE}
+    def moving(self) -> bool:
+        """Whether the noise of the state depends on time itself: if a factor that has a beginning meets another."""
+        began = {FactorKind.WIENER, FactorKind.LINE}
+        return any(
+            len(block.factors) > 1 and not began.isdisjoint(factor.kind for factor in block.factors)
+            for block in self.blocks
+        )
 
 
 def joined(parts: Sequence[Kernel], offset: int, size: int) -> list[tuple[Block, ...]]:

@@ -15,8 +15,9 @@ factorization of the covariance matrix.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,6 +42,12 @@ if TYPE_CHECKING:
 
 IMAGINARY = 1e-40
 """Size of complex steps: far below rounding of the real parts, far above the smallest number."""
+
+CHUNK = 256
+"""Steps between stored covariances, as in `markov_passes`."""
+
+MEMORY = 16_000_000
+"""Numbers of all transitions that are held at a time (128 MB); beyond it they are made stretch by stretch."""
 
 SINGULAR = 4.0 * float(np.finfo(float).eps)
 """Share of the prior variance below which what an exact observation adds is rounding."""
@@ -77,9 +84,76 @@ class Markov(Representation):
     def __repr__(self) -> str:
         return "Markov()"
 
+    def prepare(self, X: ArrayLike) -> TimeInputs:
+        """The times of one fit."""
+        return TimeInputs(X)
+
     def prior(self, kernel: Kernel, mean_function: Mean | None, inputs: Inputs) -> MarkovPrior:
         """The process at the inputs."""
         return MarkovPrior(kernel, inputs, mean_function)
+
+
+class TimeInputs(Inputs):
+    """Times of one fit, sorted once.
+
+    Attributes
+    ----------
+    order : array of int (n,)
+        Row of each time.
+    t : array (n,)
+        Times in order.
+    """
+
+    def __init__(self, X: ArrayLike) -> None:
+        super().__init__(X)
+        if self.X.ndim != 2 or self.X.shape[1] != 1:
+            raise ValueError(
+                f"the representation 'markov' is for one input column, got X of shape {self.X.shape}; use "
+                "representation='dense'"
+            )
+        self.order: NDArray[np.intp] = np.argsort(self.X[:, 0], kind="stable")
+        self.t = np.ascontiguousarray(self.X[self.order, 0])
+
+    @cached_property
+    def _distinct(self) -> tuple[Array, NDArray[np.intp]]:
+        """Gaps between different times, each once, and which of them follows each time; -1 for none."""
+        gaps = np.diff(self.t)
+        moves = np.flatnonzero(gaps > 0)
+        distinct, found = np.unique(gaps[moves], return_inverse=True)
+        which = np.full(len(self.t), -1, dtype=np.intp)
+        which[moves] = found
+        return distinct, which
+
+    def stretches(self, moving: bool, longest: int) -> list[Stretch]:
+        """All time steps; those of one stretch have at most so many different transitions.
+
+        A transition depends on the gap alone, unless the noise of the state is `moving` with time.
+        """
+        distinct, which = self._distinct
+        if not moving and len(distinct) <= longest:
+            return [Stretch(0, which, distinct, np.zeros(len(distinct)))]
+        gaps, found = np.append(np.diff(self.t), 0.0), []
+        for first in range(0, len(self.t), longest):
+            part = slice(first, min(first + longest, len(self.t)))
+            moves = np.flatnonzero(gaps[part] > 0)
+            own = np.full(part.stop - first, -1, dtype=np.intp)
+            own[moves] = np.arange(len(moves))
+            found.append(Stretch(first, own, gaps[part][moves], self.t[part][moves]))
+        return found
+
+
+class Stretch(NamedTuple):
+    """Consecutive time steps: the first of them, which transition follows each, and gap and time of the transitions."""
+
+    first: int
+    which: NDArray[np.intp]
+    gaps: Array
+    times: Array
+
+    @property
+    def steps(self) -> slice:
+        """Which of all time steps."""
+        return slice(self.first, self.first + len(self.which))
 
 
 class MarkovPrior(LatentPrior):
@@ -88,16 +162,27 @@ class MarkovPrior(LatentPrior):
     representation = Markov()
 
     def __init__(self, kernel: Kernel, inputs: Inputs, mean_function: Mean | None) -> None:
-        super().__init__(kernel, inputs, mean_function)
-        if self.X.shape[1] != 1:
-            raise ValueError(
-                f"the representation 'markov' is for one input column, got {self.X.shape[1]}; use "
-                "representation='dense'"
-            )
+        times = inputs if isinstance(inputs, TimeInputs) else TimeInputs(inputs.X)
+        super().__init__(kernel, times, mean_function)
+        self.order, self.t = times.order, times.t
         self.form = kernel.state_space()
         self.system = compiled_system(self.form)
-        self.order: NDArray[np.intp] = np.argsort(self.X[:, 0], kind="stable")
-        self.t = np.ascontiguousarray(self.X[self.order, 0])
+        self.start: NDArray[np.intp] = self.system.start
+        self.dim = int(self.start[-1])
+        entries = 2 * len(self.form.blocks) * max(block.size for block in self.form.blocks) ** 2
+        self.stretches = times.stretches(self.form.moving, max(CHUNK, CHUNK * (MEMORY // entries // CHUNK)))
+        self._known: tuple[Array, Array] | None = None
+
+    def transitions(self, stretch: Stretch) -> tuple[Array, Array]:
+        """A and Q, each (m, B, S, S); those of a single stretch are kept."""
+        from cavity.latent.markov_transitions import transitions
+
+        if self._known is not None:
+            return self._known
+        found: tuple[Array, Array] = transitions(self.system, stretch.gaps, stretch.times)
+        if len(self.stretches) == 1:
+            self._known = found
+        return found
 
     # --- between the order of the rows and that of time -----------------------------------------------------
 
@@ -121,13 +206,18 @@ class MarkovPrior(LatentPrior):
         """Given observations with these noise variances; repeated exact ones may need jitter."""
         scale = float(np.mean(self.diagonal))
         for fraction in JITTER_LADDER:
-            found = MarkovConditioning(self, variance + fraction * scale, observed=True, jitter=fraction * scale)
+            added = fraction * scale
+            found = MarkovConditioning(self, variance + added, observed=True, jitter=added)
             if np.all(found.pivots > SINGULAR * self.diagonal[self.order]):
                 return found
         raise NotPositiveDefiniteError(
             f"the covariance matrix is not positive definite, even with {JITTER_LADDER[-1]:g} of its mean diagonal "
             f"({scale:.3g}) added: are inputs repeated without noise?"
         )
+
+    def filter(self, noise: Array, observed: bool) -> Filtered:
+        """The covariance filter, for precisions of sites or variances of observations in order of time."""
+        return filtered(self, self.system, self.transitions, noise, observed)
 
     # --- products with the covariance -----------------------------------------------------------------------
 
@@ -136,11 +226,35 @@ class MarkovPrior(LatentPrior):
         """Prior variances, shape (n,)."""
         return self.kernel._diag(self.kernel.prepare(self.X))
 
+    def _functionals(self, U: Array) -> Array:
+        """Of columns in order of time, shape (n + 1, m, d); zero after the end."""
+        from cavity.latent.markov_passes import functionals
+
+        ahead = np.zeros((self.n + 1, U.shape[1], self.dim))
+        r = np.zeros((U.shape[1], self.dim))
+        for stretch in reversed(self.stretches):
+            A, _ = self.transitions(stretch)
+            functionals(self.start, A, stretch.which, r, U[stretch.steps], ahead[stretch.steps])
+        return ahead
+
+    def _first_covariances(self, ahead: Array) -> Array:
+        """cov(x_1, U'f), shape (m, d)."""
+        from cavity.latent.markov_transitions import initial_covariance
+
+        return np.asarray(ahead[0] @ initial_covariance(self.system, self.t[0]))
+
     def times(self, U: Array) -> Array:
         """K U."""
         from cavity.latent import markov_passes
 
-        return self.unsorted(markov_passes.times(self.system, self.t, self.sorted(U)), U)
+        V = self.sorted(U)
+        ahead, out = self._functionals(V), np.empty(V.shape)
+        x = self._first_covariances(ahead)
+        for stretch in self.stretches:
+            A, Q = self.transitions(stretch)
+            at, after = stretch.steps, ahead[stretch.steps.stop]
+            markov_passes.times(self.start, A, Q, stretch.which, x, ahead[at], after, out[at])
+        return self.unsorted(out, U)
 
     @cached_property
     def _white(self) -> MarkovConditioning:
@@ -153,19 +267,15 @@ class MarkovPrior(LatentPrior):
 
     def unwhiten(self, U: Array) -> Array:
         """m + W U, W the Cholesky factor of K in order of time."""
-        from cavity.latent.markov_passes import innovations
-
-        white = self._white
+        white = self._white.filtered
         columns = (U if U.ndim == 2 else U[:, None]) / np.sqrt(white.c)[:, None]
-        drawn = innovations(self.system, self.t, white.w, white.c, columns, True)
+        drawn = white.innovations(self, self.transitions, columns, inverse=True)
         return (self.mean + self.unsorted(drawn, U).T).T
 
     def unwhiten_adjoint(self, G: Array) -> Array:
         """W' G."""
-        from cavity.latent.markov_passes import innovations_adjoint
-
-        white = self._white
-        found = innovations_adjoint(self.system, self.t, white.w, white.c, self.sorted(G), True)
+        white = self._white.filtered
+        found = white.innovations_adjoint(self, self.sorted(G), inverse=True)
         return np.asarray(found / np.sqrt(white.c)[:, None]).reshape(G.shape)
 
     def whiten(self, F: Array) -> Array:
@@ -174,7 +284,7 @@ class MarkovPrior(LatentPrior):
 
     def pull_unwhiten(self, U: Array, G: Array) -> Array:
         """Gradient of sum(G * (W U)), one complex pass for each number of the state space."""
-        from cavity.latent.markov_passes import forward, innovations
+        from cavity.latent.markov_transitions import transitions
 
         noise, G = np.full(self.n, self.white_jitter, dtype=complex), self.sorted(G)
 
@@ -183,14 +293,51 @@ class MarkovPrior(LatentPrior):
                 rate=self.system.rate.astype(complex), variance=self.system.variance.astype(complex)
             )
             getattr(moved, name)[index] += 1j * IMAGINARY
-            w, _, c, *_ = forward(moved, self.t, noise, True)
-            drawn = innovations(moved, self.t, w, c, U / np.sqrt(c)[:, None], True)
+
+            def steps(stretch: Stretch) -> tuple[Array, Array]:
+                return cast("tuple[Array, Array]", transitions(moved, stretch.gaps, stretch.times))
+
+            white = filtered(self, moved, steps, noise, True)
+            drawn = white.innovations(self, steps, U / np.sqrt(white.c)[:, None], inverse=True)
             return float(np.sum(G * drawn.imag) / IMAGINARY)
 
-        blocks, factors = range(len(self.form.blocks)), range(len(self.system.rate))
-        return self.pulled(
-            np.array([slope("variance", b) for b in blocks]), np.array([slope("rate", f) for f in factors])
-        )
+        d_variance = np.array([slope("variance", b) for b in range(len(self.form.blocks))])
+        return self.pulled(d_variance, np.array([slope("rate", f) for f in range(len(self.system.rate))]))
+
+    # --- pullbacks ------------------------------------------------------------------------------------------
+
+    def pull_products(self, left: Array, right: Array) -> tuple[Array, Array]:
+        """Derivatives of sum_j left_j' K right_j, columns in order of time, in variances (B,) and rates (F,)."""
+        from cavity.latent import markov_passes
+
+        ahead_l, ahead_r = self._functionals(left), self._functionals(right)
+        xl, xr = self._first_covariances(ahead_l), self._first_covariances(ahead_r)
+        pulled = _Pulled(self)
+        pulled.initial(0.5 * (ahead_l[0].T @ ahead_r[0] + ahead_r[0].T @ ahead_l[0]))
+        for stretch in self.stretches:
+            A, Q = self.transitions(stretch)
+            GA, GQ = np.zeros_like(A), np.zeros_like(A)
+            at, end = stretch.steps, stretch.steps.stop
+            ahead = ahead_l[at], ahead_r[at], ahead_l[end], ahead_r[end]
+            markov_passes.pull_products(self.start, A, Q, stretch.which, xl, xr, *ahead, GA, GQ)
+            pulled.add(stretch, GA, GQ)
+        return pulled.d_variance, pulled.d_rate
+
+    def pull_correction(self, given: Filtered) -> tuple[Array, Array]:
+        """Derivatives of tr(R K), R held, in variances (B,) and rates (F,); complex if the filter is."""
+        from cavity.latent import markov_passes
+
+        N = np.zeros((self.dim, self.dim), dtype=given.w.dtype)
+        pulled = _Pulled(self, given.w.dtype)
+        for i, stretch in reversed(list(enumerate(self.stretches))):
+            A, Q = self.transitions(stretch)
+            GA, GQ = np.zeros(A.shape, N.dtype), np.zeros(A.shape, N.dtype)
+            at = stretch.steps
+            inner = given.w[at], given.c[at], given.q[at], given.kept[i]
+            markov_passes.pull_correction(self.start, A, Q, stretch.which, N, *inner, GA, GQ)
+            pulled.add(stretch, GA, GQ)
+        pulled.initial(N)
+        return pulled.d_variance, pulled.d_rate
 
     def pulled(self, d_variance: Array, d_rate: Array) -> Array:
         """Gradient in the kernel's natural values, from that in the variances of blocks and rates of factors."""
@@ -209,6 +356,96 @@ class MarkovPrior(LatentPrior):
         return MarkovProcess(self, weights, cast(MarkovConditioning, conditioning), basis)
 
 
+class _Pulled:
+    """Derivatives in variances and rates, summed over stretches; cotangents may be complex, the state space is not."""
+
+    def __init__(self, prior: MarkovPrior, dtype: Any = float) -> None:
+        self.prior = prior
+        self.d_variance = np.zeros(len(prior.system.variance), dtype)
+        self.d_rate = np.zeros(len(prior.system.rate), dtype)
+
+    def _parts(self, arrays: Sequence[Array]) -> Iterator[tuple[Any, list[Array]]]:
+        yield 1.0, [np.ascontiguousarray(array.real) for array in arrays]
+        if np.iscomplexobj(arrays[0]):
+            yield 1j, [np.ascontiguousarray(array.imag) for array in arrays]
+
+    def add(self, stretch: Stretch, GA: Array, GQ: Array) -> None:
+        from cavity.latent.markov_transitions import pull_transitions
+
+        for unit, parts in self._parts((GA, GQ)):
+            own = np.zeros(len(self.d_variance)), np.zeros(len(self.d_rate))
+            pull_transitions(self.prior.system, stretch.gaps, stretch.times, *parts, *own)
+            self.d_variance += unit * own[0]
+            self.d_rate += unit * own[1]
+
+    def initial(self, G: Array) -> None:
+        from cavity.latent.markov_transitions import pull_initial
+
+        for unit, (part,) in self._parts((G,)):
+            own = np.zeros(len(self.d_variance))
+            pull_initial(self.prior.system, self.prior.t[0], part, own)
+            self.d_variance += unit * own
+
+
+Steps = Callable[[Stretch], tuple[Array, Array]]
+"""The transitions of a stretch."""
+
+
+class Filtered(NamedTuple):
+    """What the covariance filter leaves, in order of time: w (n, d); s, c, q, pivots (n,); covariances by stretch."""
+
+    w: Array
+    s: Array
+    c: Array
+    q: Array
+    pivots: Array
+    kept: list[Array]
+
+    def innovations(self, prior: MarkovPrior, steps: Steps, Y: Array, inverse: bool = False) -> Array:
+        """V Y, R = V' diag(c) V, or V^-1 Y, for columns in order of time."""
+        from cavity.latent import markov_passes
+
+        Y = np.ascontiguousarray(Y)
+        out, x = np.empty(Y.shape, self.w.dtype), np.zeros((Y.shape[1], prior.dim), self.w.dtype)
+        for stretch in prior.stretches:
+            A, at = steps(stretch)[0], stretch.steps
+            markov_passes.innovations(
+                prior.start, A, stretch.which, x, self.w[at], self.c[at], Y[at], inverse, out[at]
+            )
+        return out
+
+    def innovations_adjoint(self, prior: MarkovPrior, Y: Array, inverse: bool = False) -> Array:
+        """V'Y or V^-T Y."""
+        from cavity.latent import markov_passes
+
+        Y = np.ascontiguousarray(Y)
+        out, r = np.empty(Y.shape), np.zeros((Y.shape[1], prior.dim))
+        for stretch in reversed(prior.stretches):
+            A, at = prior.transitions(stretch)[0], stretch.steps
+            markov_passes.innovations_adjoint(
+                prior.start, A, stretch.which, r, self.w[at], self.c[at], Y[at], inverse, out[at]
+            )
+        return out
+
+
+def filtered(prior: MarkovPrior, system: Any, steps: Steps, noise: Array, observed: bool) -> Filtered:
+    """Run the covariance filter, in the arithmetic of the noise."""
+    from cavity.latent.markov_passes import forward
+    from cavity.latent.markov_transitions import initial_covariance
+
+    n, d, dtype = len(noise), prior.dim, noise.dtype
+    P = initial_covariance(system, prior.t[0]).astype(dtype)
+    w, (s, c, q, g) = np.empty((n, d), dtype), np.empty((4, n), dtype)
+    kept = []
+    for stretch in prior.stretches:
+        A, Q = steps(stretch)
+        at = stretch.steps
+        kept.append(np.empty((-(-len(stretch.which) // CHUNK), d, d), dtype))
+        inner = noise[at], observed, w[at], s[at], c[at], q[at], g[at], kept[-1]
+        forward(prior.start, A, Q, stretch.which, P, *inner)
+    return Filtered(w, s, c, q, g, kept)
+
+
 class MarkovConditioning(Conditioning):
     """What follows from precisions of sites, or from variances of observations, given in the order of the rows.
 
@@ -218,33 +455,36 @@ class MarkovConditioning(Conditioning):
         Those precisions or variances, in order of time.
     observed : bool
         Whether they are variances.
-    pivots : array (n,)
-        1 + tau s or s + v, with s the variance of f given what came before.
     """
 
     def __init__(self, prior: MarkovPrior, noise: Array, *, observed: bool, jitter: float = 0.0) -> None:
-        from cavity.latent.markov_passes import forward
-
         self.prior: MarkovPrior = prior
         self.noise, self.observed, self.jitter = np.asarray(noise, dtype=float)[prior.order], observed, jitter
-        self.w, self.s, self.c, self.q, self.pivots, self._kept = forward(
-            prior.system, prior.t, self.noise, observed
-        )
+        self.filtered = prior.filter(self.noise, observed)
         if not observed:
             self._require_proper()
-        self._log_pivots = float(np.sum(np.log(np.abs(self.pivots))))
+
+    @property
+    def pivots(self) -> Array:
+        """1 + tau s or s + v, with s the variance of f given what came before, in order of time."""
+        return self.filtered.pivots
 
     def _require_proper(self) -> None:
+        """As many negative pivots must belong to positive sites as to negative ones (inertia)."""
         negative = self.pivots < 0
         balance = np.sum(negative & (self.noise > 0)) - np.sum(negative & (self.noise < 0))
         if balance == 0 and np.isfinite(self.pivots).all() and not np.any(self.pivots == 0):
             return
         worst = int(self.prior.order[np.argmin(np.where(np.isfinite(self.pivots), self.pivots, np.inf))])
         raise ImproperPosteriorError(
-            f"the posterior is improper: negative site precisions outweigh the prior (first seen at row {worst}); damp "
-            "the update or restrict the sites",
+            f"the posterior is improper: negative site precisions outweigh the prior (near row {worst}); damp the "
+            "update or restrict the sites",
             worst,
         )
+
+    @cached_property
+    def _log_pivots(self) -> float:
+        return float(np.sum(np.log(np.abs(self.pivots))))
 
     @property
     def log_det(self) -> float:  # type: ignore[override]
@@ -261,22 +501,27 @@ class MarkovConditioning(Conditioning):
 
     @cached_property
     def smallest_curvature(self) -> float:
-        """At most so much: 1 / (1 + |tau_i| var_i) at the negative site with the least, of those that there are."""
-        noise = np.zeros(1) if self.observed else np.minimum(self.noise, 0.0)
-        var = 0.0 if self.observed else self.prior.sorted(self.var)[:, 0]
-        return 1.0 / (1.0 + float(np.max(-noise * var)))
+        """An upper bound, which is close if one site decides: 1 / (1 + |tau_i| var_i) of the negative sites."""
+        if self.observed:
+            return 1.0
+        return 1.0 / (1.0 + float(np.max(np.maximum(-self.noise, 0.0) * self.var[self.prior.order])))
 
     # --- marginals ------------------------------------------------------------------------------------------
 
     @cached_property
     def _diagonals(self) -> tuple[Array, Array]:
-        return self._backward(self.w, self.s, self.c, self.q)
+        return self._backward(self.filtered)
 
-    def _backward(self, w: Array, s: Array, c: Array, q: Array) -> tuple[Array, Array]:
+    def _backward(self, given: Filtered) -> tuple[Array, Array]:
         from cavity.latent.markov_passes import backward
 
-        prior = self.prior
-        var, left = backward(prior.system, prior.t, w, s, c, q)
+        prior, dtype = self.prior, given.w.dtype
+        var, left = np.empty((2, prior.n), dtype)
+        N = np.zeros((prior.dim, prior.dim), dtype)
+        for stretch in reversed(prior.stretches):
+            A, at = prior.transitions(stretch)[0], stretch.steps
+            inner = given.w[at], given.s[at], given.c[at], given.q[at], var[at], left[at]
+            backward(prior.start, A, stretch.which, N, *inner)
         return prior.unsorted(var, var), prior.unsorted(left, left)
 
     @property
@@ -292,80 +537,74 @@ class MarkovConditioning(Conditioning):
     # --- products -------------------------------------------------------------------------------------------
 
     def apply(self, U: Array) -> Array:
-        """R U: by innovations, which a site of no precision does not have."""
-        v = self.prior.sorted(U) if self.observed else self.noise[:, None] * self.prior.sorted(U)
-        return self._smooth(v, U, self.observed)[0]
+        """R U; of sites (I - R K) T U."""
+        V = self.prior.sorted(U)
+        return self._smooth(V if self.observed else self.noise[:, None] * V, U, self.observed)[0]
 
     def project(self, b: Array) -> tuple[Array, Array]:
         """((I - R K) b, Sigma b)."""
         return self._smooth(self.prior.sorted(b), b, False)
 
     def _smooth(self, columns: Array, like: Array, observed: bool) -> tuple[Array, Array]:
-        from cavity.latent.markov_passes import smooth
+        from cavity.latent.markov_passes import smooth_backward, smooth_forward
 
-        prior = self.prior
-        alpha, moved = smooth(prior.system, prior.t, self.w, self.s, self.c, self.q, columns, observed)
+        prior, given = self.prior, self.filtered
+        alpha, moved = np.empty(columns.shape), np.empty(columns.shape)
+        x = np.zeros((columns.shape[1], prior.dim))
+        for stretch in prior.stretches:
+            A, at = prior.transitions(stretch)[0], stretch.steps
+            inner = given.w[at], given.s[at], given.c[at], given.q[at], columns[at], observed
+            smooth_forward(prior.start, A, stretch.which, x, *inner, alpha[at], moved[at])
+        x[:] = 0.0
+        for stretch in reversed(prior.stretches):
+            A, at = prior.transitions(stretch)[0], stretch.steps
+            inner = given.w[at], given.c[at], given.q[at]
+            smooth_backward(prior.start, A, stretch.which, x, *inner, alpha[at], moved[at])
         return prior.unsorted(alpha, like), prior.unsorted(moved, like)
 
     def _innovations(self, U: Array) -> Array:
-        from cavity.latent.markov_passes import innovations
-
-        prior = self.prior
-        return innovations(prior.system, prior.t, self.w, self.c, prior.sorted(U), False)  # type: ignore[no-any-return]
+        return self.filtered.innovations(self.prior, self.prior.transitions, self.prior.sorted(U))
 
     def reduce(self, U: Array) -> tuple[Array, Array | None]:
         """R = V' diag(c) V with V the innovations: those of positive and of negative c."""
-        v = np.sqrt(np.abs(self.c))[:, None] * self._innovations(U)
-        below = self.c < 0
-        return (v[~below], v[below]) if below.any() else (v, None)
+        c = self.filtered.c
+        v = np.sqrt(np.abs(c))[:, None] * self._innovations(U)
+        return (v[c >= 0], v[c < 0]) if np.any(c < 0) else (v, None)
 
     def half_solve(self, U: Array) -> Array:
         """sqrt(c) V U; for observations, in order of time."""
-        return (np.sqrt(self.c)[:, None] * self._innovations(U)).reshape(U.shape)
+        return (np.sqrt(self.filtered.c)[:, None] * self._innovations(U)).reshape(U.shape)
 
     @property
     def half_solve_norm(self) -> float:
         """About the norm of L^-1."""
-        return float(np.sqrt(np.max(self.c)))
+        return float(np.sqrt(np.max(self.filtered.c)))
 
     def half_solve_transposed(self, U: Array) -> Array:
         """V' sqrt(c) U."""
-        from cavity.latent.markov_passes import innovations_adjoint
-
-        prior = self.prior
-        columns = np.sqrt(self.c)[:, None] * (U if U.ndim == 2 else U[:, None])
-        found = innovations_adjoint(prior.system, prior.t, self.w, self.c, columns, False)
-        return prior.unsorted(found, U)
+        columns = np.sqrt(self.filtered.c)[:, None] * (U if U.ndim == 2 else U[:, None])
+        return self.prior.unsorted(self.filtered.innovations_adjoint(self.prior, columns), U)
 
     # --- derivatives ----------------------------------------------------------------------------------------
 
-    def _along(self, direction: Array) -> tuple[Array, ...]:
-        """The filter with noise that has a small imaginary part in this direction, in order of the rows."""
-        from cavity.latent.markov_passes import forward
-
-        noise = self.noise + 1j * IMAGINARY * direction[self.prior.order]
-        return forward(self.prior.system, self.prior.t, noise, self.observed)  # type: ignore[no-any-return]
-
-    def _in_noise(self, d_precision: Array | float, d_variance: Array | float) -> Array:
-        """A change of precisions and of variances as one of the noise, in order of the rows: dtau = -tau^2 dv."""
-        noise = np.empty(self.prior.n)
-        noise[self.prior.order] = self.noise
-        if self.observed:
-            return np.asarray(d_variance - noise**2 * d_precision)
-        return np.asarray(d_precision - noise**2 * d_variance)
+    def _along(self, d_precision: Array | float, d_variance: Array | float) -> Filtered:
+        """The filter with an imaginary part of the noise: a change of precisions and variances, dtau = -tau^2 dv."""
+        order = self.prior.order
+        d_precision = np.broadcast_to(d_precision, self.prior.n)[order]
+        d_variance = np.broadcast_to(d_variance, self.prior.n)[order]
+        own, other = (d_variance, d_precision) if self.observed else (d_precision, d_variance)
+        return self.prior.filter(self.noise + 1j * IMAGINARY * (own - self.noise**2 * other), self.observed)
 
     def pull_sites(self, d_mean: Array | None = None, d_var: Array | None = None) -> tuple[Array, Array]:
         """(Sigma d_mean, (Sigma o Sigma) d_var): the second is minus the change of var with the precisions."""
         first = np.zeros(self.prior.n) if d_mean is None else self.project(d_mean)[1]
         if d_var is None:
             return first, np.zeros(self.prior.n)
-        var, _ = self._backward(*self._along(self._in_noise(d_var, 0.0))[:4])
-        return first, -var.imag / IMAGINARY
+        return first, -self._backward(self._along(d_var, 0.0))[0].imag / IMAGINARY
 
     def apply_squared(self, g: Array) -> Array:
         """(R o R) g: minus the change of the diagonal of R with the noise variances."""
-        _, left = self._backward(*self._along(self._in_noise(0.0, g))[:4])
-        return np.asarray(-left.imag / IMAGINARY)
+        return np.asarray(-self._backward(self._along(0.0, g))[1].imag / IMAGINARY)
 
     def pull_kernel(
         self,
@@ -376,21 +615,15 @@ class MarkovConditioning(Conditioning):
         d_unexplained: Array | None = None,
     ) -> Array:
         """See `Conditioning`: with dtau = d_var and dv = d_unexplained the last two terms are the change of R."""
-        from cavity.latent.markov_passes import pull_correction, pull_products
-
         prior = self.prior
         L = prior.sorted(left)
-        d_variance, d_rate = pull_products(
-            prior.system, prior.t, L, L if right is None else prior.sorted(right)
-        )
+        d_variance, d_rate = prior.pull_products(L, L if right is None else prior.sorted(right))
         if of_R:
-            filtered = self.w, self.s, self.c, self.q, self._kept
-            by_variance, by_rate = pull_correction(prior.system, prior.t, *filtered)
+            by_variance, by_rate = prior.pull_correction(self.filtered)
             d_variance, d_rate = d_variance + of_R * by_variance, d_rate + of_R * by_rate
         if d_var is not None or d_unexplained is not None:
-            direction = self._in_noise(0.0 if d_var is None else d_var, 0.0 if d_unexplained is None else d_unexplained)
-            w, s, c, q, _, kept = self._along(direction)
-            by_variance, by_rate = pull_correction(prior.system, prior.t, w, s, c, q, kept)
+            moved = self._along(0.0 if d_var is None else d_var, 0.0 if d_unexplained is None else d_unexplained)
+            by_variance, by_rate = prior.pull_correction(moved)
             d_variance = d_variance + by_variance.imag / IMAGINARY
             d_rate = d_rate + by_rate.imag / IMAGINARY
         return prior.pulled(d_variance, d_rate)
@@ -414,7 +647,7 @@ class MarkovProcess:
         new = as_inputs(X)
         if new.shape[1] != 1:
             raise ValueError(f"X has {new.shape[1]} columns, but the model was conditioned on 1")
-        return new, MarkovPrior(self.kernel, Inputs(np.vstack([self.prior.X, new])), None)
+        return new, MarkovPrior(self.kernel, TimeInputs(np.vstack([self.prior.X, new])), None)
 
     def _covariance_times(self, joined: MarkovPrior, columns: Array) -> Array:
         """k(X*, X) times columns (n, m), shape (new, m)."""
@@ -484,7 +717,7 @@ class MarkovProcess:
 
 def compiled_system(form: StateSpace) -> Any:
     """A state space as the arrays that compiled passes take (`markov_passes.System`)."""
-    from cavity.latent.markov_passes import System
+    from cavity.latent.markov_transitions import System
 
     factors = [factor for block in form.blocks for factor in block.factors]
     count, width = max(1, len(factors)), max([factor.size for factor in factors], default=1)
@@ -500,17 +733,11 @@ def compiled_system(form: StateSpace) -> Any:
         for m in range(n):
             power[f, m, :n, :n] = term
             term = term @ (F + np.eye(n)) / (m + 1)
-    fixed_noise = (FactorKind.MATERN, FactorKind.ROTATION)
-    moving = [
-        len(block.factors) > 1 and any(factor.kind not in fixed_noise for factor in block.factors)
-        for block in form.blocks
-    ]
     blank = [0] * (count - len(factors))  # so that there is always an array to index
     return System(
         start=np.cumsum([0] + [block.size for block in form.blocks]),
         first=np.cumsum([0] + [len(block.factors) for block in form.blocks]),
         kind=np.array([int(factor.kind) for factor in factors] + blank),
-        order=np.array([factor.order for factor in factors] + blank),
         size=np.array([factor.size for factor in factors] + blank),
         rate=np.array([factor.rate.value for factor in factors] + blank, dtype=float),
         origin=np.array([factor.origin for factor in factors] + blank, dtype=float),
@@ -519,5 +746,4 @@ def compiled_system(form: StateSpace) -> Any:
         covariance=covariance,
         drift=drift,
         variance=np.array([block.variance.value for block in form.blocks], dtype=float),
-        moving=np.array(moving, dtype=bool),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cavity.latent.base import Representation
 from cavity.latent.dense import Dense
+from cavity.latent.markov import Markov
 
-REPRESENTATIONS: dict[str, type[Representation]] = {"dense": Dense}
+REPRESENTATIONS: dict[str, type[Representation]] = {"dense": Dense, "markov": Markov}
 """Name -> class, made without arguments."""
 
 
