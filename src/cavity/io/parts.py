@@ -21,6 +21,7 @@ from cavity.kernels.automatic_relevance import Ard
 from cavity.kernels.basis_functions import FeatureKernel
 from cavity.kernels.input_functions import NamedFunction, as_function
 from cavity.latent.dense import Dense
+from cavity.latent.markov import Markov
 from cavity.latent.sites import Sites
 from cavity.means import basis_features as basis
 from cavity.parameters import priors, transforms
@@ -98,6 +99,7 @@ def _param_fields(param: Param) -> dict[str, Any]:
 
 add(Codec("Param", Param, _param_fields, _param))
 add(Codec("representation.Dense", Dense, lambda _: {}, Dense))
+add(Codec("representation.Markov", Markov, lambda _: {}, Markov))
 add(Codec("ard", Ard, lambda ard: {"start": ard.start}, Ard))
 add(Codec("Transform", transforms.Transform, lambda _: {}, transforms.Transform))
 add(Codec("Log", transforms.Log, constructor_arguments, transforms.Log))

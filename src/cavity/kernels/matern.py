@@ -103,7 +103,12 @@ class Matern(Stationary):
 
     def _state_space(self) -> tuple[Block, ...]:
         order, learned = self.nu - 0.5, not self._params["nu"].fixed
-        if order not in range(MAX_ORDER + 1) or learned or np.size(self.lengthscale) != 1 or "loadings" in self._params:
+        if (
+            order not in range(MAX_ORDER + 1)
+            or learned
+            or np.size(self.lengthscale) != 1
+            or "loadings" in self._params
+        ):
             raise NoStateSpaceError(self)
         length, size = self._quantity("lengthscale"), self.flat.size
         rate = np.sqrt(2.0 * self.nu) / length.value

@@ -1,4 +1,4 @@
-"""Kernels of one input as linear stochastic differential equations: f(t) = sum_b x_b[0](t), x a Gaussian Markov process.
+"""Kernels of one input as Gaussian Markov processes: f(t) is the sum of the first entries of the states of its blocks.
 
 A kernel with such a form is a sum of independent *blocks*. The state of a block is a Kronecker product of *factors*
 (Rasmussen and Williams 2006, appendix B; Hartikainen and Sarkka 2010; Solin and Sarkka 2014). Between two times h apart
@@ -7,8 +7,8 @@ A kernel with such a form is a sum of independent *blocks*. The state of a block
 
 and the kernel of a block is variance * (A(h) P(t))[0, 0]. The factors, each of unit variance:
 
-    MATERN    order p, rate lam: a Matern process of smoothness p + 1/2, lam = sqrt(2 p + 1) / lengthscale, in the balanced
-              state (f, f' / lam, ..., f^(p) / lam^p), in which A and Q depend on lam h alone
+    MATERN    order p, rate lam: a Matern process of smoothness p + 1/2, lam = sqrt(2 p + 1) / lengthscale, in the
+              balanced state (f, f' / lam, ..., f^(p) / lam^p), in which A and Q depend on lam h alone
     ROTATION  rate omega: cos(omega h); a rotation without noise
     WIENER    order m, from `origin` on: an integrated Wiener process (m = 1: Brownian motion), state (f, f', ...)
     LINE      f = t: state (t, 1), without noise

@@ -1,10 +1,11 @@
+# mypy: disable-error-code="call-arg"
 """The latent process as a Gaussian Markov process of one input: exact for kernels with a state-space form, O(n) time.
 
-A covariance filter and one backward pass answer everything that the latent protocol asks (`latent.markov_passes` has the
-recursions); the form of the kernel comes from `kernels.state_space`. Times may be irregular, repeated and in any order.
-Sites may have either sign. With g_k = 1 + tau_k s_k the pivots of the filter, the posterior is proper if and only if as
-many of the negative pivots belong to positive sites as to negative ones: g_k <= 0 alone says nothing, since a later site
-may rescue an earlier one.
+A covariance filter and one backward pass answer everything that the latent protocol asks (`latent.markov_passes` has
+the recursions); the form of the kernel comes from `kernels.state_space`. Times may be irregular, repeated and in any
+order. Sites may have either sign. With g_k = 1 + tau_k s_k the pivots of the filter, the posterior is proper if and
+only if as many of the negative pivots belong to positive sites as to negative ones: g_k <= 0 alone says nothing, since
+a later site may rescue an earlier one.
 
 A derivative in the precisions, as Newton methods and gradients of marginal variances need it, is the imaginary part
 of a pass with complex precisions.
@@ -56,8 +57,8 @@ SINGULAR = 4.0 * float(np.finfo(float).eps)
 class Markov(Representation):
     """A Gaussian Markov process of one input: every row costs the same, and so do a million.
 
-    For kernels with an exact state-space form: `Matern` of half-integer order, `Cosine`, `Constant`, `Linear`, `Wiener`,
-    `IntegratedWiener`, and their sums, products and multiples.
+    For kernels with an exact state-space form: `Matern` of half-integer order, `Cosine`, `Constant`, `Linear`,
+    `Wiener`, `IntegratedWiener`, and their sums, products and multiples.
 
     Examples
     --------
@@ -472,8 +473,8 @@ class MarkovConditioning(Conditioning):
     def _require_proper(self) -> None:
         """As many negative pivots must belong to positive sites as to negative ones (inertia)."""
         negative = self.pivots < 0
-        balance = np.sum(negative & (self.noise > 0)) - np.sum(negative & (self.noise < 0))
-        if balance == 0 and np.isfinite(self.pivots).all() and not np.any(self.pivots == 0):
+        balance = np.sum(np.sign(self.noise[negative]))
+        if balance == 0.0 and np.isfinite(self.pivots).all() and not np.any(self.pivots == 0):
             return
         worst = int(self.prior.order[np.argmin(np.where(np.isfinite(self.pivots), self.pivots, np.inf))])
         raise ImproperPosteriorError(
@@ -558,8 +559,8 @@ class MarkovConditioning(Conditioning):
         x[:] = 0.0
         for stretch in reversed(prior.stretches):
             A, at = prior.transitions(stretch)[0], stretch.steps
-            inner = given.w[at], given.c[at], given.q[at]
-            smooth_backward(prior.start, A, stretch.which, x, *inner, alpha[at], moved[at])
+            ahead = given.w[at], given.c[at], given.q[at]
+            smooth_backward(prior.start, A, stretch.which, x, *ahead, alpha[at], moved[at])
         return prior.unsorted(alpha, like), prior.unsorted(moved, like)
 
     def _innovations(self, U: Array) -> Array:
@@ -622,7 +623,9 @@ class MarkovConditioning(Conditioning):
             by_variance, by_rate = prior.pull_correction(self.filtered)
             d_variance, d_rate = d_variance + of_R * by_variance, d_rate + of_R * by_rate
         if d_var is not None or d_unexplained is not None:
-            moved = self._along(0.0 if d_var is None else d_var, 0.0 if d_unexplained is None else d_unexplained)
+            moved = self._along(
+                0.0 if d_var is None else d_var, 0.0 if d_unexplained is None else d_unexplained
+            )
             by_variance, by_rate = prior.pull_correction(moved)
             d_variance = d_variance + by_variance.imag / IMAGINARY
             d_rate = d_rate + by_rate.imag / IMAGINARY
@@ -722,7 +725,11 @@ def compiled_system(form: StateSpace) -> Any:
     factors = [factor for block in form.blocks for factor in block.factors]
     count, width = max(1, len(factors)), max([factor.size for factor in factors], default=1)
     power = np.zeros((count, width, width, width))
-    covariance, drift, strength = np.zeros((count, width, width)), np.zeros((count, width, width)), np.zeros(count)
+    covariance, drift, strength = (
+        np.zeros((count, width, width)),
+        np.zeros((count, width, width)),
+        np.zeros(count),
+    )
     for f, factor in enumerate(factors):
         if factor.kind is not FactorKind.MATERN:
             continue

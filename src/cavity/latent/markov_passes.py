@@ -1,7 +1,7 @@
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
 """Compiled passes of a Gaussian Markov process over sorted times: filter, smoother and their pullbacks, O(n).
 
-State x_k (d), x_{k+1} = A_k x_k + N(0, Q_k), f_k = h'x_k; h picks the first entry of each block (`kernels.state_space`).
+State x_k (d), x_{k+1} = A_k x_k + N(0, Q_k), f_k = h'x_k; h picks the first entry of each block.
 With P the predicted covariance of x_k, w = P h, s = h'w, and a site of precision tau or an observation of variance v:
 
     site         g = 1 + tau s,   c = tau / g,   q = 1 / g
@@ -12,7 +12,10 @@ Forward, P_f = (I - c w h') P (I - c w h')' + c q w w' (Joseph's form). Backward
     R_kk = c + c^2 w'Nb w,   var = q s - q^2 w'Nb w,   N <- Nb - c (h (Nb w)' + (Nb w) h') + h h' R_kk
 
 With innovations a_k = q b_k - c mu_k for ((I - R K) b, Sigma b), or a_k = c (y_k - mu_k) for R y, means run forward,
-m_f = m + w a, and backward, from r = 0, with rb = A'r: alpha = a - c w'rb, moved = mu + s a + q w'rb, r <- rb + h alpha.
+m_f = m + w a, and backward, from r = 0, with rb = A'r:
+
+    alpha = a - c w'rb,   moved = mu + s a + q w'rb,   r <- rb + h alpha
+
 No inverse of P or Q is taken: repeated times, states without noise and exact observations are ordinary.
 
 Pullbacks, of sum_k <G_A, dA_k> + <G_Q, dQ_k> + <G_P, dP_1>:
@@ -290,8 +293,8 @@ def _move_covariances(start, A, Q, ahead, x, new):
     for b in range(len(start) - 1):
         lo, n = start[b], start[b + 1] - start[b]
         for i in range(n):
-            for l in range(n):
-                x[lo + i] += Q[b, i, l] * ahead[lo + l]
+            for j in range(n):
+                x[lo + i] += Q[b, i, j] * ahead[lo + j]
 
 
 @compiled
@@ -322,9 +325,9 @@ def pull_products(start, A, Q, which, xl, xr, ahead_l, ahead_r, after_l, after_r
             for b in range(len(start) - 1):
                 lo, n = start[b], start[b + 1] - start[b]
                 for i in range(n):
-                    for l in range(n):
-                        GA[u, b, i, l] += one[lo + i] * xr[j, lo + l] + other[lo + i] * xl[j, lo + l]
-                        GQ[u, b, i, l] += 0.5 * (one[lo + i] * other[lo + l] + other[lo + i] * one[lo + l])
+                    for m in range(n):
+                        GA[u, b, i, m] += one[lo + i] * xr[j, lo + m] + other[lo + i] * xl[j, lo + m]
+                        GQ[u, b, i, m] += 0.5 * (one[lo + i] * other[lo + m] + other[lo + i] * one[lo + m])
             _move_covariances(start, A[u], Q[u], one, xl[j], new)
             _move_covariances(start, A[u], Q[u], other, xr[j], new)
 
@@ -363,13 +366,13 @@ def _pull_step(start, A, N, F, half, GA, GQ):
                 at, m = start[e], start[e + 1] - start[e]
                 for j in range(m):
                     total = N[0, 0] * 0.0
-                    for l in range(m):
-                        total += N[lo + i, at + l] * A[e, l, j]
+                    for k in range(m):
+                        total += N[lo + i, at + k] * A[e, k, j]
                     half[i, at + j] = total
         for i in range(n):
             for j in range(n):
                 total = N[0, 0] * 0.0
-                for l in range(d):
-                    total += half[i, l] * F[lo + j, l]
+                for k in range(d):
+                    total += half[i, k] * F[lo + j, k]
                 GA[b, i, j] += 2.0 * total
                 GQ[b, i, j] += N[lo + i, lo + j]

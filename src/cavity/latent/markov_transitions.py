@@ -26,8 +26,9 @@ FORGOTTEN = 700.0
 class System(NamedTuple):
     """A state space as arrays: B blocks of F factors, of at most S states.
 
-    start (B + 1): offsets of the blocks' states; first (B + 1): their factors; variance (B). By factor: kind, size, rate,
-    origin; power (F, S, S, S): (F + I)^m / m! of a Matern factor; strength: of its noise; covariance, drift (F, S, S).
+    start (B + 1): offsets of the blocks' states; first (B + 1): their factors; variance (B). By factor: kind, size,
+    rate, origin; power (F, S, S, S): (F + I)^m / m! of a Matern factor; strength: of its noise; covariance, drift
+    (F, S, S).
     """
 
     start: NDArray
@@ -195,8 +196,8 @@ def _kron(n, X, m, Y, out):
     for i in range(n):
         for j in range(n):
             for k in range(m):
-                for l in range(m):
-                    out[i * m + k, j * m + l] = X[i, j] * Y[k, l]
+                for e in range(m):
+                    out[i * m + k, j * m + e] = X[i, j] * Y[k, e]
 
 
 @compiled
@@ -204,8 +205,8 @@ def _add_kron(n, X, m, Y, out):
     for i in range(n):
         for j in range(n):
             for k in range(m):
-                for l in range(m):
-                    out[i * m + k, j * m + l] += X[i, j] * Y[k, l]
+                for e in range(m):
+                    out[i * m + k, j * m + e] += X[i, j] * Y[k, e]
 
 
 # rows of the scratch memory of a block
@@ -327,7 +328,12 @@ def pull_transitions(system, gaps, times, GA, GQ, d_variance, d_rate):
     width = _width(system)
     room = np.zeros((3 * _NEW + 1, width, width))
     g = np.zeros(2 * width + 1)
-    A, Q, dA, dQ = np.zeros((width, width)), np.zeros((width, width)), np.zeros((width, width)), np.zeros((width, width))
+    A, Q, dA, dQ = (
+        np.zeros((width, width)),
+        np.zeros((width, width)),
+        np.zeros((width, width)),
+        np.zeros((width, width)),
+    )
     for k in range(len(gaps)):
         for b in range(len(system.variance)):
             n, known = system.start[b + 1] - system.start[b], False
