@@ -144,8 +144,6 @@ class Assessment:
 
     def plot(self) -> Figure:
         """Means, sds and probabilities of each method against the chains, and the most skewed marginal."""
-        from cavity.assessment.result import draw
-
         return draw(self)
 
 

@@ -16,7 +16,7 @@ factorization of the covariance matrix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
@@ -28,11 +28,14 @@ from cavity.kernels.state_space import FactorKind, StateSpace, matern_constants
 from cavity.latent.base import (
     Capability,
     Conditioning,
+    FlatDirections,
     ImproperPosteriorError,
     Inputs,
     LatentPrior,
+    PriorGradient,
     Representation,
 )
+from cavity.latent.negative_sites import NegativeSites
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import JITTER_LADDER, NotPositiveDefiniteError, covariance_root
 
@@ -49,6 +52,9 @@ CHUNK = 256
 
 MEMORY = 16_000_000
 """Numbers of all transitions that are held at a time (128 MB); beyond it they are made stretch by stretch."""
+
+FEW_NEGATIVE = 300
+"""Negative sites up to which flat directions of the posterior are looked for, at n states each."""
 
 SINGULAR = 4.0 * float(np.finfo(float).eps)
 """Share of the prior variance below which what an exact observation adds is rounding."""
@@ -218,7 +224,7 @@ class MarkovPrior(LatentPrior):
 
     def filter(self, noise: Array, observed: bool) -> Filtered:
         """The covariance filter, for precisions of sites or variances of observations in order of time."""
-        return filtered(self, self.system, self.transitions, noise, observed)
+        return filtered(self, noise, observed)
 
     # --- products with the covariance -----------------------------------------------------------------------
 
@@ -270,7 +276,7 @@ class MarkovPrior(LatentPrior):
         """m + W U, W the Cholesky factor of K in order of time."""
         white = self._white.filtered
         columns = (U if U.ndim == 2 else U[:, None]) / np.sqrt(white.c)[:, None]
-        drawn = white.innovations(self, self.transitions, columns, inverse=True)
+        drawn = white.innovations(self, columns, inverse=True)
         return (self.mean + self.unsorted(drawn, U).T).T
 
     def unwhiten_adjoint(self, G: Array) -> Array:
@@ -282,28 +288,6 @@ class MarkovPrior(LatentPrior):
     def whiten(self, F: Array) -> Array:
         """U with m + W U = F."""
         return self._white.half_solve((F.T - self.mean).T)
-
-    def pull_unwhiten(self, U: Array, G: Array) -> Array:
-        """Gradient of sum(G * (W U)), one complex pass for each number of the state space."""
-        from cavity.latent.markov_transitions import transitions
-
-        noise, G = np.full(self.n, self.white_jitter, dtype=complex), self.sorted(G)
-
-        def slope(name: str, index: int) -> float:
-            moved = self.system._replace(
-                rate=self.system.rate.astype(complex), variance=self.system.variance.astype(complex)
-            )
-            getattr(moved, name)[index] += 1j * IMAGINARY
-
-            def steps(stretch: Stretch) -> tuple[Array, Array]:
-                return cast("tuple[Array, Array]", transitions(moved, stretch.gaps, stretch.times))
-
-            white = filtered(self, moved, steps, noise, True)
-            drawn = white.innovations(self, steps, U / np.sqrt(white.c)[:, None], inverse=True)
-            return float(np.sum(G * drawn.imag) / IMAGINARY)
-
-        d_variance = np.array([slope("variance", b) for b in range(len(self.form.blocks))])
-        return self.pulled(d_variance, np.array([slope("rate", f) for f in range(len(self.system.rate))]))
 
     # --- pullbacks ------------------------------------------------------------------------------------------
 
@@ -388,10 +372,6 @@ class _Pulled:
             self.d_variance += unit * own
 
 
-Steps = Callable[[Stretch], tuple[Array, Array]]
-"""The transitions of a stretch."""
-
-
 class Filtered(NamedTuple):
     """What the covariance filter leaves, in order of time: w (n, d); s, c, q, pivots (n,); covariances by stretch."""
 
@@ -402,14 +382,14 @@ class Filtered(NamedTuple):
     pivots: Array
     kept: list[Array]
 
-    def innovations(self, prior: MarkovPrior, steps: Steps, Y: Array, inverse: bool = False) -> Array:
+    def innovations(self, prior: MarkovPrior, Y: Array, inverse: bool = False) -> Array:
         """V Y, R = V' diag(c) V, or V^-1 Y, for columns in order of time."""
         from cavity.latent import markov_passes
 
         Y = np.ascontiguousarray(Y)
-        out, x = np.empty(Y.shape, self.w.dtype), np.zeros((Y.shape[1], prior.dim), self.w.dtype)
+        out, x = np.empty(Y.shape), np.zeros((Y.shape[1], prior.dim))
         for stretch in prior.stretches:
-            A, at = steps(stretch)[0], stretch.steps
+            A, at = prior.transitions(stretch)[0], stretch.steps
             markov_passes.innovations(
                 prior.start, A, stretch.which, x, self.w[at], self.c[at], Y[at], inverse, out[at]
             )
@@ -429,17 +409,17 @@ class Filtered(NamedTuple):
         return out
 
 
-def filtered(prior: MarkovPrior, system: Any, steps: Steps, noise: Array, observed: bool) -> Filtered:
+def filtered(prior: MarkovPrior, noise: Array, observed: bool) -> Filtered:
     """Run the covariance filter, in the arithmetic of the noise."""
     from cavity.latent.markov_passes import forward
     from cavity.latent.markov_transitions import initial_covariance
 
     n, d, dtype = len(noise), prior.dim, noise.dtype
-    P = initial_covariance(system, prior.t[0]).astype(dtype)
+    P = initial_covariance(prior.system, prior.t[0]).astype(dtype)
     w, (s, c, q, g) = np.empty((n, d), dtype), np.empty((4, n), dtype)
     kept = []
     for stretch in prior.stretches:
-        A, Q = steps(stretch)
+        A, Q = prior.transitions(stretch)
         at = stretch.steps
         kept.append(np.empty((-(-len(stretch.which) // CHUNK), d, d), dtype))
         inner = noise[at], observed, w[at], s[at], c[at], q[at], g[at], kept[-1]
@@ -501,11 +481,29 @@ class MarkovConditioning(Conditioning):
         return self._log_pivots
 
     @cached_property
+    def _by_parts(self) -> NegativeSites | None:
+        """The same from the sites that are not negative, which says which directions are flat; None if it is dear."""
+        count = 0 if self.observed else int(np.sum(self.noise < 0))
+        if not 0 < count <= FEW_NEGATIVE:
+            return None
+        precision = np.empty(self.prior.n)
+        precision[self.prior.order] = self.noise
+        return NegativeSites(self.prior.condition(np.maximum(precision, 0.0)), precision)
+
+    @cached_property
     def smallest_curvature(self) -> float:
-        """An upper bound, which is close if one site decides: 1 / (1 + |tau_i| var_i) of the negative sites."""
+        """If negative sites are many an upper bound, close if one site decides: 1 / (1 + |tau_i| var_i)."""
+        if self._by_parts is not None:
+            return self._by_parts.smallest_curvature
         if self.observed:
             return 1.0
         return 1.0 / (1.0 + float(np.max(np.maximum(-self.noise, 0.0) * self.var[self.prior.order])))
+
+    def flat_directions(self, limit: float) -> FlatDirections:
+        """None are given if negative sites are many."""
+        if self._by_parts is not None:
+            return self._by_parts.flat_directions(limit)
+        return super().flat_directions(limit)
 
     # --- marginals ------------------------------------------------------------------------------------------
 
@@ -564,7 +562,7 @@ class MarkovConditioning(Conditioning):
         return prior.unsorted(alpha, like), prior.unsorted(moved, like)
 
     def _innovations(self, U: Array) -> Array:
-        return self.filtered.innovations(self.prior, self.prior.transitions, self.prior.sorted(U))
+        return self.filtered.innovations(self.prior, self.prior.sorted(U))
 
     def reduce(self, U: Array) -> tuple[Array, Array | None]:
         """R = V' diag(c) V with V the innovations: those of positive and of negative c."""
@@ -607,21 +605,21 @@ class MarkovConditioning(Conditioning):
         """(R o R) g: minus the change of the diagonal of R with the noise variances."""
         return np.asarray(-self._backward(self._along(0.0, g))[1].imag / IMAGINARY)
 
-    def pull_kernel(
+    def pull_prior(
         self,
         left: Array,
         right: Array | None,
-        of_R: float,
+        d_log_det: float,
         d_var: Array | None = None,
         d_unexplained: Array | None = None,
-    ) -> Array:
+    ) -> PriorGradient:
         """See `Conditioning`: with dtau = d_var and dv = d_unexplained the last two terms are the change of R."""
         prior = self.prior
         L = prior.sorted(left)
         d_variance, d_rate = prior.pull_products(L, L if right is None else prior.sorted(right))
-        if of_R:
+        if d_log_det:
             by_variance, by_rate = prior.pull_correction(self.filtered)
-            d_variance, d_rate = d_variance + of_R * by_variance, d_rate + of_R * by_rate
+            d_variance, d_rate = d_variance + d_log_det * by_variance, d_rate + d_log_det * by_rate
         if d_var is not None or d_unexplained is not None:
             moved = self._along(
                 0.0 if d_var is None else d_var, 0.0 if d_unexplained is None else d_unexplained
@@ -629,7 +627,7 @@ class MarkovConditioning(Conditioning):
             by_variance, by_rate = prior.pull_correction(moved)
             d_variance = d_variance + by_variance.imag / IMAGINARY
             d_rate = d_rate + by_rate.imag / IMAGINARY
-        return prior.pulled(d_variance, d_rate)
+        return PriorGradient(prior.pulled(d_variance, d_rate))
 
 
 class MarkovProcess:

@@ -78,7 +78,7 @@ def _matern(system, f, gap, A, Q, g):
     """A and Q of a Matern factor of unit variance."""
     n, x = system.size[f], system.rate[f] * gap
     P = system.covariance[f]
-    if np.real(x) > FORGOTTEN:
+    if x > FORGOTTEN:
         for i in range(n):
             for j in range(n):
                 A[i, j], Q[i, j] = 0.0, P[i, j]
@@ -86,15 +86,15 @@ def _matern(system, f, gap, A, Q, g):
     decay = np.exp(-x)
     for i in range(n):
         for j in range(n):
-            total = decay * 0.0
+            total = 0.0
             for m in range(n - 1, -1, -1):
                 total = total * x + system.power[f, m, i, j]
             A[i, j] = decay * total
-    if np.real(x) <= SMALL_STEP:
+    if x <= SMALL_STEP:
         _exponential_moments(x, 2 * n - 1, g)
         for i in range(n):
             for j in range(n):
-                total = decay * 0.0
+                total = 0.0
                 for m in range(n):
                     for k in range(n):
                         total += system.power[f, m, i, n - 1] * system.power[f, k, j, n - 1] * g[m + k]
@@ -102,7 +102,7 @@ def _matern(system, f, gap, A, Q, g):
         return
     for i in range(n):
         for j in range(n):
-            total = P[i, j] + 0.0 * decay
+            total = P[i, j]
             for m in range(n):
                 for k in range(n):
                     total -= A[i, m] * P[m, k] * A[j, k]
@@ -172,7 +172,7 @@ def _factor_slope(system, f, gap, A, dA, dQ):
         return
     for i in range(n):
         for j in range(n):
-            total = A[i, j] * 0.0
+            total = 0.0
             for k in range(n):
                 total += system.drift[f, i, k] * A[k, j]
             dA[i, j] = gap * total
@@ -184,7 +184,7 @@ def _sandwich(n, A, P, out):
     """A P A'."""
     for i in range(n):
         for j in range(n):
-            total = A[i, j] * 0.0
+            total = 0.0
             for m in range(n):
                 for k in range(n):
                     total += A[i, m] * P[m, k] * A[j, k]
@@ -291,8 +291,8 @@ def _width(system):
 def initial_covariance(system, t):
     """Covariance of the state at time t, shape (d, d)."""
     d, width = system.start[-1], _width(system)
-    P = np.zeros((d, d), dtype=system.rate.dtype)
-    one = np.zeros((width, width), dtype=system.rate.dtype)
+    P = np.zeros((d, d))
+    one = np.zeros((width, width))
     own, new = np.zeros_like(one), np.zeros_like(one)
     for b in range(len(system.variance)):
         n = 1
@@ -312,10 +312,10 @@ def initial_covariance(system, t):
 def transitions(system, gaps, times):
     """A and Q (m, B, S, S) of steps that begin at these times, m of them, and are so long."""
     width, blocks = _width(system), len(system.variance)
-    A = np.zeros((len(gaps), blocks, width, width), dtype=system.rate.dtype)
+    A = np.zeros((len(gaps), blocks, width, width))
     Q = np.zeros_like(A)
-    room = np.zeros((3 * _NEW + 1, width, width), dtype=system.rate.dtype)
-    g = np.zeros(2 * width + 1, dtype=system.rate.dtype)
+    room = np.zeros((3 * _NEW + 1, width, width))
+    g = np.zeros(2 * width + 1)
     for k in range(len(gaps)):
         for b in range(blocks):
             _block(system, b, gaps[k], times[k], -1, A[k, b], Q[k, b], room[0], room[0], room, g)

@@ -24,6 +24,7 @@ from cavity.learning.run_choice import Learned, choose
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
+from cavity.numerics.time_estimate import require_time
 from cavity.runtime.checks import is_number
 from cavity.runtime.deadlines import Deadline
 
@@ -85,6 +86,11 @@ def learn(
     Learned
         Also after Ctrl-C or when time is up: the best of what was reached.
 
+    Raises
+    ------
+    TooLongError
+        If it would take more than a day, and no `max_time` was given.
+
     Examples
     --------
     >>> import numpy as np
@@ -100,6 +106,9 @@ def learn(
     """
     _check(objective, n_restarts, starts, max_time)
     rng, time = np.random.default_rng(rng), Deadline(max_time)
+    expected = float("nan")
+    if objective is not None and model.representation.name == "dense":
+        expected = require_time(len(X), model.inference.name, n_restarts, max_time)
     if model.inference.samples:
         rule = cast(Any, model.inference).for_fit(rng, learns=objective is not None, warn=warn)
         model = model.with_inference(rule)
@@ -117,6 +126,7 @@ def learn(
             how = replace(how, n_restarts=0, given=(), data_driven=False)
         else:
             also = first_stages(model, rows, places, how, rng, limit)
+    how = replace(how, expected=expected)
     found = multistart(
         origin, rows, how, objective=objective, also=also, starts=places, rng=rng, max_time=limit.left
     )

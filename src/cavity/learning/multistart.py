@@ -69,6 +69,8 @@ class SearchOptions:
     n_jobs : int, optional
         Processes for the runs.
     progress : bool, optional
+    expected : float
+        Seconds that the search may take; nan if there is no estimate.
     """
 
     n_restarts: int = 3
@@ -76,6 +78,7 @@ class SearchOptions:
     data_driven: bool = True
     n_jobs: int | None = None
     progress: bool | None = None
+    expected: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def multistart(
     runs: list[Run] = []
     stopped: StopReason | None = None
     try:
-        with Progress("learning hyperparameters", total, how.progress) as progress:
+        with Progress("learning hyperparameters", total, how.progress, expected=how.expected) as progress:
             for run in _Search(goal, starts, how, rng, progress).runs(also):
                 runs.append(run)
                 progress.advance(f"(best so far {max(run.value for run in runs):.6g})")
@@ -186,8 +189,10 @@ def _interrupted_run(goal: Objective, value: float, theta: Array) -> Run:
 
 def _belongs(model: GP, parts: Collection[str]) -> NDArray[np.bool_]:
     """Which entries of `theta` are parameters of these parts, shape (p,); tied ones belong to the first."""
-    sizes = [part.flat.size for part in (model.kernel, model.mean, model.likelihood)]
-    marks = np.repeat([name in parts for name in PARTS], sizes)
+    sizes = [part.flat.size for part in model.parts]
+    marks = np.repeat(
+        [*(name in parts for name in PARTS), True], sizes
+    )  # the representation's stay in any case
     return np.asarray(marks[model.layout.lead])
 
 

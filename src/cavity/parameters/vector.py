@@ -1,7 +1,7 @@
 """How the free, unconstrained vector of a tree of parts relates to the flat vector of all its values.
 
 None of this depends on the values: a `Layout` is worked out once per tree and handed from tree to tree while
-an optimizer moves the values. Scalars that share a transform, or a prior, are handled together as vectors.
+an optimizer moves the values. Scalars that share a transform, or a kind of prior, are handled together as vectors.
 
 Tied scalars are copies of one number. They share an entry of theta, so they must agree in transform, prior
 and bounds (the latter two may be given with any one copy), and one fixed copy fixes all.
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.parameters.priors import by_kind
 from cavity.parameters.transforms import Transform, range_text
 
 Indices = NDArray[np.intp]
@@ -120,13 +121,11 @@ class Layout:
         self.tied = len(copies) > 0
 
         transforms: dict[Transform, list[int]] = {}
-        priors: dict[int, tuple[Prior, list[int]]] = {}
         for s, entry in enumerate(free):
             transforms.setdefault(entry.transform, []).append(s)
-            if entry.prior is not None:
-                priors.setdefault(id(entry.prior), (entry.prior, []))[1].append(s)
         self._transforms = [(t, np.array(at, dtype=np.intp)) for t, at in transforms.items()]
-        self._priors = [(prior, np.array(at, dtype=np.intp)) for prior, at in priors.values()]
+        found = by_kind([entry.prior for entry in free])
+        self._priors = [(prior, np.array(at, dtype=np.intp)) for prior, at in found]
 
     def check(self, flat: Array) -> None:
         """Refuse values outside their range (which includes overflow), and tied values that differ."""
@@ -186,18 +185,20 @@ class Layout:
 
     # --- priors ---------------------------------------------------------------------------------------------
 
+    def log_prior_value(self, x: Array, jacobian: bool) -> float:
+        """Log density of natural values (of theta, with the Jacobian)."""
+        value = sum(float(np.sum(prior.log_density(x[at]))) for prior, at in self._priors)
+        return value + float(np.sum(np.log(self.slope(x)))) if jacobian else value
+
     def log_prior(self, x: Array, jacobian: bool) -> tuple[float, Array]:
-        """Log density of natural values (of theta, with the Jacobian) and its gradient in theta."""
-        slope = self.slope(x)
-        value, gradient = 0.0, np.zeros(x.shape)
+        """The same, and its gradient in theta."""
+        slope, gradient = self.slope(x), np.zeros(x.shape)
         for prior, at in self._priors:
-            value += float(np.sum(prior.log_density(x[at])))
             gradient[at] = prior.gradient(x[at]) * slope[at]
         if jacobian:
-            value += float(np.sum(np.log(slope)))
             for transform, at in self._transforms:
                 gradient[at] += transform.log_slope_derivative(x[at])
-        return value, gradient
+        return self.log_prior_value(x, jacobian), gradient
 
     def draw_from_priors(self, u: Array, rng: np.random.Generator) -> Array:
         """Theta with the entries that have a prior drawn from it, inside range and bounds."""
