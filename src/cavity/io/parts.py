@@ -22,6 +22,7 @@ from cavity.kernels.basis_functions import FeatureKernel
 from cavity.kernels.input_functions import NamedFunction, as_function
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
+from cavity.latent.markov import Markov
 from cavity.latent.sites import Sites
 from cavity.means import basis_features as basis
 from cavity.parameters import priors, transforms
@@ -99,6 +100,7 @@ def _param_fields(param: Param) -> dict[str, Any]:
 
 add(Codec("Param", Param, _param_fields, _param))
 add(Codec("representation.Dense", Dense, lambda _: {}, Dense))
+add(Codec("representation.Markov", Markov, lambda _: {}, Markov))
 
 
 def _inducing_fields(part: Inducing) -> dict[str, Any]:
