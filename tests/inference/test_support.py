@@ -17,6 +17,7 @@ from cavity.latent import base
 from cavity.latent.base import CapabilityError
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
+from cavity.latent.markov import Markov
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, Softmax, StudentT
 from cavity.sampling import MCMC
 from cavity.sampling.annealing.path import Bridge
@@ -94,4 +95,6 @@ def test_robust_rules_need_no_covariance_matrix(rule, stranger, monkeypatch):
 
 def test_the_page_has_the_table():
     page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert support_table([Dense(), Inducing(), Naive()]).replace("| naive |", "| any other |") in page
+    assert (
+        support_table([Dense(), Inducing(), Markov(), Naive()]).replace("| naive |", "| any other |") in page
+    )
