@@ -207,8 +207,9 @@ class GP(Parametrized):
         Prior mean function; zero by default. Several latent functions take one each.
     inference : object or {"auto", "exact", "laplace", "ep", "variational", "mcmc"}, optional
         Inference rule; by default ("auto") exact for Gaussian noise, EP or Laplace's method otherwise.
-    representation : Representation or {"dense"}, optional
-        How the process is held at the training inputs.
+    representation : Representation or {"dense", "inducing"}, optional
+        How the process is held at the training inputs: exactly, up to some thousand rows, or by its values at inducing
+        inputs (`cavity.latent.inducing.Inducing`), for many.
 
     Examples
     --------
@@ -332,6 +333,7 @@ class GP(Parametrized):
         names = _column_names(X)
         X, y = self._checked_data(X, y)
         model = self._bound(X, names)
+        model = model._for_rows(X)
         weight = _checked_weight(sample_weight, len(X))
         data = TrainingData(X, y, weight, model.representation.prepare(X))
         return (model._with_basis_in_kernel(data) if basis_in_kernel else model), data
@@ -414,6 +416,16 @@ class GP(Parametrized):
         )
         new._note = note
         return new
+
+    def _for_rows(self, X: Array) -> Self:
+        """The model made definite for the training rows, if its representation depends on them."""
+        kernel = self.kernel
+        if isinstance(kernel, PerLatent):
+            return self
+        chosen = self.representation.for_rows(kernel, X)
+        if chosen is self.representation:
+            return self
+        return self._rebuild({}, (kernel, self.mean, self.likelihood, chosen))
 
     def _bound(self, X: Array, names: Sequence[str] | None = None) -> Self:
         return self if self._columns == X.shape[1] else self.bind(X.shape[1], names)
@@ -515,7 +527,7 @@ class GP(Parametrized):
         names = _column_names(X)
         X, y = self._checked_data(X, y)
         return learn(
-            self._bound(X, names),
+            self._bound(X, names)._for_rows(X),
             X,
             y,
             _checked_weight(sample_weight, len(X)),

@@ -841,8 +841,12 @@ WRONG_BY_HAND = [
         r"means_ has shape \(3, 2\), expected \(2, 2\)",
     ),
     ("gaussian", {"means_": MEANS, "covars_": [1.0, 2.0]}, r"covars_ has shape \(2,\), expected \(2, 2, 2\)"),
-    ("gaussian", {"means_": MEANS, "covars_": [[[1, 2], [2, 1]]] * 2}, "covars_ must be positive definite"),
-    ("gaussian", {"means_": MEANS, "covars_": [[[1, 0.5], [0, 1]]] * 2}, "covars_ must be symmetric"),
+    (
+        "gaussian",
+        {"means_": MEANS, "covars_": [[[1, 2], [2, 1]]] * 2},
+        r"covars_\[0\] must be a positive definite",
+    ),
+    ("gaussian", {"means_": MEANS, "covars_": [[[1, 0.5], [0, 1]]] * 2}, r"covars_\[0\] must be a symmetric"),
     (Gaussian("diag"), {"means_": MEANS, "covars_": [[1.0, 1.0], [1.0, 0.0]]}, "covars_ must be positive"),
     ("gmm", {"means_": MEANS, "covars_": [COVARS], "weights_": [[1.0], [1.0]]}, "weights_ has shape"),
     ("student-t", {"means_": MEANS, "covars_": COVARS, "dofs_": [4.0, 0.0]}, "dofs_ must be positive"),
@@ -913,3 +917,56 @@ def test_standard_errors_of_data_that_do_not_show_every_symbol():
     seen = np.repeat([0, 1], [50, 30])[:, None]
     assert model.score(seen) == pytest.approx(50 * np.log(0.5) + 30 * np.log(0.3))
     assert model.standard_errors(seen).errors["emissionprob"].shape == (1, 3)
+
+
+# --- values set by hand -------------------------------------------------------------------------------------
+
+
+def two_levels():
+    rng = np.random.default_rng(0)
+    return rng.normal(np.repeat([0.0, 4.0, 0.0, 4.0], 30), 1.0)[:, None]
+
+
+def test_values_set_by_hand_are_not_overwritten_without_a_word():
+    model = HMM(2, random_state=0)
+    model.startprob_, model.means_ = np.array([0.5, 0.5]), np.array([[1.0], [3.0]])
+    with pytest.warns(UserWarning, match=r"means_, startprob_ start from the data.*init_params='tc'"):
+        model.fit(two_levels())
+    again = HMM(2, random_state=0, init_params="tc")
+    again.startprob_, again.means_ = np.array([0.5, 0.5]), np.array([[1.0], [3.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again.fit(two_levels())  # the remedy that the warning names
+
+
+def test_a_second_fit_overwrites_estimates_silently_but_not_what_was_set_since(tmp_path):
+    model = HMM(2, random_state=0).fit(two_levels())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.score(two_levels())
+        model.fit(two_levels())
+    model.transmat_ = np.full((2, 2), 0.5)
+    with pytest.warns(UserWarning, match=r"transmat_ start from the data.*init_params='smc'"):
+        model.fit(two_levels())
+    model.covars_ = np.ones((2, 1, 1))
+    with pytest.warns(UserWarning, match=r"overwritten: covars_ start"):
+        model.fit(two_levels())
+    model.save(tmp_path / "hmm.cavity")
+    again = cavity.load(tmp_path / "hmm.cavity")
+    again.means_ = np.array([[1.0], [3.0]])
+    with pytest.warns(UserWarning, match=r"overwritten: means_ start"):
+        again.fit(two_levels())
+
+
+def test_a_covariance_set_by_hand_is_named_by_its_state():
+    model = HMM(2, random_state=0, init_params="stm")
+    model.covars_ = np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]])
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    with pytest.raises(ValueError, match=r"covars_\[1\] must be a positive definite .* eigenvalue is -1;"):
+        model.fit(x)
+    model = HMM(2, "gmm", n_mix=2, random_state=0, init_params="stmw")
+    model.covars_ = np.array([[np.eye(2), np.eye(2)], [np.eye(2), [[1.0, 0.0], [0.5, 1.0]]]])
+    with pytest.raises(
+        ValueError, match=r"covars_\[1, 1\] must be a symmetric matrix, and has 0 at row 0, col"
+    ):
+        model.fit(x)

@@ -655,6 +655,23 @@ BAD = [
     (GaussianMixture(2, means_init=np.zeros((2, 2))), "means_init has shape"),
     (GaussianMixture(2, weights_init=[0.2, 0.2]), "sum to one"),
     (GaussianMixture(2, "factor", covariances_init=np.ones((2, 3))), "does not apply"),
+    (
+        GaussianMixture(2, "diag", covariances_init=-np.ones((2, 3))),
+        "covariances_init must be positive, and contains",
+    ),
+    (GaussianMixture(2, "tied", covariances_init=np.full((3, 3), np.nan)), "covariances_init must be finite"),
+    (
+        GaussianMixture(2, covariances_init=np.stack([np.eye(3), np.eye(3) - 3.0 * np.eye(3)[:, :1]])),
+        r"covariances_init\[1\] must be a symmetric matrix, and has -3 at row 0, column 1, but 0 at row 1, column 0",
+    ),
+    (
+        GaussianMixture(2, covariances_init=np.stack([np.eye(3) - 1.0, np.eye(3)])),
+        r"covariances_init\[0\] must be a positive definite matrix, and its smallest eigenvalue is -2;",
+    ),
+    (
+        GaussianMixture(2, "tied", covariances_init=np.ones((3, 3)) - 2.0 * np.eye(3)),
+        "covariances_init must be a positive definite matrix",
+    ),
     (GaussianMixture(2, prior=NormalInverseWishart(1.0, 1.0)), "dof=1.0 must exceed"),
     (GaussianMixture(2, prior=NormalInverseWishart(np.ones(2), 5.0)), "scale has shape"),
     (GaussianMixture(2, prior=NormalInverseWishart(-1.0, 5.0)), "positive definite"),

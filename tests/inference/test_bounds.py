@@ -135,11 +135,55 @@ def test_bound_by_sampling():
     assert abs(value - terms.mean()) < 4 * terms.std() / np.sqrt(len(terms))
 
 
+FINITE = Basis("linear", prior_mean=[0.5, -1.0], prior_covariance=[[4.0, 1.0], [1.0, 9.0]]).bind(1)
+VAGUE = Basis("linear").bind(1)
+NOISE = KnownNoise(np.linspace(0.05, 0.5, 12), 0.2)
+
+
+def gaussian_with_basis(X, y, variance, B, b):
+    """Mean and covariance of f given y, and log evidence, by explicit matrices with weights ~ N(b, B)."""
+    H = np.column_stack([np.ones(len(X)), X[:, 0]])
+    K, m = prior_of(X, length=0.3).covariance + H @ B @ H.T, H @ b
+    A, r = K + np.diag(variance), y - H @ b
+    mean, S = m + K @ np.linalg.solve(A, r), K - K @ np.linalg.solve(A, K)
+    log_evidence = -0.5 * (r @ np.linalg.solve(A, r) + np.linalg.slogdet(2 * np.pi * A)[1])
+    return mean, S, K, m, log_evidence
+
+
+def test_marginals_and_divergence_with_basis_functions_integrated_out():
+    X, y = inputs(12), targets("real", 12)
+    variance = NOISE.noise_variances(12)[0]
+    q = Exact().infer(prior_of(X, length=0.3, mean=FINITE), NOISE, y).q
+    mean, S, K, m, _ = gaussian_with_basis(X, y, variance, FINITE.prior_covariance, FINITE.prior_mean)
+    np.testing.assert_allclose(q.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(q.var, np.diag(S), rtol=1e-8)
+    d, of_K, of_S = mean - m, np.linalg.slogdet(K)[1], np.linalg.slogdet(S)[1]
+    truth = 0.5 * (np.trace(np.linalg.solve(K, S)) - 12 + d @ np.linalg.solve(K, d) + of_K - of_S)
+    assert q.kl == pytest.approx(truth, rel=1e-6)
+
+
+@pytest.mark.parametrize("basis", [FINITE, VAGUE])
+@pytest.mark.parametrize("weight", [None, np.linspace(0.5, 2.0, 12)])
+def test_bound_with_basis_functions_is_tight(basis, weight):
+    """At the exact posterior the bound is the evidence, also in the limit of vague weights."""
+    X, y = inputs(12), targets("real", 12)
+    exact = Exact().infer(prior_of(X, length=0.3, mean=basis), NOISE, y, weight)
+    assert lower_bound(exact, NOISE, y, weight) == pytest.approx(exact.log_evidence, abs=1e-9)
+
+
+def test_vague_weights_are_the_limit_of_wide_ones():
+    """With weights ~ N(0, c I) the bound loses log c as c grows: 2 weights, each log sqrt(2 pi c)."""
+    X, y, c = inputs(12), targets("real", 12), 1e6
+    variance = NOISE.noise_variances(12)[0]
+    vague = Exact().infer(prior_of(X, length=0.3, mean=VAGUE), NOISE, y)
+    mean, S, *_, log_evidence = gaussian_with_basis(X, y, variance, c * np.eye(2), np.zeros(2))
+    np.testing.assert_allclose(vague.q.mean, mean, atol=1e-4)
+    np.testing.assert_allclose(vague.q.var, np.diag(S), atol=1e-4)
+    assert lower_bound(vague, NOISE, y) == pytest.approx(log_evidence + np.log(2 * np.pi * c), abs=1e-4)
+
+
 def test_approximations_without_a_bound_are_refused():
     X, y = inputs(6), targets("real", 6)
-    basis = Exact().infer(prior_of(X, mean=Basis("linear").bind(1)), Gaussian(0.3), y)
-    with pytest.raises(UnsupportedPairError, match="basis functions"):
-        lower_bound(basis, Gaussian(0.3), y)
     variational = Variational().infer(prior_of(X), StudentT(0.3, 3.0), y)
     with pytest.raises(UnsupportedPairError, match="noise of positive variance"):
         lower_bound(Approximation(variational.process, 0.0), StudentT(0.3, 3.0), y)
@@ -163,6 +207,24 @@ def test_waic_of_gaussian_noise_in_closed_form():
     assert result.effective_parameters == pytest.approx(penalty.sum(), rel=1e-9)
     assert result.standard_error == pytest.approx(np.sqrt(12 * elpd.var(ddof=1)), rel=1e-9)
     assert result.unreliable.tolist() == np.flatnonzero(penalty > 0.4).tolist()
+
+
+@pytest.mark.parametrize("basis", [FINITE, VAGUE])
+def test_waic_with_basis_functions_by_sampling(basis):
+    """Draws of the weights and of f together, given the data, from explicit matrices."""
+    X, y = inputs(12), targets("real", 12)
+    result = waic(Exact().infer(prior_of(X, length=0.3, mean=basis), NOISE, y), NOISE, y)
+    B = 1e6 * np.eye(2) if basis.vague else basis.prior_covariance
+    mean, S, *_ = gaussian_with_basis(X, y, NOISE.noise_variances(12)[0], B, basis.prior_mean)
+    f = np.random.default_rng(3).multivariate_normal(mean, S, 100_000)
+    log_p = stats.norm.logpdf(y, f, np.sqrt(NOISE.noise_variances(12)[0]))
+    p = np.exp(log_p)
+    error = p.std(axis=0) / p.mean(axis=0) / np.sqrt(len(p))
+    assert np.all(np.abs(result.log_density - np.log(p.mean(axis=0))) < 4.5 * error)
+    squares = (log_p - log_p.mean(axis=0)) ** 2
+    assert np.all(
+        np.abs(result.variance - squares.mean(axis=0)) < 4.5 * squares.std(axis=0) / np.sqrt(len(p))
+    )
 
 
 @pytest.mark.parametrize("name", sorted(likelihoods(6)))

@@ -16,6 +16,8 @@ from cavity.kernels import SE
 from cavity.latent import base
 from cavity.latent.base import CapabilityError
 from cavity.latent.dense import Dense
+from cavity.latent.inducing import Inducing
+from cavity.latent.markov import Markov
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, Softmax, StudentT
 from cavity.sampling import MCMC
 from cavity.sampling.annealing.path import Bridge
@@ -28,34 +30,39 @@ LABELS = np.where(REAL > 0, 1.0, -1.0)
 SHORT = {"n_draws": 4, "warmup": 4, "chains": 2, "rng": 0, "warn": False, "progress": False}
 
 
-def condition(likelihood, y, rule):
-    return GP(1.2 * SE(0.8), likelihood, inference=rule, representation=Naive()).condition(X, y)
+STRANGERS = {"naive": Naive(), "inducing": Inducing(4, "fitc")}
+
+
+def condition(likelihood, y, rule, representation):
+    return GP(1.2 * SE(0.8), likelihood, inference=rule, representation=representation).condition(X, y)
 
 
 RUNS = {
-    "exact": lambda: condition(Gaussian(0.1), REAL, Exact()),
-    "exact, leave-one-out learning": lambda: GP(
-        1.2 * SE(0.8), Gaussian(0.1), representation=Naive()
+    "exact": lambda r: condition(Gaussian(0.1), REAL, Exact(), r),
+    "exact, leave-one-out learning": lambda r: GP(
+        1.2 * SE(0.8), Gaussian(0.1), representation=r
     ).leave_one_out_log_prob(X, REAL),
-    "laplace": lambda: condition(Probit(), LABELS, Laplace()),
-    "laplace, several latent functions": lambda: condition(Softmax(2), LABELS > 0, Laplace()),
-    "ep, log-concave likelihoods": lambda: condition(Probit(), LABELS, EP()),
-    "ep, other likelihoods": lambda: condition(StudentT(0.3, 4.0), REAL, EP()),
+    "laplace": lambda r: condition(Probit(), LABELS, Laplace(), r),
+    "laplace, several latent functions": lambda r: condition(Softmax(2), LABELS > 0, Laplace(), r),
+    "ep, log-concave likelihoods": lambda r: condition(Probit(), LABELS, EP(), r),
+    "ep, other likelihoods": lambda r: condition(StudentT(0.3, 4.0), REAL, EP(), r),
     "ep, its Newton method and continuation (up to 1000 rows)": None,
-    "sequential ep, assumed-density filtering": lambda: condition(Probit(), LABELS, SequentialEP()),
+    "sequential ep, assumed-density filtering": lambda r: condition(Probit(), LABELS, SequentialEP(), r),
     "variational": None,
     "scale-mixture em": None,
     "leave-one-out of every rule": None,
-    "mcmc, Gaussian, Student-t and Laplace noise": lambda: condition(Gaussian(0.1), REAL, MCMC(**SHORT)),
-    "mcmc, indicators of outliers": lambda: condition(MixtureOfGaussians(0.2, 0.1, 5.0), REAL, MCMC(**SHORT)),
-    "mcmc, latent values (elliptical, hamiltonian)": lambda: condition(
-        Probit(), LABELS, MCMC(hyperparameters=False, **SHORT)
+    "mcmc, Gaussian, Student-t and Laplace noise": lambda r: condition(Gaussian(0.1), REAL, MCMC(**SHORT), r),
+    "mcmc, indicators of outliers": lambda r: condition(
+        MixtureOfGaussians(0.2, 0.1, 5.0), REAL, MCMC(**SHORT), r
     ),
-    "mcmc, latent values and hyperparameters together": lambda: condition(
-        Probit(), LABELS, MCMC(method="joint", **SHORT)
+    "mcmc, latent values (elliptical, hamiltonian)": lambda r: condition(
+        Probit(), LABELS, MCMC(hyperparameters=False, **SHORT), r
     ),
-    "annealed importance sampling, assess": lambda: Bridge(
-        GP(1.2 * SE(0.8), representation=Naive()).bind(1).prior(X), Probit(), LABELS
+    "mcmc, latent values and hyperparameters together": lambda r: condition(
+        Probit(), LABELS, MCMC(method="joint", **SHORT), r
+    ),
+    "annealed importance sampling, assess": lambda r: Bridge(
+        GP(1.2 * SE(0.8), representation=r).bind(1).prior(X), Probit(), LABELS
     ),
 }
 """How each is run; None if other tests of a stranger's representation do (they have no limit of rows to meet)."""
@@ -66,24 +73,28 @@ def test_every_algorithm_is_listed():
 
 
 @pytest.mark.parametrize("algorithm", [name for name, run in RUNS.items() if run is not None])
-def test_what_the_table_refuses_is_refused_and_nothing_else(algorithm, monkeypatch):
-    said = support(algorithm, Naive())
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_what_the_table_refuses_is_refused_and_nothing_else(algorithm, stranger, monkeypatch):
+    said = support(algorithm, STRANGERS[stranger])
     monkeypatch.setattr(base, "COVARIANCE_LIMIT", 5)
     if said == "yes":
-        RUNS[algorithm]()
+        RUNS[algorithm](STRANGERS[stranger])
     else:
         with pytest.raises(CapabilityError):
-            RUNS[algorithm]()
+            RUNS[algorithm](STRANGERS[stranger])
 
 
 @pytest.mark.parametrize("rule", [Variational(), ScaleMixtureEM(), EP(effort=1.0)])
-def test_robust_rules_need_no_covariance_matrix(rule, monkeypatch):
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_robust_rules_need_no_covariance_matrix(rule, stranger, monkeypatch):
     y = REAL.copy()
     y[4] += 5.0
     monkeypatch.setattr(base, "COVARIANCE_LIMIT", 5)
-    assert np.isfinite(condition(StudentT(0.3, 4.0), y, rule).log_evidence)
+    assert np.isfinite(condition(StudentT(0.3, 4.0), y, rule, STRANGERS[stranger]).log_evidence)
 
 
 def test_the_page_has_the_table():
     page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert support_table([Dense(), Naive()]).replace("| naive |", "| any other |") in page
+    assert (
+        support_table([Dense(), Inducing(), Markov(), Naive()]).replace("| naive |", "| any other |") in page
+    )

@@ -4,7 +4,14 @@ from functools import cached_property
 
 import numpy as np
 
-from cavity.latent.base import Capability, Conditioning, ImproperPosteriorError, LatentPrior, Representation
+from cavity.latent.base import (
+    Capability,
+    Conditioning,
+    ImproperPosteriorError,
+    LatentPrior,
+    PriorGradient,
+    Representation,
+)
 from cavity.latent.posterior_process import PosteriorProcess
 
 
@@ -59,11 +66,6 @@ class NaivePrior(LatentPrior):
     def whiten(self, F):
         return np.linalg.solve(self.W, (F.T - self.mean).T)
 
-    def pull_unwhiten(self, U, G):
-        S, inverse = self.W.T @ np.tril(G @ U.T), np.linalg.inv(self.W)
-        C = inverse.T @ (np.tril(S) - 0.5 * np.diag(np.diag(S))) @ inverse
-        return _pulled(self, 0.5 * (C + C.T))
-
     white_jitter = property(lambda self: self.jitter)
 
     def process(self, weights, conditioning, basis=None):
@@ -104,16 +106,12 @@ class NaiveConditioning(Conditioning):
         roots = np.sqrt(np.abs(values))[:, None] * (vectors.T @ U)
         return roots[values > 0], roots[values < 0]
 
-    def pull_kernel(self, left, right, of_R, d_var=None, d_unexplained=None):
-        G = left @ (left if right is None else right).T + of_R * self.R
+    def pull_prior(self, left, right, d_log_det, d_var=None, d_unexplained=None):
+        G = left @ (left if right is None else right).T + d_log_det * self.R
         if d_var is not None:
             P = np.eye(self.prior.n) - self.prior.K @ self.R
             G = G + P.T @ np.diag(d_var) @ P
         if d_unexplained is not None:
             G = G - self.R @ np.diag(d_unexplained) @ self.R
-        return _pulled(self.prior, 0.5 * (G + G.T))
-
-
-def _pulled(prior, G):  # gradient of sum(G * K) in natural values, by the kernel's own pullback
-    rows = prior.kernel.prepare(prior.X)
-    return prior.kernel._pull(rows, rows, G, prior.kernel._block(rows, rows))
+        rows, kernel = self.prior.kernel.prepare(self.prior.X), self.prior.kernel
+        return PriorGradient(kernel._pull(rows, rows, 0.5 * (G + G.T), self.prior.K))

@@ -9,15 +9,28 @@ from scipy.stats import multivariate_normal
 from cavity.kernels import SE, Matern
 from cavity.latent.base import Capability, CapabilityError, ImproperPosteriorError, Inputs
 from cavity.latent.dense import Dense
+from cavity.latent.inducing import Inducing
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.means import Linear
+from tests.latent.explicit import Explicit
 from tests.latent.naive import Naive
 
-REPRESENTATIONS = [Dense(), Naive()]
 RNG = np.random.default_rng(0)
 N = 10
 X = RNG.standard_normal((N, 2))
+Z = np.random.default_rng(7).standard_normal((5, 2))
+FAMILY = {
+    "fitc": {"share": 1.0},
+    "vfe": {"share": 0.0, "weight": 1.0},
+    "tight": {"share": 0.0, "weight": 1.0, "curve": 1.0},
+    "dtc": {"share": 0.0},
+    "sor": {"share": 0.0, "predicts_prior": False},
+    0.3: {"share": 0.3, "weight": 0.7, "curve": 0.3},
+}
+REPRESENTATIONS = {"dense": Dense(), "naive": Naive()}
+REPRESENTATIONS |= {f"inducing {kind}": Inducing(kind=kind, inputs=Z, learn=True) for kind in FAMILY}
+REPRESENTATIONS |= {f"all rows induce, {kind}": Inducing(kind=kind, inputs=X) for kind in ("fitc", "vfe")}
 KERNEL = 1.3 * SE([0.8, 1.5]) + 0.3 * Matern(1.0, nu=1.5)
 MEAN = Linear(0.4, [0.3, -0.7])
 SHIFT = RNG.standard_normal(N)
@@ -30,7 +43,12 @@ PRECISIONS = {
     "none": np.zeros(N),
 }
 
-every = pytest.mark.parametrize("representation", REPRESENTATIONS, ids=lambda r: r.name)
+every = pytest.mark.parametrize("representation", REPRESENTATIONS.values(), ids=REPRESENTATIONS)
+full_rank = pytest.mark.parametrize(
+    "representation",
+    [r for r in REPRESENTATIONS.values() if not isinstance(r, Inducing) or r.kind == "fitc"],
+    ids=lambda r: repr(r)[:8],
+)
 any_sign = pytest.mark.parametrize("name", PRECISIONS)
 comparable = pytest.mark.parametrize("name", [name for name in PRECISIONS if name != "strong and weak"])
 """Differences in precisions that span ten orders of magnitude say nothing."""
@@ -38,11 +56,18 @@ comparable = pytest.mark.parametrize("name", [name for name in PRECISIONS if nam
 both_ways = pytest.mark.parametrize("transient", [False, True])
 
 
-def prior_of(representation, kernel=KERNEL, mean=MEAN):
-    return representation.prior(kernel, mean, Inputs(X))
+def truth(representation, kernel=None) -> Explicit:
+    kernel = kernel or KERNEL
+    if isinstance(representation, Inducing):
+        return Explicit(kernel, representation.inputs, **FAMILY[representation.kind])
+    return Explicit(kernel)
 
 
-def given(representation, tau, shift=SHIFT, kernel=KERNEL, mean=MEAN, transient=False) -> Conditioned:
+def prior_of(representation, kernel=None, mean=None):
+    return representation.prior(kernel or KERNEL, mean or MEAN, Inputs(X))
+
+
+def given(representation, tau, shift=SHIFT, kernel=None, mean=None, transient=False) -> Conditioned:
     return prior_of(representation, kernel, mean).given(Sites(shift, tau), transient=transient)
 
 
@@ -61,47 +86,55 @@ def numerical(f, x, h=1e-6) -> np.ndarray:
 @every
 @any_sign
 @both_ways
-def test_moments_and_normalizer_against_explicit_inverses(representation, name, transient):
-    tau, K, m = PRECISIONS[name], KERNEL(X), MEAN(X)
-    precision = np.linalg.inv(K) + np.diag(tau)
-    sigma = np.linalg.inv(precision)
-    b = np.linalg.solve(K, m) + SHIFT
-    mean = sigma @ b
-    R = np.diag(tau) - tau[:, None] * sigma * tau
+def test_moments_and_normalizer_against_explicit_matrices(representation, name, transient):
+    tau, m, known = PRECISIONS[name], MEAN(X), truth(representation)
+    sigma, spread, R = known.sigma(X, tau), known.spread(X, tau), known.R(X, tau)
+    b = SHIFT - tau * m
+    mean = m + sigma @ b
+    var = np.diag(sigma) + spread
     q = given(representation, tau, transient=transient)
-    scale = np.sqrt(np.diag(sigma))
+    scale = np.sqrt(var)
     np.testing.assert_allclose(q.mean / scale, mean / scale, atol=1e-8)
-    np.testing.assert_allclose(q.var, np.diag(sigma), rtol=1e-8)
-    np.testing.assert_allclose(q.covariance, sigma, atol=1e-9)
-    np.testing.assert_allclose(q.conditioning.unexplained, np.diag(R), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(q.var, var, rtol=1e-8)
+    np.testing.assert_allclose(q.covariance, sigma + np.diag(spread), atol=1e-9)
+    np.testing.assert_allclose(q.conditioning.unexplained, tau - tau**2 * var, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(q.conditioning.diagonal_of_R, np.diag(R), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(q.conditioning.matrix(), R, rtol=1e-6, atol=1e-6 * np.abs(R).max())
     U = RNG.standard_normal((N, 2))
     np.testing.assert_allclose(q.conditioning.project(U)[1], sigma @ U, atol=1e-8)
     np.testing.assert_allclose(q.conditioning.apply(U), R @ U, atol=1e-6 * np.abs(R).max())
-    log_z = 0.5 * (
-        b @ mean - m @ np.linalg.solve(K, m) - np.linalg.slogdet(precision)[1] - np.linalg.slogdet(K)[1]
-    )
+    log_z = 0.5 * (b @ sigma @ b - known.log_det(X, tau)) + SHIFT @ m - 0.5 * tau @ m**2
     assert q.log_normalizer == pytest.approx(log_z, rel=1e-9, abs=1e-8)
 
 
-@every
+@full_rank
 @any_sign
 def test_divergence_from_the_prior_is_that_of_two_normal_densities(representation, name):
     q = given(representation, PRECISIONS[name])
-    K, d = KERNEL(X), q.mean - MEAN(X)
+    K, d = truth(representation).K(X), q.mean - MEAN(X)
     inside = np.trace(np.linalg.solve(K, q.covariance)) + d @ np.linalg.solve(K, d) - N
     ratio = np.linalg.slogdet(K)[1] - np.linalg.slogdet(q.covariance)[1]
     assert q.kl == pytest.approx(0.5 * (inside + ratio), rel=1e-7, abs=1e-8)
 
 
 @every
+@any_sign
+def test_the_normalizer_is_the_expected_log_of_the_sites_minus_the_divergence(representation, name):
+    """Exactly so for a Gaussian, whose sites are all of its likelihood, and by definition for a bound."""
+    tau = PRECISIONS[name]
+    q = given(representation, tau)
+    expected = SHIFT @ q.mean - 0.5 * tau @ (q.mean**2 + q.var)
+    assert q.log_normalizer == pytest.approx(expected - q.kl, rel=1e-9, abs=1e-8)
+
+
+@every
 def test_observations_give_their_joint_normal_density(representation):
-    y, v = RNG.standard_normal(N), np.exp(RNG.standard_normal(N))
+    y, v, known = RNG.standard_normal(N), np.exp(RNG.standard_normal(N)), truth(representation)
     prior = prior_of(representation)
-    observed, truth = prior.observe(v), multivariate_normal(MEAN(X), KERNEL(X) + np.diag(v))
+    observed, joint = prior.observe(v), multivariate_normal(MEAN(X), known.K(X) + np.diag(v))
     r = y - MEAN(X)
     value = -0.5 * (r @ observed.apply(r) + observed.noisy_log_det + N * np.log(2 * np.pi))
-    assert value == pytest.approx(truth.logpdf(y), rel=1e-10)
+    assert value == pytest.approx(joint.logpdf(y) - 0.5 * known.excess(X, 1.0 / v), rel=1e-9)
     sites = prior.condition(1.0 / v)
     np.testing.assert_allclose(observed.var, sites.var, rtol=1e-8)
     np.testing.assert_allclose(observed.unexplained, sites.unexplained, rtol=1e-8)
@@ -112,8 +145,8 @@ def test_observations_give_their_joint_normal_density(representation):
 
 @every
 @any_sign
-def test_a_cavity_is_the_posterior_without_the_site(representation, name):
-    tau = PRECISIONS[name]
+def test_a_cavity_is_the_prediction_without_the_site(representation, name):
+    tau, known = PRECISIONS[name], truth(representation)
     q = given(representation, tau)
     mean, var = q.cavities()
     shift, precision = q.natural_cavities()
@@ -123,9 +156,11 @@ def test_a_cavity_is_the_posterior_without_the_site(representation, name):
             other = given(representation, without, np.where(np.arange(N) == i, 0.0, SHIFT))
         except ImproperPosteriorError:
             continue
-        assert var[i] == pytest.approx(other.var[i], rel=1e-6)
+        alone = known.sigma(X, without)[i, i] + known.apart(X)[i]
+        assert var[i] == pytest.approx(alone, rel=1e-6)
         assert mean[i] == pytest.approx(other.mean[i], abs=1e-6)
-        assert shift[i] / precision[i] == pytest.approx(other.mean[i], abs=1e-6)
+        if q.conditioning.spread is None:
+            assert shift[i] / precision[i] == pytest.approx(other.mean[i], abs=1e-6)
 
 
 @every
@@ -169,12 +204,13 @@ def test_pull_sites_is_the_transposed_jacobian_of_mean_and_variance(representati
 def test_pull_sites_keeps_the_digits_of_weak_sites(representation):
     tau = PRECISIONS["strong and weak"]
     q = given(representation, tau)
-    K = KERNEL(X)
-    sigma = np.linalg.inv(np.linalg.inv(K) + np.diag(tau))
+    known = truth(representation)
+    sigma, d = known.sigma(X, tau), known.left_over(X)
+    of_spread = known.weight * known.curve * (d / (1.0 + known.curve * tau * d)) ** 2
     u, v = np.random.default_rng(2).standard_normal((2, N))
     first, second = q.conditioning.pull_sites(u, v)
     np.testing.assert_allclose(first, sigma @ u, rtol=1e-7, atol=1e-10)
-    np.testing.assert_allclose(second, sigma**2 @ v, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(second, sigma**2 @ v + of_spread * v, rtol=1e-7, atol=1e-10)
 
 
 def scalar(q: Conditioned, a: float, u: np.ndarray, v: np.ndarray) -> float:
@@ -192,13 +228,16 @@ def test_every_pullback_against_finite_differences(representation, name, parts):
     v = rng.standard_normal(N) * (parts in ("var", "all"))
 
     def value(**changed) -> float:
-        return scalar(given(representation, **{"tau": tau, **changed}), a, u, v)
+        return scalar(given(**{"representation": representation, "tau": tau, **changed}), a, u, v)
 
     q = given(representation, tau)
     pulled = q.pull(a, u if parts in ("mean", "all") else None, v if parts in ("var", "all") else None)
     tol = {"rtol": 2e-6, "atol": 4e-7}
     by_kernel = numerical(lambda x: value(kernel=KERNEL.replace(x)), KERNEL.theta)
     np.testing.assert_allclose(KERNEL.to_theta(pulled.kernel), by_kernel, **tol)
+    if representation.theta.size:
+        by_inputs = numerical(lambda x: value(representation=representation.replace(x)), representation.theta)
+        np.testing.assert_allclose(pulled.representation, by_inputs, **tol)
     by_mean = numerical(lambda x: value(mean=MEAN.with_flat(x)), MEAN.flat)
     np.testing.assert_allclose(pulled.mean, by_mean, **tol)
     np.testing.assert_allclose(pulled.shift, numerical(lambda x: value(shift=x), SHIFT), **tol)
@@ -211,7 +250,7 @@ def test_every_pullback_against_finite_differences(representation, name, parts):
 def test_the_diagonal_of_R_pulls_back(representation, name):
     tau, g = PRECISIONS[name], np.random.default_rng(4).standard_normal(N)
     c = prior_of(representation).condition(tau)
-    found = c.pull_kernel(np.zeros((N, 1)), None, 0.0, d_unexplained=g)
+    found = c.pull_prior(np.zeros((N, 1)), None, 0.0, d_unexplained=g).kernel
 
     def value(theta) -> float:
         return float(g @ prior_of(representation, KERNEL.replace(theta)).condition(tau).unexplained)
@@ -228,28 +267,43 @@ def test_white_coordinates(representation):
     prior, rng = prior_of(representation), np.random.default_rng(5)
     W = prior.unwhiten(np.eye(prior.white_dim)) - prior.mean[:, None]
     np.testing.assert_allclose(W @ W.T, prior.times(np.eye(N)), atol=1e-10)
-    np.testing.assert_allclose(prior.times(np.eye(N)), KERNEL(X), atol=1e-12)
-    np.testing.assert_allclose(prior.diagonal, np.diag(KERNEL(X)), rtol=1e-12)
+    known = truth(representation)
+    np.testing.assert_allclose(prior.times(np.eye(N)), known.K(X), atol=1e-9)
+    np.testing.assert_allclose(prior.diagonal, np.diag(known.K(X)) + known.spread(X, np.zeros(N)), rtol=1e-9)
     G, U = rng.standard_normal((N, 3)), rng.standard_normal((prior.white_dim, 3))
     np.testing.assert_allclose(prior.unwhiten_adjoint(G), W.T @ G, atol=1e-10)
-    np.testing.assert_allclose(prior.whiten(prior.unwhiten(U)), U, atol=1e-8)
-
-    def value(theta) -> float:
-        moved = prior_of(representation, KERNEL.replace(theta))
-        return float(np.sum(G * (moved.unwhiten(U) - moved.mean[:, None])))
-
-    pulled = KERNEL.to_theta(prior.pull_unwhiten(U, G))
-    np.testing.assert_allclose(pulled, numerical(value, KERNEL.theta), rtol=1e-5, atol=1e-6)
+    if Capability.WHITENING in representation.capabilities:
+        np.testing.assert_allclose(prior.whiten(prior.unwhiten(U)), U, atol=1e-8)
+    else:
+        with pytest.raises(CapabilityError, match="prior is white"):
+            prior.whiten(prior.unwhiten(U))
 
 
 @every
 @any_sign
-def test_process_at_the_training_rows_gives_the_marginals(representation, name):
-    q = given(representation, PRECISIONS[name])
-    process = q.process()
-    np.testing.assert_allclose(process.mean(X), q.mean, atol=1e-8)
-    np.testing.assert_allclose(process.variance(X), q.var, rtol=1e-6, atol=1e-10)
-    np.testing.assert_allclose(process.covariance(X), q.covariance, atol=1e-8)
+def test_process_at_the_training_rows_and_elsewhere(representation, name):
+    tau, known = PRECISIONS[name], truth(representation)
+    q = given(representation, tau)
+    process, new = q.process(), np.random.default_rng(8).standard_normal((4, X.shape[1]))
+    if known.Z is None:
+        np.testing.assert_allclose(process.mean(X), q.mean, atol=1e-8)
+        np.testing.assert_allclose(process.variance(X), q.var, rtol=1e-6, atol=1e-10)
+        np.testing.assert_allclose(process.covariance(X), q.covariance, atol=1e-8)
+    for rows in (X, new):
+        moved, cov = known.prediction(X, rows, tau, q.weights)
+        np.testing.assert_allclose(process.mean(rows), MEAN(rows) + moved, atol=1e-8)
+        np.testing.assert_allclose(process.variance(rows), np.diag(cov), rtol=1e-6, atol=1e-10)
+        np.testing.assert_allclose(process.covariance(rows), cov, atol=1e-8)
+    if not hasattr(process, "mean_gradient"):
+        return  # slopes of predictions are not part of the protocol
+    for gradient, value in (
+        (process.mean_gradient, process.mean),
+        (process.variance_gradient, process.variance),
+    ):
+        for k in range(X.shape[1]):
+            step = 1e-5 * (np.arange(X.shape[1]) == k)
+            slope = (value(new + step) - value(new - step)) / 2e-5
+            np.testing.assert_allclose(gradient(new)[:, k], slope, rtol=1e-5, atol=1e-6)
 
 
 @every
@@ -257,12 +311,14 @@ def test_some_rows_and_other_hyperparameters(representation):
     prior, keep = prior_of(representation), np.array([7, 1, 4])
     part = prior.rows(keep)
     np.testing.assert_allclose(part.mean, MEAN(X[keep]))
-    np.testing.assert_allclose(part.times(np.eye(3)), KERNEL(X[keep]), atol=1e-12)
+    np.testing.assert_allclose(part.times(np.eye(3)), truth(representation).K(X[keep]), atol=1e-9)
     other = KERNEL.replace(KERNEL.theta + 0.3)
     moved = prior.at(other, None)
-    np.testing.assert_allclose(moved.times(np.eye(N)), other(X), atol=1e-12)
+    np.testing.assert_allclose(moved.times(np.eye(N)), truth(representation, other).K(X), atol=1e-9)
     np.testing.assert_array_equal(moved.mean, np.zeros(N))
-    np.testing.assert_allclose(prior.times(np.eye(N)), KERNEL(X), atol=1e-12)  # the first is untouched
+    np.testing.assert_allclose(
+        prior.times(np.eye(N)), truth(representation).K(X), atol=1e-9
+    )  # the first is untouched
 
 
 @every
@@ -291,8 +347,9 @@ def test_draws_have_the_moments_of_the_posterior(representation, name):
 @every
 def test_improper_posteriors_are_refused_and_proper_ones_are_not(representation):
     prior, direction = prior_of(representation), np.linspace(-1.0, 0.2, N)
-    W = prior.unwhiten(np.eye(N)) - prior.mean[:, None]
+    W, known = prior.unwhiten(np.eye(prior.white_dim)) - prior.mean[:, None], truth(representation)
     limit = -1.0 / np.linalg.eigvalsh(W.T @ (direction[:, None] * W))[0]
+    limit = min(limit, -1.0 / min(known.curve * np.min(direction * known.left_over(X)), -1e-9))
     assert prior.condition(0.999 * limit * direction).smallest_curvature < 0.1
     with pytest.raises(ImproperPosteriorError):
         prior.condition(1.001 * limit * direction)

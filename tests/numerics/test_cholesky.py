@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scipy.linalg import lapack
 
-from cavity.numerics import tiles
+from cavity.numerics import tiles, triangles
 from cavity.numerics.cholesky import (
     JITTER_LADDER,
     Cholesky,
@@ -94,6 +95,64 @@ def test_a_singular_factor_has_no_inverse():
         L[row, row] = 0.0
         with pytest.raises(NotPositiveDefiniteError, match=f"singular at row {row}"):
             Cholesky(L).into_inverse()
+
+
+# --- panels, for matrices that LAPACK does not get whole -------------------------------------------------------------
+
+
+@pytest.fixture(params=[7, 16])
+def in_panels(request, monkeypatch):
+    """Every matrix counts as large; the number of rows of a panel."""
+    monkeypatch.setattr(triangles, "WHOLE_UP_TO", 0)
+    monkeypatch.setattr(triangles, "PANEL", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("n", [1, 6, 7, 8, 50, 200])
+def test_panels_agree_with_lapack(in_panels, n):
+    A = positive_definite(n)
+    garbage = np.tril(np.full((n, n), 1e30), -1)
+    U = np.asfortranarray(np.triu(A) + garbage)
+    assert triangles.factor_in_place(U) == 0
+    expected, _ = lapack.dpotrf(A, lower=0, clean=1)
+    np.testing.assert_allclose(np.triu(U), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(np.tril(U, -1), garbage)
+    X = U.copy(order="F")
+    assert triangles.invert_triangle_in_place(X) == 0
+    np.testing.assert_allclose(np.triu(X), lapack.dtrtri(expected, lower=0)[0], rtol=1e-11, atol=1e-14)
+    np.testing.assert_array_equal(np.tril(X, -1), garbage)
+    assert triangles.invert_factored_in_place(U) == 0
+    inverse = np.linalg.inv(A)
+    np.testing.assert_allclose(np.triu(U), np.triu(inverse), rtol=1e-11, atol=1e-14)
+    np.testing.assert_array_equal(np.tril(U, -1), garbage)
+
+
+@pytest.mark.parametrize("minor", [1, 7, 8, 33, 50])
+def test_panels_name_the_leading_minor_that_is_not_positive(in_panels, minor):
+    A = positive_definite(50)
+    A[minor - 1, minor - 1] = (
+        A[minor - 1, : minor - 1] @ np.linalg.solve(A[: minor - 1, : minor - 1], A[: minor - 1, minor - 1])
+        - 1.0
+    )  # so that the Schur complement there is -1
+    assert lapack.dpotrf(A, lower=0)[1] == minor
+    assert triangles.factor_in_place(np.asfortranarray(A)) == minor
+    assert try_factorize(A.copy()) is None
+
+
+@pytest.mark.parametrize("row", [0, 7, 49])
+def test_panels_notice_what_is_not_finite_and_what_is_singular(in_panels, row):
+    A = positive_definite(50)
+    A[row, row] = np.nan
+    assert try_factorize(A) is None
+    L = np.eye(50)
+    L[row, row] = 0.0
+    with pytest.raises(NotPositiveDefiniteError, match=f"singular at row {row}"):
+        Cholesky(L).into_inverse()
+
+
+def test_a_factor_in_panels_does_all_that_a_factor_does(in_panels):
+    test_factor_agrees_with_numpy(130)
+    test_the_smallest_jitter_that_works_is_used_and_reported(3e-9, 4)
 
 
 # --- the jitter policy --------------------------------------------------------------------------------------

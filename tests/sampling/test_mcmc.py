@@ -285,4 +285,14 @@ def test_limit_of_draws_is_checked():
         MCMC(n_draws=100, extend_to=50)
     with pytest.raises(ValueError, match="extend_to"):
         MCMC(extend_to=1e4)
-    assert MCMC(extend_to=2000) == eval(repr(MCMC(extend_to=2000))) != MCMC()
+    assert MCMC(extend_to=4000) == eval(repr(MCMC(extend_to=4000))) != MCMC()
+
+
+def test_draws_that_are_not_given_a_number_may_be_more():
+    """By default chains go on until they pass, up to a limit; a number given is kept to."""
+    assert (MCMC().n_draws, MCMC().extend_to) == (500, 2000)
+    assert MCMC(500).extend_to is None
+    assert MCMC(500) == eval(repr(MCMC(500))) != MCMC() == eval(repr(MCMC()))
+    assert repr(MCMC(500)) == "MCMC(n_draws=500)"
+    with pytest.raises(ValueError, match="extend_to must be an integer >= n_draws, 500"):
+        MCMC(extend_to=100)

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from cavity import GP
+from cavity.assessment.waic import waic
 from cavity.inference.base import ConvergenceWarning
 from cavity.kernels import SE, Matern
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Poisson, Probit, Softmax, StudentT
@@ -22,7 +23,10 @@ from cavity.prediction import (
     average,
 )
 from cavity.sampling import process_given_draw
+from cavity.sampling.diagnostics import mcse_mean
 from cavity.sampling.draws import Draws
+from cavity.sampling.mcmc import MCMC
+from cavity.sampling.noise_given_f import draw_residuals
 from cavity.sampling.posterior import SamplePosterior
 from cavity.sampling.trace import Trace
 
@@ -229,6 +233,53 @@ def test_latent_values_in_table_and_arviz():
     assert drawn.diagnostics().shape[0] == 1
     assert drawn.diagnostics(latent=True).shape[0] == 1 + len(y)
     assert drawn.to_arviz().posterior["f"].shape == (2, 6, len(y))
+
+
+def test_leave_one_out_and_waic_of_arviz_are_those_of_the_exact_posterior():
+    """Draws of f at fixed hyperparameters: our own closed forms are the truth, within the error of the draws."""
+    arviz = pytest.importorskip("arviz")
+    X, y = data(16)
+    y = y + 0.6 * np.random.default_rng(2).standard_normal(16)
+    model = GP(1.3 * SE(1.0), Gaussian(0.5), "constant")
+    exact, given = model.condition(X, y), repeated(model, X, y, chains=4, draws=1000).to_arviz()
+    log_p = given.log_likelihood["y"].to_numpy()
+    assert log_p.shape == (4, 1000, 16)
+    ours = waic(exact.approximation, model.likelihood, y)
+    p = np.exp(log_p).reshape(-1, 16)
+    error = p.std(axis=0) / p.mean(axis=0) / np.sqrt(len(p))
+    assert np.all(np.abs(np.log(p.mean(axis=0)) - ours.log_density) < 4 * error)
+    theirs = arviz.waic(given, pointwise=True)
+    squares = (log_p - log_p.mean(axis=(0, 1))).reshape(-1, 16) ** 2
+    error = error + squares.std(axis=0) / np.sqrt(len(p))
+    assert np.all(np.abs(theirs.waic_i.to_numpy() - ours.pointwise) < 4 * error)
+    loo = arviz.loo(given, pointwise=True)
+    truth = model.leave_one_out(X, y).log_prob(y)
+    # the estimate is a mean of 1 / p under the draws
+    error = (1 / p).std(axis=0) / (1 / p).mean(axis=0) / np.sqrt(len(p))
+    assert np.all(np.abs(loo.loo_i.to_numpy() - truth) < 5 * error)
+    assert "log_likelihood" not in repeated(model, X, y).to_arviz(log_likelihood=False)
+
+
+@pytest.mark.parametrize("likelihood", [StudentT(0.2, 3.0), MixtureOfGaussians(0.2, 0.2, 6.0), Probit()])
+def test_log_likelihood_of_draws_averages_to_the_predictive_density(likelihood):
+    """With f integrated out given each draw, or drawn with it: the mean of p(y_i | f_i) is that of a prediction."""
+    X, y = data(8)
+    y = np.sign(y + 0.1) if likelihood.discrete else y + np.where(np.arange(8) == 3, 2.0, 0.0)
+    rule = MCMC(400, 100, 2, rng=0, hyperparameters=False, max_draws=800, warn=False, progress=False)
+    posterior = GP(1.0 * SE(0.8), likelihood, inference=rule).condition(X, y)
+    p = np.exp(posterior.draws.log_likelihood(1))
+    truth = np.exp(posterior.predict_y(X).log_prob(y))
+    spread = np.array([mcse_mean(p[:, :, i]) for i in range(8)])
+    assert np.all(np.abs(p.mean(axis=(0, 1)) - truth) < 4 * spread + 1e-12)
+
+
+def test_weights_are_powers_of_the_likelihood():
+    X, y = data(5)
+    weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
+    once = repeated(GP(1.3 * SE(0.7), Gaussian(0.2)), X, y, weight=weight).draws
+    f = y - draw_residuals(once.model, X, y, 0.2 / weight, np.random.default_rng(0))
+    expected = weight * norm.logpdf(y, f, np.sqrt(0.2))
+    np.testing.assert_allclose(once.log_likelihood(0)[0, 0], expected, rtol=1e-9)
 
 
 def test_pictures():

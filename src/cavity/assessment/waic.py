@@ -127,7 +127,7 @@ def waic(approximation: Approximation, likelihood: Likelihood, y: Array) -> WAIC
     q = approximation.q
     if q is None or likelihood.n_latent != 1:
         raise UnsupportedPairError(
-            "waic needs one latent value per observation, one target, noise of positive variance, no basis functions "
-            f"with weights integrated out, got {type(likelihood).__name__} with {likelihood.n_latent} latent values"
+            "waic needs one latent value per observation, one target and noise of positive variance, got "
+            f"{type(likelihood).__name__} with {likelihood.n_latent} latent values"
         )
     return waic_from_marginals(likelihood, y, q.mean, q.var)

@@ -35,7 +35,7 @@ def assess(
         list[str] | None, typer.Option(help="Inference rule to judge; may be repeated \\[default: all].")
     ] = None,
     test_size: Annotated[float, typer.Option(help="Share of rows held out to compare predictions.")] = 0.2,
-    max_rows: Annotated[int | None, typer.Option(help="Use a random subset of so many rows.")] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Use a random subset of this many rows.")] = None,
     seed: Annotated[int, typer.Option(help="For held-out rows and sampling.", callback=at_least_zero)] = 0,
     plot: Annotated[Path | None, typer.Option(help="Also draw the comparison into this PNG or SVG.")] = None,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report to this file.")] = None,

@@ -26,9 +26,9 @@ def report(
     data: Annotated[Path, typer.Argument(help="Table to show it on.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     assess: Annotated[
-        float | None, typer.Option(help="Also check the approximation, for so many seconds.")
+        float | None, typer.Option(help="Also check the approximation, for this many seconds.")
     ] = None,
-    max_rows: Annotated[int | None, typer.Option(help="Show a random subset of so many rows.")] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Show a random subset of this many rows.")] = None,
     seed: Annotated[int, typer.Option(help="For the subset and the check.", callback=at_least_zero)] = 0,
     debug: Debug = False,
 ) -> None:

@@ -42,7 +42,7 @@ class PlannerSettings:
     candidates : int
         Random sequences that are screened.
     starts : int
-        The best so many of them are improved, beside the shifted last plan.
+        Number of the best of them that are improved, beside the shifted last plan.
     evaluations : int
         Of risk and gradient, for all starts together, at most.
     compared : int

@@ -70,7 +70,7 @@ def descend(
     function : callable
         Maps (B, d) to values (B,) and gradients (B, d), row by row.
     evaluations : int
-        At most so many.
+        Largest number of evaluations.
     tolerance : float
         Stop when the projected gradient of each start, times the distance between the bounds, is below this share of
         its value (plus one thousandth of the largest value of all starts so far).

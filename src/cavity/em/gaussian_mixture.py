@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from cavity.em.components import Components
 from cavity.em.gaussian import Gaussian
+from cavity.em.given_parameters import check_covariances
 from cavity.em.mixture_base import MixtureBase
 from cavity.em.mixture_problem import MixtureTheta
 from cavity.em.priors import NormalInverseWishart
@@ -90,9 +91,9 @@ class GaussianMixture(MixtureBase):
         if self.covariances_init is not None:
             if self.covariance_type == "factor":
                 raise ValueError("covariances_init does not apply to covariance_type='factor'")
-            params["covariances"] = _given(
-                self.covariances_init, "covariances_init", params["covariances"].shape
-            )
+            given_covariances = _given(self.covariances_init, "covariances_init", params["covariances"].shape)
+            check_covariances(given_covariances, "covariances_init", family)
+            params["covariances"] = given_covariances
         return MixtureTheta(weights, params)
 
     @property
@@ -110,4 +111,6 @@ def _given(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:
     array = np.asarray(value, dtype=float)
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, and contains {array[~np.isfinite(array)][0]}")
     return array

@@ -76,7 +76,7 @@ def check_parameters(family: Components, params: Params, names: frozenset[str] |
         what, _, part = name.partition("@")
         if what == "covariances":
             owner = family._bound[int(part)][0] if isinstance(family, Product) else family
-            _check_covariances(array, attribute(name), owner)
+            check_covariances(array, attribute(name), owner)
         else:
             _check_range(array, what, attribute(name))
 
@@ -96,21 +96,38 @@ def _check_range(array: Array, what: str, name: str) -> None:
         raise ValueError(f"{name} must be positive, and contains {array[~(array > 0)][0]:g}")
 
 
-def _check_covariances(array: Array, name: str, family: Components) -> None:
-    """Variances are positive, matrices symmetric and positive definite."""
+def check_covariances(array: Array, name: str, family: Components) -> None:
+    """Refuse variances that are not positive, and matrices that are not symmetric and positive definite, by index."""
     inner = family._inner if isinstance(family, MixtureEmission) else family
     assert isinstance(inner, Gaussian)
     if inner.structure.diagonal:
         if not np.all(array > 0):
             raise ValueError(f"{name} must be positive, and contains {array[~(array > 0)][0]:g}")
         return
-    asymmetry = np.abs(array - np.swapaxes(array, -1, -2))
-    if np.any(asymmetry > SYMMETRY * np.abs(array).max()):
-        raise ValueError(f"{name} must be symmetric matrices")
+    matrices = array.reshape(-1, *array.shape[-2:])
+    asymmetry = np.abs(matrices - np.swapaxes(matrices, 1, 2))
+    if np.any(asymmetry > SYMMETRY * np.abs(matrices).max()):
+        k, i, j = (int(n) for n in np.unravel_index(np.argmax(asymmetry), matrices.shape))
+        raise ValueError(
+            f"{name}{_place(family, array, k)} must be a symmetric matrix, and has {matrices[k, i, j]:g} at row {i}, "
+            f"column {j}, but {matrices[k, j, i]:g} at row {j}, column {i}; use (C + C.T) / 2 if that is meant"
+        )
     try:
-        np.linalg.cholesky(array)
-    except np.linalg.LinAlgError as error:
-        raise ValueError(f"{name} must be positive definite matrices") from error
+        np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        lowest = np.linalg.eigvalsh(matrices)[:, 0]
+        k = int(np.argmin(lowest))
+        raise ValueError(
+            f"{name}{_place(family, array, k)} must be a positive definite matrix, and its smallest eigenvalue is "
+            f"{lowest[k]:.3g}; check its entries, or add a small multiple of the identity matrix"
+        ) from None
+
+
+def _place(family: Components, array: Array, k: int) -> str:
+    """Index of the k-th of several matrices, as a user would write it."""
+    if array.ndim == 2:
+        return ""
+    return f"[{k // family.n_mix}, {k % family.n_mix}]" if isinstance(family, MixtureEmission) else f"[{k}]"
 
 
 def sized_family(family: Components, params: Params) -> tuple[Components, int]:

@@ -28,7 +28,7 @@ from cavity.em.families import make_components, nonnegative
 from cavity.em.filtering import Forecast, OnlineFilter, forecast
 from cavity.em.forward_backward import filtered, forward_backward
 from cavity.em.gaussian import Gaussian
-from cavity.em.given_parameters import check_parameters, sized_family
+from cavity.em.given_parameters import attribute, check_parameters, sized_family
 from cavity.em.initialization import start_kinds
 from cavity.em.mixture_emission import MixtureEmission
 from cavity.em.parallel import resolve_threads
@@ -39,6 +39,9 @@ from cavity.em.standard_errors import StandardErrors, standard_errors
 from cavity.em.student_t import StudentT
 from cavity.em.viterbi import most_probable_paths
 from cavity.numerics.arrays import Array
+
+CHAIN = {"s": "startprob_", "t": "transmat_"}
+"""Attributes of the probabilities of the chain, by their letters in `params` and `init_params`."""
 
 FEW_VISITS = 1e-6
 """Expected visits below which a state counts as dead."""
@@ -67,7 +70,7 @@ class HMM(EmissionParameters, EMEstimator):
         What is estimated, and what is initialized from the data: any of `s` start probabilities, `t`
         transitions, `e` all emission parameters, or single ones: `m` means, `c` covariances, `d` degrees of
         freedom, `w` weights within states, `l` rates. What is left out of `init_params` must have been set
-        (``model.means_ = ...``).
+        (``model.means_ = ...``); what was set and is not left out is overwritten, with a warning.
     algorithm : {"viterbi", "map"}
         Default of `decode` and `predict`.
     criterion, init, n_init, max_iter, tol, accelerate, ordering, allow_nan, n_jobs, random_state, progress :
@@ -155,6 +158,7 @@ class HMM(EmissionParameters, EMEstimator):
         family.check_data(x)
         update = self._letters(family, self.params, "params")
         from_data = self._letters(family, self.init_params, "init_params")
+        self._warn_of_overwriting(family, from_data)
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=len(kinds))
 
         def fit_size(size: int) -> tuple[Candidate, tuple[HMMProblem, Restarts[HMMTheta]]]:
@@ -188,6 +192,40 @@ class HMM(EmissionParameters, EMEstimator):
                     + ", ".join(known)
                 )
         return frozenset(names)
+
+    def _set_by_hand(self) -> set[str]:
+        """Names of parameters that were set since the last fit; start and transition probabilities are "s" and "t"."""
+        found, old = self._values(), self.__dict__.get("_estimates", {})
+        return {name for name, value in found.items() if value is not old.get(name)}
+
+    def _remember_estimates(self) -> None:
+        """Take the present values for those of a fit, which another fit may replace."""
+        self._estimates = self._values()
+
+    def _values(self) -> dict[str, Any]:
+        """Parameters by name, as far as there are any."""
+        own = self.__dict__
+        chain = {letter: own[name] for letter, name in CHAIN.items() if name in own}
+        return {**chain, **own.get("params_", {})}
+
+    def _warn_of_overwriting(self, family: Components, from_data: frozenset[str]) -> None:
+        """Say which values set by hand a fit is about to replace, and how to keep them."""
+        lost = self._set_by_hand() & from_data
+        if not lost:
+            return
+        letters = {**{letter: (letter,) for letter in CHAIN}, **family.letter_names()}
+        rest = "".join(
+            letter
+            for letter, names in letters.items()
+            if from_data.issuperset(names) and not lost & set(names)
+        )
+        named = ", ".join(sorted(CHAIN.get(name) or attribute(name) for name in lost))
+        warnings.warn(
+            f"values set by hand are overwritten: {named} start from the data, because "
+            f"init_params={self.init_params!r} names them; to start from the values set, use init_params={rest!r}",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _problem(
         self, family: Components, x: Array, starts: NDArray[np.int64], size: int, update: frozenset[str]
@@ -260,6 +298,7 @@ class HMM(EmissionParameters, EMEstimator):
             visits = visits[order]
         self.family_ = family
         self.startprob_, self.transmat_, self.params_ = theta.startprob, theta.transmat, theta.params
+        self._remember_estimates()
         self.n_states_ = len(theta.startprob)
         self.converged_ = run.converged
         self.n_iter_ = run.n_iter

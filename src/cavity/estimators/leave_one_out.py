@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cavity.gp import Posterior
 from cavity.inference.base import refit_without
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import GaussianNoise
 from cavity.likelihoods.base import Likelihood
@@ -35,7 +36,7 @@ def cavities(posterior: Posterior, rows: TrainingRows) -> Cavities:
     Needs sites: every rule for one latent function but exact inference has them.
     """
     q = posterior.approximation.q
-    assert q is not None
+    assert isinstance(q, Conditioned)
     sites = q.sites
     index = rows.index[rows.index >= 0]
     mean, var = (part[index] for part in q.cavities())

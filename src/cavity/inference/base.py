@@ -19,6 +19,7 @@ from cavity.runtime.errors import Described, InputError, Text
 
 if TYPE_CHECKING:
     from cavity.latent.base import Inputs, LatentPrior, Process
+    from cavity.latent.integrated_basis import ConditionedWithTrend
     from cavity.latent.prior_times_sites import Conditioned
     from cavity.latent.sites import Sites
     from cavity.likelihoods.base import Likelihood
@@ -173,9 +174,9 @@ class Approximation:
     process : Process
     log_evidence : float
     status : Status
-    q : Conditioned or None
-        The Gaussian at the training inputs. None if there are several targets or latent functions, basis functions
-        with weights integrated out, or observations without noise.
+    q : Conditioned or ConditionedWithTrend or None
+        The Gaussian at the training inputs; the latter has basis functions integrated out, and no sites. None if there
+        are several targets or latent functions, or observations without noise.
 
     Examples
     --------
@@ -190,12 +191,15 @@ class Approximation:
     process: Process
     log_evidence: float
     status: Status = field(default_factory=Status)
-    q: Conditioned | None = None
+    q: Conditioned | ConditionedWithTrend | None = None
 
     @property
     def sites(self) -> Sites | None:
         """The sites of q; None for exact inference, where the likelihood is itself Gaussian."""
-        return None if self.q is None or self.status.stage is Stage.EXACT else self.q.sites
+        from cavity.latent.prior_times_sites import Conditioned
+
+        exact = self.status.stage is Stage.EXACT
+        return self.q.sites if isinstance(self.q, Conditioned) and not exact else None
 
 
 class InferenceRule(ABC):

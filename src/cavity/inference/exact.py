@@ -29,7 +29,7 @@ from cavity.inference.base import (
     UnsupportedPairError,
 )
 from cavity.latent.base import Conditioning, LatentPrior, Process
-from cavity.latent.integrated_basis import Trend
+from cavity.latent.integrated_basis import ConditionedWithTrend, Trend
 from cavity.latent.negative_sites import lowered
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
@@ -97,10 +97,15 @@ class _Observed:
             basis = None if basis is None else basis.of_target(0)
         return self.prior.process(alpha, self.conditioning, basis)
 
-    def gaussian(self) -> Conditioned | None:
-        """q(f) at the training inputs, where it is the prior times sites."""
-        if self.trend is not None or self.y.ndim != 1 or not np.all(self.variance > 0):
+    def gaussian(self) -> Conditioned | ConditionedWithTrend | None:
+        """q(f) at the training inputs of one target with noise."""
+        if self.y.ndim != 1 or not np.all(self.variance > 0):
             return None
+        if self.trend is not None:
+            vague = self.prior.mean_function.vague  # type: ignore[union-attr]
+            return ConditionedWithTrend(
+                self.trend, self.conditioning, self.residual[:, 0], self.variance, vague
+            )
         return Conditioned(self.prior, Sites.of_observations(self.y, self.variance), self.conditioning)
 
     def evidence_gradient(self) -> Gradient:
@@ -108,19 +113,19 @@ class _Observed:
         F = self.alpha
         if self.trend is not None:
             F = np.hstack([F, np.sqrt(T) * self.trend.root])
-        diagonal = 0.5 * (np.einsum("ij,ij->i", F, F) - T * self.conditioning.unexplained)
-        d_kernel = self.conditioning.pull_kernel(np.sqrt(0.5) * F, None, -0.5 * T)
-        d_noise = diagonal / w
+        prior = self.conditioning.pull_prior(np.sqrt(0.5) * F, None, -0.5 * T)
+        d_noise = 0.5 * (np.einsum("ij,ij->i", F, F) - T * self.conditioning.unexplained) / w
         if np.any(w != 1.0):
             d_noise = d_noise + 0.5 * T * (1.0 - w) / self.noise
-        return Gradient(d_kernel, self.prior.pull_mean(self.alpha.sum(axis=1)), self.d_noise @ d_noise)
+        d_mean = self.prior.pull_mean(self.alpha.sum(axis=1))
+        return Gradient(prior.kernel, d_mean, self.d_noise @ d_noise, prior.representation)
 
     # --- leave-one-out --------------------------------------------------------------------------------------
 
     @cached_property
     def _left(self) -> tuple[Array, NDArray[np.bool_]]:
         """The diagonal of R, and points without which a vague weight is not known: there, it is rounding."""
-        own = self.conditioning.unexplained
+        own = self.conditioning.diagonal_of_R
         if self.trend is None:
             return own, np.zeros(self.n, dtype=bool)
         d = own - np.einsum("ij,ij->i", self.trend.root, self.trend.root)
@@ -131,9 +136,15 @@ class _Observed:
         d, lost = self._left
         d = np.where(lost, 1.0, d)
         mean = np.where(lost[:, None], 0.0, self.residual - self.alpha / d[:, None])
-        return mean, np.where(lost, np.inf, 1.0 / d)
+        variance = np.where(lost, np.inf, 1.0 / d)
+        return mean, variance if self.conditioning.apart is None else variance + self.conditioning.apart
 
     def leave_one_out_log_prob(self) -> tuple[float, Gradient]:
+        if self.conditioning.apart is not None:
+            raise UnsupportedPairError(
+                "leave-one-out learning needs a prior that predicts what it assumes of the data",
+                remedy=("use ", Setting("objective", "evidence"), ", or inducing inputs of kind 'fitc'"),
+            )
         d, lost = self._left
         if lost.any():
             raise NotPositiveDefiniteError(
@@ -151,8 +162,9 @@ class _Observed:
             left, right = left + more_left, right + more_right
         # the diagonal of the cotangent of A, which is also that of the noise variances
         d_noise = -np.einsum("ij,ij->i", U, self.alpha) - self._squared_R(d_d)
-        d_kernel = self.conditioning.pull_kernel(np.hstack(left), np.hstack(right), 0.0, d_unexplained=d_d)
-        return value, Gradient(d_kernel, self.prior.pull_mean(-U.sum(axis=1)), self.d_noise @ d_noise)
+        prior = self.conditioning.pull_prior(np.hstack(left), np.hstack(right), 0.0, d_unexplained=d_d)
+        d_mean = self.prior.pull_mean(-U.sum(axis=1))
+        return value, Gradient(prior.kernel, d_mean, self.d_noise @ d_noise, prior.representation)
 
     def _times_R(self, U: Array) -> Array:
         out = self.conditioning.apply(U)

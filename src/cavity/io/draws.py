@@ -29,7 +29,7 @@ MAX_DRAWS = 1_000_000
 
 
 def _rule_fields(rule: MCMC) -> dict[str, Any]:
-    """Its settings; how a run reported its progress is none of the model's."""
+    """Its settings; how a run reported its progress does not belong to the model."""
     settings = constructor_arguments(rule)
     if not (settings["progress"] is None or isinstance(settings["progress"], bool)):
         settings["progress"] = None

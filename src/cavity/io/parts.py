@@ -21,6 +21,8 @@ from cavity.kernels.automatic_relevance import Ard
 from cavity.kernels.basis_functions import FeatureKernel
 from cavity.kernels.input_functions import NamedFunction, as_function
 from cavity.latent.dense import Dense
+from cavity.latent.inducing import Inducing
+from cavity.latent.markov import Markov
 from cavity.latent.sites import Sites
 from cavity.means import basis_features as basis
 from cavity.parameters import priors, transforms
@@ -98,6 +100,24 @@ def _param_fields(param: Param) -> dict[str, Any]:
 
 add(Codec("Param", Param, _param_fields, _param))
 add(Codec("representation.Dense", Dense, lambda _: {}, Dense))
+add(Codec("representation.Markov", Markov, lambda _: {}, Markov))
+
+
+def _inducing_fields(part: Inducing) -> dict[str, Any]:
+    inputs = part.params["inputs"] if part.learn and part.inputs is not None else part.inputs
+    return {"m": part.m, "kind": part.kind, "inputs": inputs, "learn": part.learn, "seed": part.seed}
+
+
+def _inducing(inputs: Any = None, **fields: Any) -> Inducing:
+    given = inputs.value if isinstance(inputs, Param) else inputs
+    if not (
+        given is None or (isinstance(given, np.ndarray) and given.dtype == np.float64 and given.ndim == 2)
+    ):
+        raise ValueError("inducing inputs must be a matrix of numbers")
+    return Inducing(inputs=inputs, **fields)
+
+
+add(Codec("representation.Inducing", Inducing, _inducing_fields, _inducing))
 add(Codec("ard", Ard, lambda ard: {"start": ard.start}, Ard))
 add(Codec("Transform", transforms.Transform, lambda _: {}, transforms.Transform))
 add(Codec("Log", transforms.Log, constructor_arguments, transforms.Log))

@@ -127,11 +127,13 @@ def _approximation(
             )
             exact = Exact().infer(prior, model.likelihood, data.y, data.weight)
             process: Any = exact.process
-            require(process.weights.shape == weights.shape, "weights must be one for each row")
-            process.weights = weights
-            return Approximation(process, log_evidence, status, exact.q)
-        q = Conditioned(prior, sites)
-        return Approximation(prior.process(weights, q.conditioning), log_evidence, status, q)
+            q = exact.q
+        else:
+            q = Conditioned(prior, sites)
+            process = q.process()
+        require(process.weights.shape == weights.shape, "weights must be one for each row")
+        process.weights = weights
+        return Approximation(process, log_evidence, status, q)
 
 
 def _posterior(
@@ -146,10 +148,11 @@ def _posterior(
     weights: Any,
 ) -> Posterior:
     check_data(model, X, y, sample_weight)
-    _check_approximation(model, X, y, sites, curvature, weights)
+    _check_approximation(model, X, sites, curvature, weights)
     require(is_float(log_evidence), "log_evidence must be a number")
     require(isinstance(status, Status), "status must be a status")
-    require_room(len(X) * (model.likelihood.n_latent if curvature is not None else 1))
+    if model.representation.covariance_limit is None:
+        require_room(len(X) * (model.likelihood.n_latent if curvature is not None else 1))
     data = TrainingData(X, y, sample_weight, model.representation.prepare(X))
     approximation = _approximation(model, data, sites, curvature, weights, float(log_evidence), status)
     data.inputs.release()
@@ -174,7 +177,7 @@ def check_data(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
     require(sample_weight is None or bool((sample_weight > 0).all()), "sample_weight must be positive")
 
 
-def _check_approximation(model: GP, X: Array, y: Array, sites: Any, curvature: Any, weights: Any) -> None:
+def _check_approximation(model: GP, X: Array, sites: Any, curvature: Any, weights: Any) -> None:
     n, L = len(X), model.likelihood.n_latent
     require(sites is None or (isinstance(sites, Sites) and len(sites) == n), "sites must be one for each row")
     require(is_array(weights) and bool(np.isfinite(weights).all()), "weights must be finite numbers")
@@ -184,8 +187,6 @@ def _check_approximation(model: GP, X: Array, y: Array, sites: Any, curvature: A
         require(weights.shape == (n, L), "weights must be those of each row")
     else:
         require(L == 1, "sites are for one latent function")
-        expected = y.shape if sites is None else (n,)
-        require(weights.shape == expected, "weights must be one for each row")
 
 
 add(Codec("Posterior", Posterior, _posterior_fields, _posterior))

@@ -185,7 +185,7 @@ def field_values(value: Any) -> dict[str, Any]:
 def constructor_arguments(part: Any) -> dict[str, Any]:
     """The arguments that make an equal object: parameters as `Param`, parts, other attributes by name.
 
-    Arguments after a star are listed under "*". An argument of which the object knows nothing is left out.
+    Arguments after a star are listed under "*". An argument that is no attribute of the object is left out.
     """
     own = part.params if isinstance(part, Parametrized) else {}
     found: dict[str, Any] = {}

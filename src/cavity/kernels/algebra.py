@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import integer_power
+from cavity.kernels.state_space import Block, NoStateSpaceError, joined
 from cavity.kernels.wrapper import OfInputs, Wrapper
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Param, Transform
@@ -90,6 +91,9 @@ class Sum(_Composite):
         # one term alone is written out, so that the text gives a sum again
         return " + ".join(repr(t) for t in self.terms) if len(self.terms) > 1 else f"Sum({self.terms[0]!r})"
 
+    def _state_space(self) -> tuple[Block, ...]:
+        return tuple(block for part in joined(self.terms, 0, self.flat.size) for block in part)
+
     def _block(self, a: Rows, b: Rows) -> Array:
         K = self.terms[0]._block(a[0], b[0])
         for t, ta, tb in zip(self.terms[1:], a[1:], b[1:]):
@@ -133,6 +137,12 @@ class Product(_Composite):
         if len(self.terms) == 1:
             return f"Product({self.terms[0]!r})"
         return " * ".join(_enclosed(t, Sum, Scaled) for t in self.terms)
+
+    def _state_space(self) -> tuple[Block, ...]:
+        found, *others = joined(self.terms, 0, self.flat.size)
+        for part in others:
+            found = tuple(one.times(other) for one in found for other in part)
+        return found
 
     def _blocks(self, a: Rows, b: Rows) -> list[Array]:
         return [t._block(ta, tb) for t, ta, tb in zip(self.terms, a, b)]
@@ -204,6 +214,11 @@ class Scaled(Wrapper):
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         return self.kernel._prepare(X, ids)
+
+    def _state_space(self) -> tuple[Block, ...]:
+        (found,) = joined((self.kernel,), 1, self.flat.size)
+        variance = self._quantity("variance")
+        return tuple(block.scaled(variance) for block in found)
 
     def _block(self, a: Rows, b: Rows) -> Array:
         return self.kernel._scaled_block(self.variance, a, b)
@@ -359,3 +374,8 @@ class On(OfInputs):
         out = np.zeros(a[1].shape)
         out[:, self.dims] = d
         return out
+
+    def _state_space(self) -> tuple[Block, ...]:
+        if self.dims != (0,):
+            raise NoStateSpaceError(self)
+        return self.kernel._state_space()

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.kernels.automatic_relevance import Ard
+from cavity.kernels.state_space import Block, NoStateSpaceError, Quantity, StateSpace
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Param, Parametrized
 from cavity.parameters.units import Unit
@@ -385,6 +386,29 @@ class Kernel(Parametrized):
         if name not in self._ard:
             return text
         return "ard" if text == "1.0" else f"ard({text})"
+
+    def state_space(self) -> StateSpace:
+        """The kernel as a Gaussian Markov process of one input.
+
+        Raises
+        ------
+        NoStateSpaceError
+            If the kernel or a term of it has no exact form.
+        """
+        return StateSpace(self._state_space())
+
+    def _state_space(self) -> tuple[Block, ...]:
+        raise NoStateSpaceError(self)
+
+    def _quantity(self, name: str, column: int = 0) -> Quantity:
+        """One of its own parameters."""
+        index = column
+        for other, param in self._params.items():
+            if other == name:
+                value = float(param.array[column])
+                return Quantity.parameter(value, index, self.flat.size)
+            index += param.array.size
+        raise KeyError(name)
 
     def _arguments(self) -> list[str]:
         """Text of the constructor's arguments."""

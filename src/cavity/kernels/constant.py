@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.state_space import Block
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Transform
 
@@ -53,6 +54,9 @@ class Constant(OneVariance):
 
     def _add_block(self, a: Rows, b: Rows, K: Array) -> None:
         K += self.variance
+
+    def _state_space(self) -> tuple[Block, ...]:
+        return (Block(self._quantity("variance")),)
 
     def _pull_alone(self, a: Rows, b: Rows, G: Array) -> Array:
         return np.array([G.sum()])

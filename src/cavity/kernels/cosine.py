@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cavity.kernels.base import Correlation, Rows
 from cavity.kernels.distances import mean_shift
+from cavity.kernels.state_space import Block, Factor, FactorKind, NoStateSpaceError, Quantity
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Transform
 
@@ -56,6 +57,13 @@ class Cosine(Correlation):
 
     def _block(self, a: Rows, b: Rows) -> Array:
         return cast(Array, a[1] @ b[1].T)
+
+    def _state_space(self) -> tuple[Block, ...]:
+        if np.size(self.period) != 1:
+            raise NoStateSpaceError(self)
+        period = self._quantity("period")
+        omega = Quantity(TURN / period.value, -TURN / period.value**2 * period.slope)
+        return (Block(Quantity.fixed(1.0, self.flat.size), (Factor(FactorKind.ROTATION, 0, omega),)),)
 
     def _sines(self, a: Rows, b: Rows, G: Array) -> Array:
         """G times -dk/df_a = sin(f_a - f_b)."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from cavity.kernels.inner_product import InnerProduct
+from cavity.kernels.state_space import Block, Factor, FactorKind, NoStateSpaceError, Quantity
 from cavity.numerics.arrays import Array
 from cavity.parameters.units import Unit
 
@@ -23,6 +24,12 @@ class Linear(InnerProduct):
     """
 
     _units: ClassVar = {"variance": Unit.SQUARED_SLOPE, "bias": Unit.VARIANCE}
+
+    def _state_space(self) -> tuple[Block, ...]:
+        if np.size(self.variance) != 1:
+            raise NoStateSpaceError(self)
+        line = Factor(FactorKind.LINE, 0, Quantity.fixed(0.0, self.flat.size))
+        return (Block(self._quantity("bias")), Block(self._quantity("variance"), (line,)))
 
     def _link(self, u: Array, qa: Array, qb: Array) -> Array:
         return u

@@ -11,10 +11,14 @@ import numpy as np
 
 from cavity.kernels.base import Rows
 from cavity.kernels.bessel import log_matern, log_matern_slope, order_derivative
+from cavity.kernels.state_space import Block, Factor, FactorKind, NoStateSpaceError, Quantity
 from cavity.kernels.stationary import Stationary, over
 from cavity.numerics.arrays import Array
 from cavity.numerics.compiled import kernel_exp
 from cavity.parameters.param import LOG, Transform
+
+MAX_ORDER = 4
+"""Derivatives of the smoothest process that is given in state-space form."""
 
 
 class Matern(Stationary):
@@ -96,6 +100,24 @@ class Matern(Stationary):
             out *= -2.5
             return out
         return -np.exp(log_matern_slope(self.nu, t))
+
+    def _state_space(self) -> tuple[Block, ...]:
+        order, learned = self.nu - 0.5, not self._params["nu"].fixed
+        if (
+            order not in range(MAX_ORDER + 1)
+            or learned
+            or np.size(self.lengthscale) != 1
+            or "loadings" in self._params
+        ):
+            raise NoStateSpaceError(self)
+        length, size = self._quantity("lengthscale"), self.flat.size
+        rate = np.sqrt(2.0 * self.nu) / length.value
+        return (
+            Block(
+                Quantity.fixed(1.0, size),
+                (Factor(FactorKind.MATERN, int(order), Quantity(rate, -rate / length.value * length.slope)),),
+            ),
+        )
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         d_order = 0.0

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.state_space import Block, Factor, FactorKind, Quantity
 from cavity.numerics.arrays import Array
 
 
@@ -39,6 +40,7 @@ class Wiener(Kernel):
     """
 
     _widenable = False
+    _order = 1  # length of the state: how often white noise is integrated
 
     def __init__(self, start: float = 0.0) -> None:
         try:
@@ -68,6 +70,10 @@ class Wiener(Kernel):
 
     def _block(self, a: Rows, b: Rows) -> Array:
         return cast(Array, np.minimum.outer(a[0], b[0]))
+
+    def _state_space(self) -> tuple[Block, ...]:
+        factor = Factor(FactorKind.WIENER, self._order, Quantity.fixed(0.0, 0), self.start)
+        return (Block(Quantity.fixed(1.0, 0), (factor,)),)
 
     def _slopes(self, a: Rows, b: Rows) -> tuple[Array, Array]:
         """dk/da and dk/db; half of each where both are equal, so that their sum is the slope of k(x, x)."""
@@ -111,6 +117,8 @@ class IntegratedWiener(Wiener):
     array([[0.333, 0.833],
            [0.833, 2.667]])
     """
+
+    _order = 2
 
     def _block(self, a: Rows, b: Rows) -> Array:
         v = np.minimum.outer(a[0], b[0])

@@ -1,1 +1,22 @@
 """Representations of the Gaussian process at the training inputs: sites in, marginals out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cavity.runtime.lazy import on_first_use
+
+_MODULES = {
+    "Dense": "cavity.latent.dense",
+    "Inducing": "cavity.latent.inducing",
+    "Markov": "cavity.latent.markov",
+}
+
+__all__ = list(_MODULES)
+
+if TYPE_CHECKING:
+    from cavity.latent.dense import Dense as Dense
+    from cavity.latent.inducing import Inducing as Inducing
+    from cavity.latent.markov import Markov as Markov
+
+__getattr__, __dir__ = on_first_use(__name__, _MODULES)

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,6 +84,13 @@ class CapabilityError(ValueError):
             "use representation='dense', or another inference rule"
         )
         self.representation, self.capability, self.limit = representation, capability, limit
+
+
+class PriorGradient(NamedTuple):
+    """Derivatives of a scalar in the natural (flat) values of the kernel and of the representation."""
+
+    kernel: Array
+    representation: Array = np.zeros(0)
 
 
 class Inputs:
@@ -150,6 +157,10 @@ class Representation(Parametrized, ABC):
         """Made definite for data with these columns."""
         return self
 
+    def for_rows(self, kernel: Kernel, X: Array) -> Self:
+        """Made definite for these training inputs (n, D): with inducing inputs chosen, say."""
+        return self
+
 
 class LatentPrior(ABC):
     """f ~ N(m, K) at the training inputs.
@@ -166,6 +177,8 @@ class LatentPrior(ABC):
     n_latent = 1
     shared = False
     """Whether several latent functions have one covariance."""
+    cheap_squares = True
+    """Whether products with Sigma o Sigma cost much less than a conditioning, so that Newton's method on sites pays."""
 
     def __init__(self, kernel: Kernel, inputs: Inputs, mean_function: Mean | None) -> None:
         self.kernel, self.inputs, self.mean_function = kernel, inputs, mean_function
@@ -228,10 +241,6 @@ class LatentPrior(ABC):
     def whiten(self, F: Array) -> Array:
         """U with m + W U = F, for F of shape (n,) or (n, m)."""
 
-    @abstractmethod
-    def pull_unwhiten(self, U: Array, G: Array) -> Array:
-        """Gradient, in the kernel's natural values, of sum(G * (W U)); shapes (r, m) and (n, m)."""
-
     @property
     @abstractmethod
     def white_jitter(self) -> float:
@@ -272,7 +281,8 @@ class LatentPrior(ABC):
         return self.times(np.eye(self.n))
 
     def white_root(self) -> Array:
-        """W, shape (n, r)."""
+        """W, shape (n, r), of representations whose coordinates can be had from values and back."""
+        self.representation.require(Capability.WHITENING)
         self.require_covariance()
         return self.unwhiten(np.eye(self.white_dim)) - self.mean[:, None]
 
@@ -281,6 +291,24 @@ class LatentPrior(ABC):
         limit = self.representation.covariance_limit
         if limit is not None and self.n > limit:
             raise CapabilityError(self.representation.name, Capability.COVARIANCE, limit)
+
+
+class FlatDirections(NamedTuple):
+    """Directions in which a posterior has little precision left, and how that depends on prior and sites.
+
+    Attributes
+    ----------
+    share : array (k,)
+        c, the share of the precision that is left.
+    vectors : array (n, k)
+        a, with dc/dK = -a a'.
+    by_site : array (n, k)
+        dc/dtau.
+    """
+
+    share: Array
+    vectors: Array
+    by_site: Array
 
 
 class Conditioning(ABC):
@@ -298,6 +326,12 @@ class Conditioning(ABC):
     prior: LatentPrior
     log_det: float
     jitter: float = 0.0
+    spread: Array | None = None
+    """Variance of each f_i beyond Sigma, independent of all else, (n,): what a bound on the evidence adds."""
+    apart: Array | None = None
+    """Variance of predictions at the training inputs that K does not have, (n,)."""
+    degenerate: bool = False
+    """Whether predictions leave out the prior variance that the representation cannot hold."""
 
     @property
     def noisy_log_det(self) -> float:
@@ -309,15 +343,24 @@ class Conditioning(ABC):
         """Precision left in the flattest direction, as a share of what it is without the negative sites."""
         return 1.0
 
+    def flat_directions(self, limit: float) -> FlatDirections:
+        """The directions in which less than `limit` of the precision is left; none without negative sites."""
+        return FlatDirections(np.zeros(0), np.zeros((self.prior.n, 0)), np.zeros((self.prior.n, 0)))
+
     @property
     @abstractmethod
     def var(self) -> Array:
-        """Marginal variances of f, shape (n,)."""
+        """Marginal variances of f, shape (n,): the diagonal of Sigma, and `spread`."""
 
     @property
     @abstractmethod
     def unexplained(self) -> Array:
-        """The diagonal of R, shape (n,): tau (1 - tau var), computed without cancellation."""
+        """tau (1 - tau var), shape (n,), computed without cancellation: the diagonal of R, if there is no `spread`."""
+
+    @property
+    def diagonal_of_R(self) -> Array:
+        """The diagonal of R, shape (n,)."""
+        return self.unexplained
 
     @abstractmethod
     def apply(self, U: Array) -> Array:
@@ -338,20 +381,21 @@ class Conditioning(ABC):
         """(M, P) with U' R U = M'M - P'P for U (n, m); P is None if it is empty."""
 
     @abstractmethod
-    def pull_kernel(
+    def pull_prior(
         self,
         left: Array,
         right: Array | None,
-        of_R: float,
+        d_log_det: float,
         d_var: Array | None = None,
         d_unexplained: Array | None = None,
-    ) -> Array:
-        """Gradient, in the kernel's natural values, of sum_ij G_ij K_ij, where G is held fixed and
+    ) -> PriorGradient:
+        """Gradient, in the natural values of kernel and representation, of sum_ij G_ij K_ij, where G is held fixed and
 
-            G = left right' + of_R R + (I - R K) diag(d_var) (I - K R) - R diag(d_unexplained) R,
+            G = left right' + d_log_det R + (I - R K) diag(d_var) (I - K R) - R diag(d_unexplained) R,
 
-        symmetrized; `right` is `left` if it is None. Shapes (n, k) and (n,). It may use up the factor of a transient
-        conditioning; afterwards only products and diagonals may be asked for.
+        symmetrized; `right` is `left` if it is None. Shapes (n, k) and (n,). All but the first are cotangents: of
+        log_det, var and unexplained, which may depend on the kernel in other ways too (`spread`). It may use up the
+        factor of a transient conditioning; afterwards only products and diagonals may be asked for.
         """
 
     def pull_sites(self, d_mean: Array | None = None, d_var: Array | None = None) -> tuple[Array, Array]:
@@ -381,6 +425,18 @@ class Conditioning(ABC):
         self.prior.require_covariance()
         R = self.apply(np.eye(self.prior.n))
         return 0.5 * (R + R.T)
+
+    def for_process(self) -> Conditioning:
+        """R among the inputs that predictions are made from: what `reduce`, `apply` and `matrix` of a process are."""
+        return self
+
+    def weigh(self, U: Array) -> Array:
+        """How much each target counts for predictions, (n, k), for cross-covariances U with the process's inputs."""
+        return self.apply(U)
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array | None:
+        """Draws of N(0, Sigma) and `spread`, shape (n, size); None if the representation has no direct way."""
+        return None
 
     # --- factors, for what is best done by orthogonal transformations ---------------------------------------
 

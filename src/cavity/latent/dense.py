@@ -32,6 +32,7 @@ from cavity.latent.base import (
     ImproperPosteriorError,
     Inputs,
     LatentPrior,
+    PriorGradient,
     Representation,
 )
 from cavity.latent.negative_sites import NegativeSites
@@ -275,19 +276,6 @@ class DensePrior(LatentPrior):
         mean = self.mean if F.ndim == 1 else self.mean[:, None]
         return self.factor.half_solve(F - mean)
 
-    def pull_unwhiten(self, U: Array, G: Array) -> Array:
-        """The reverse of a Cholesky factorization: with Phi the lower triangle with half its diagonal,
-
-        d/dK = W^-T Phi(W' dW) W^-1, symmetrized (Murray 2016).
-        """
-        L = self.factor
-        inner = np.tril(self.unwhiten_adjoint(np.tril(G @ U.T)))
-        inner[np.diag_indices_from(inner)] *= 0.5
-        half = L.half_solve_transposed(inner)
-        C = L.half_solve_transposed(np.ascontiguousarray(half.T))
-        C = 0.5 * (C + C.T)
-        return self.pull(lambda rows, columns: C[rows, columns].copy())
-
     @property
     def white_jitter(self) -> float:
         """What was added to the diagonal of K."""
@@ -298,7 +286,13 @@ class DensePrior(LatentPrior):
     ) -> PosteriorProcess:
         """The posterior process anywhere."""
         return PosteriorProcess(
-            self.kernel, self._prepared, self.X, self.mean_function, weights, conditioning, basis
+            self.kernel,
+            self._prepared,
+            self.X,
+            self.mean_function,
+            weights,
+            conditioning.for_process(),
+            basis,
         )
 
 
@@ -460,14 +454,14 @@ class ObservedConditioning(_DenseConditioning):
         """R."""
         return self._full_inverse()
 
-    def pull_kernel(
+    def pull_prior(
         self,
         left: Array,
         right: Array | None,
-        of_R: float,
+        d_log_det: float,
         d_var: Array | None = None,
         d_unexplained: Array | None = None,
-    ) -> Array:
+    ) -> PriorGradient:
         """See the protocol; here (I - R K) D (I - K R) = R diag(variance^2 d_var) R."""
         dense = None
         if d_var is not None or d_unexplained is not None:
@@ -478,7 +472,7 @@ class ObservedConditioning(_DenseConditioning):
                 d -= d_unexplained
             R = self._full_inverse()
             dense = (R * d) @ R
-        return self._pull(None, left, right, of_R, dense)
+        return PriorGradient(self._pull(None, left, right, d_log_det, dense))
 
 
 class SiteConditioning(_DenseConditioning):
@@ -680,21 +674,22 @@ class SiteConditioning(_DenseConditioning):
 
     # --- pulling back ---------------------------------------------------------------------------------------
 
-    def pull_kernel(
+    def pull_prior(
         self,
         left: Array,
         right: Array | None,
-        of_R: float,
+        d_log_det: float,
         d_var: Array | None = None,
         d_unexplained: Array | None = None,
-    ) -> Array:
+    ) -> PriorGradient:
         """See the protocol; here (I - R K) D (I - K R) = S B^-1 diag(d_var / tau) B^-1 S if all points have sites."""
         if not self.all:
-            if right is None and d_var is None and d_unexplained is None and of_R < 0:
-                F = left / np.sqrt(-of_R)
+            if right is None and d_var is None and d_unexplained is None and d_log_det < 0:
+                F = left / np.sqrt(-d_log_det)
                 A = self._scaled_inverse(self.matrix(), None, F[:, 1:])
-                return -of_R * self.prior.pull_outer_minus(np.ascontiguousarray(F[:, 0]), A)
-            return self._pull_scattered(left, right, of_R, d_var, d_unexplained)
+                found = self.prior.pull_outer_minus(np.ascontiguousarray(F[:, 0]), A)
+                return PriorGradient(-d_log_det * found)
+            return PriorGradient(self._pull_scattered(left, right, d_log_det, d_var, d_unexplained))
         dense = None
         if d_var is not None or d_unexplained is not None:
             d = np.zeros(self.prior.n)
@@ -706,7 +701,7 @@ class SiteConditioning(_DenseConditioning):
             dense = (inverse * d) @ inverse
             dense *= self.root
             dense *= self.root[:, None]
-        return self._pull(self.root, left, right, of_R, dense)
+        return PriorGradient(self._pull(self.root, left, right, d_log_det, dense))
 
     def _pull_scattered(
         self, left: Array, right: Array | None, of_R: float, d_var: Array | None, d_unexplained: Array | None

@@ -12,6 +12,7 @@ from the origin make h nearly dependent), and V, the lower rows of the orthogona
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from cavity.latent.base import Conditioning
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, NotPositiveDefiniteError, factorize
+from cavity.numerics.special import LOG_2PI
 
 CLEAR_OF_ROUNDING = 100.0
 """What tells basis functions apart must exceed their rounding errors by this factor."""
@@ -135,3 +137,41 @@ def _orthogonalize(
         )
     sign = np.where(own < 0, -1.0, 1.0)
     return Cholesky(np.ascontiguousarray(R.T * sign)), V[len(prior) :] * sign
+
+
+class ConditionedWithTrend:
+    """q(f) at the training inputs, given one target with noise of variances v, basis functions integrated out.
+
+    With r the residual, v = diag(variance) and alpha = (R - W W') r, f has mean y - v alpha and covariance
+    Sigma + v W W' v, and
+
+        KL(q || prior) = 1/2 (log|K + v| + log|Q| - log|B^-1| - log|v| - sum_i var_i / v_i + alpha' (r - v alpha)).
+
+    The divergence from vague weights is infinite: the constant that the evidence drops is dropped here too.
+
+    Attributes
+    ----------
+    mean : array (n,)
+    """
+
+    def __init__(
+        self, trend: Trend, conditioning: Conditioning, residual: Array, variance: Array, vague: bool
+    ) -> None:
+        self.trend, self.conditioning, self.variance, self.vague = trend, conditioning, variance, vague
+        self._explained = residual - variance * trend.alpha[:, 0]
+        self.mean = conditioning.prior.mean + self._explained
+
+    @cached_property
+    def var(self) -> Array:
+        """Posterior variances at the training inputs, shape (n,)."""
+        W = self.trend.root
+        return np.asarray(self.conditioning.var + self.variance**2 * np.einsum("ij,ij->i", W, W))
+
+    @property
+    def kl(self) -> float:
+        """KL(q || prior), in nats."""
+        log_det = self.conditioning.noisy_log_det + self.trend.log_det
+        if self.vague:
+            log_det -= self.trend.root.shape[1] * LOG_2PI
+        of_noise = float(np.sum(np.log(self.variance) + self.var / self.variance))
+        return 0.5 * (log_det - of_noise + float(self.trend.alpha[:, 0] @ self._explained))

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cavity.latent.base import Conditioning, ImproperPosteriorError
+from cavity.latent.base import Conditioning, FlatDirections, ImproperPosteriorError, PriorGradient
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, try_factorize
 
@@ -49,10 +49,27 @@ class NegativeSites(Conditioning):
         self.log_det = base.log_det + factor.log_det
 
     @cached_property
+    def _curvatures(self) -> tuple[Array, Array]:
+        """Eigenvalues of C, smallest first, and its eigenvectors in columns."""
+        L = np.tril(self.C.lower)
+        values, vectors = np.linalg.eigh(L @ L.T)
+        return values, vectors
+
+    @property
     def smallest_curvature(self) -> float:
         """The smallest eigenvalue of C."""
-        L = np.tril(self.C.lower)
-        return float(np.linalg.eigvalsh(L @ L.T)[0])
+        return float(self._curvatures[0][0])
+
+    def flat_directions(self, limit: float) -> FlatDirections:
+        """Of C's eigenvectors u: with z = q u, a = F u = (I - R+ K) z and s = E u = A+ z, since A+ = K - K R+ K,
+
+        c = 1 - z' A+ z,    dc/dK = -a a',    dc/dtau_i = s_i^2, and s_i^2 / (1 - c) at the negative sites
+        """
+        values, vectors = self._curvatures
+        c, u = values[values < limit], vectors[:, values < limit]
+        by_site = (self.E @ u) ** 2
+        by_site[self.index] /= 1.0 - c
+        return FlatDirections(c, self.F @ u, by_site)
 
     @cached_property
     def _widening(self) -> Array:
@@ -109,19 +126,19 @@ class NegativeSites(Conditioning):
         own = np.einsum("ij,ij->j", G, ((G * d_var) @ G.T) @ G)
         return first, plain + 2.0 * mixed + own
 
-    def pull_kernel(
+    def pull_prior(
         self,
         left: Array,
         right: Array | None,
-        of_R: float,
+        d_log_det: float,
         d_var: Array | None = None,
         d_unexplained: Array | None = None,
-    ) -> Array:
+    ) -> PriorGradient:
         """The base's, with columns for what -H H' adds."""
         H = self._lowering
-        if right is None and d_var is None and d_unexplained is None and of_R < 0:
-            return self.base.pull_kernel(np.hstack([left, np.sqrt(-of_R) * H]), None, of_R)
-        lefts, rights = lowered(self.base, H, of_R, d_unexplained)
+        if right is None and d_var is None and d_unexplained is None and d_log_det < 0:
+            return self.base.pull_prior(np.hstack([left, np.sqrt(-d_log_det) * H]), None, d_log_det)
+        lefts, rights = lowered(self.base, H, d_log_det, d_unexplained)
         if d_var is not None:
             # I - K R = (I - K R+) + Y H' with Y = K H
             Y = self.prior.times(H)
@@ -129,17 +146,17 @@ class NegativeSites(Conditioning):
             lefts += [2.0 * self.base.project(scaled)[0], H @ (Y.T @ scaled)]
             rights += [H, H]
         lefts, rights = [left, *lefts], [left if right is None else right, *rights]
-        return self.base.pull_kernel(np.hstack(lefts), np.hstack(rights), of_R, d_var, d_unexplained)
+        return self.base.pull_prior(np.hstack(lefts), np.hstack(rights), d_log_det, d_var, d_unexplained)
 
 
 def lowered(
-    base: Conditioning, H: Array, of_R: float, d_unexplained: Array | None
+    base: Conditioning, H: Array, d_log_det: float, d_unexplained: Array | None
 ) -> tuple[list[Array], list[Array]]:
-    """Columns (left, right) that turn the base's of_R R+ - R+ D R+ into that of R = R+ - H H'.
+    """Columns (left, right) that turn the base's d_log_det R+ - R+ D R+ into that of R = R+ - H H'.
 
     D is diag(d_unexplained).
     """
-    left, right = [-of_R * H], [H]
+    left, right = [-d_log_det * H], [H]
     if d_unexplained is not None:
         scaled = d_unexplained[:, None] * H
         left += [2.0 * base.apply(scaled), -(H @ (H.T @ scaled))]

@@ -56,6 +56,7 @@ class PosteriorProcess:
         self.kernel, self.rows, self.X = kernel, rows, X
         self.mean_function, self.weights = mean_function, weights
         self.conditioning, self.basis = conditioning, basis
+        self.degenerate = conditioning.degenerate
 
     # --- inputs ---------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ class PosteriorProcess:
             prior = self.kernel._diag(a)
             cross = self.kernel._block(self.rows, a)
             minus, plus = self.conditioning.reduce(cross)
-            value = prior - np.einsum("ij,ij->j", minus, minus)
+            value = (0.0 if self.degenerate else prior) - np.einsum("ij,ij->j", minus, minus)
             if plus is not None:
                 value += np.einsum("ij,ij->j", plus, plus)
             if self.basis is not None:
@@ -135,6 +136,8 @@ class PosteriorProcess:
         )
         diagonal = np.einsum("ii->i", cov)
         floor = np.finfo(float).eps * diagonal
+        if self.degenerate:
+            cov[:] = 0.0
         cov -= minus.T @ minus
         if plus is not None:
             cov += plus.T @ plus
@@ -194,7 +197,7 @@ class PosteriorProcess:
             a = self._prepare(X[block])
             K = self.kernel._block(a, self.rows)
             G = -2.0 * self.conditioning.apply(np.ascontiguousarray(K.T)).T
-            out[block] = self.kernel._pull_diag_inputs(a, np.ones(len(X[block])))
+            out[block] = self.kernel._pull_diag_inputs(a, np.full(len(X[block]), float(not self.degenerate)))
             if self.basis is not None:
                 # r' Q^-1 r with r = h - (R H)' k: cotangent 2 Q^-1 r on h, and -2 (R H) Q^-1 r on k
                 u = 2.0 * self.basis.precision.solve(
@@ -220,7 +223,7 @@ class PosteriorProcess:
         cross = part._block(part.prepare(self.X), a)
         minus, plus = self.conditioning.reduce(cross)
         prior = part._diag(a)
-        value = prior - np.einsum("ij,ij->j", minus, minus)
+        value = (0.0 if self.degenerate else prior) - np.einsum("ij,ij->j", minus, minus)
         if plus is not None:
             value += np.einsum("ij,ij->j", plus, plus)
         if self.basis is not None:
@@ -237,7 +240,7 @@ class PosteriorProcess:
         """
         X = self._inputs(X)
         cross = self.kernel._block(self.rows, self._prepare(X))
-        h = self.conditioning.apply(cross)
+        h = self.conditioning.weigh(cross)
         if self.basis is not None:
             r = self._features(X).T - self.basis.projection.T @ cross
             h = h + self.basis.projection @ self.basis.precision.solve(r)

@@ -18,6 +18,7 @@ Everything is said in the latent protocol (`latent.base`), so that one class ser
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,9 +34,10 @@ INFORMATIVE = 0.5
 
 @dataclass(frozen=True)
 class Pulled:
-    """Cotangents of kernel and mean parameters (natural, flat) and of the sites, each (n,) for the latter."""
+    """Cotangents of kernel, representation and mean (natural, flat), and of the sites, each (n,) for the latter."""
 
     kernel: Array
+    representation: Array
     mean: Array
     shift: Array
     precision: Array
@@ -110,11 +112,14 @@ class Conditioned:
     @cached_property
     def left(self) -> Array:
         """1 - tau var, the part of a marginal's precision that is not its own site's, shape (n,)."""
-        tau, var = self.sites.precision, self.var
+        return self._left(self.var, lambda: self.conditioning.unexplained)
+
+    def _left(self, var: Array, unexplained: Callable[[], Array]) -> Array:
+        tau = self.sites.precision
         left = 1.0 - tau * var
         strong = tau * var > INFORMATIVE
         if strong.any():
-            left[strong] = self.conditioning.unexplained[strong] / tau[strong]
+            left[strong] = unexplained()[strong] / tau[strong]
         return left
 
     def natural_cavities(self, share: float = 1.0) -> tuple[Array, Array]:
@@ -129,8 +134,13 @@ class Conditioned:
 
     def cavities(self) -> tuple[Array, Array]:
         """Mean and variance of each f_i given the sites of the others, each (n,); nan if improper."""
-        cavity_var = self.var / np.where(self.left > 0, self.left, np.nan)
-        return self.mean - cavity_var * self.weights, cavity_var
+        var, left, given = self.var, self.left, self.conditioning
+        if given.spread is not None:  # which no site moves, nor its absence
+            var = var - given.spread
+            left = self._left(var, lambda: given.diagonal_of_R)
+        cavity_var = var / np.where(left > 0, left, np.nan)
+        mean = self.mean - cavity_var * self.weights
+        return mean, cavity_var if given.apart is None else cavity_var + given.apart
 
     def process(self) -> Process:
         """The posterior process anywhere."""
@@ -139,10 +149,13 @@ class Conditioned:
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws of f at the training inputs, shape (size, n).
 
-        By Matheron's rule: a draw of the prior, corrected by what noisy draws of the sites ask for. Sites that are
-        not observations of a positive variance take the covariance matrix.
+        From the conditioning if it can, else by Matheron's rule: a draw of the prior, corrected by what noisy draws of
+        the sites ask for. Sites that are not observations of a positive variance then take the covariance matrix.
         """
         n, tau = self.prior.n, self.sites.precision
+        known = self.conditioning.draw(size, rng)
+        if known is not None:
+            return np.asarray(self.mean + known.T)
         if np.all(tau >= 0):
             F = (
                 self.prior.unwhiten(rng.standard_normal((self.prior.white_dim, size)))
@@ -163,8 +176,7 @@ class Conditioned:
         """Cotangents of (log normalizer, mean, var) pulled back to kernel, mean function and sites."""
         a, c = self.weights, d_log_normalizer
         left, right = [0.5 * c * a], [a]
-        d_shift, d_m = c * self.mean, c * a
-        d_precision = -0.5 * c * (self.var + self.mean**2)
+        d_shift, d_m, d_precision = c * self.mean, c * a, -0.5 * c * self.mean**2
         if d_mean is not None:
             u, moved = self.conditioning.project(d_mean)
             left += [0.5 * u, 0.5 * a]
@@ -175,9 +187,9 @@ class Conditioned:
         if d_var is not None:
             d_precision = d_precision - self.conditioning.pull_sites(d_var=d_var)[1]
         if d_mean is None and d_var is None and c > 0:  # G = c (alpha alpha' - R) / 2
-            d_kernel = self.conditioning.pull_kernel(np.sqrt(0.5 * c) * a[:, None], None, -0.5 * c)
+            prior = self.conditioning.pull_prior(np.sqrt(0.5 * c) * a[:, None], None, -0.5 * c)
         else:
-            d_kernel = self.conditioning.pull_kernel(
-                np.column_stack(left), np.column_stack(right), -0.5 * c, d_var
-            )
-        return Pulled(d_kernel, self.prior.pull_mean(d_m), d_shift, d_precision)
+            columns = np.column_stack(left), np.column_stack(right)
+            prior = self.conditioning.pull_prior(*columns, -0.5 * c, d_var)
+        d_precision -= 0.5 * c * self.var  # last: some representations have it from the pull
+        return Pulled(*prior, self.prior.pull_mean(d_m), d_shift, d_precision)

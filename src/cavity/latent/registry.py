@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from cavity.latent.base import Representation
 from cavity.latent.dense import Dense
+from cavity.latent.inducing import Inducing
+from cavity.latent.markov import Markov
 
-REPRESENTATIONS: dict[str, type[Representation]] = {"dense": Dense}
+REPRESENTATIONS: dict[str, type[Representation]] = {"dense": Dense, "inducing": Inducing, "markov": Markov}
 """Name -> class, made without arguments."""
 
 

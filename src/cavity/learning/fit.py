@@ -2,9 +2,9 @@
 
 `learn` is what `GP.learn` and the estimators call. The optimizer runs from several starts
 (`cavity.learning.multistart`). With robust noise some of these are the solutions of easier models, and if there are
-many rows some of them tell the starts apart (`cavity.learning.robust_search`). Among the ends of the runs the one to keep is
-chosen by evidence and by the stage at which inference converged (`cavity.learning.run_choice`). A rule that samples
-then draws its chains, which begin where the runs ended.
+many rows some of them tell the starts apart (`cavity.learning.robust_search`). Among the ends of the runs the one to
+keep is chosen by evidence and by the stage at which inference converged (`cavity.learning.run_choice`). A rule that
+samples then draws its chains, which begin where the runs ended.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cavity.learning.run_choice import Learned, choose
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
+from cavity.numerics.time_estimate import require_time
 from cavity.runtime.checks import is_number
 from cavity.runtime.deadlines import Deadline
 
@@ -79,6 +80,11 @@ def learn(
     Learned
         Also after Ctrl-C or when time is up: the best of what was reached.
 
+    Raises
+    ------
+    TooLongError
+        If it would take more than a day, and no `max_time` was given.
+
     Examples
     --------
     >>> import numpy as np
@@ -94,6 +100,9 @@ def learn(
     """
     _check(objective, n_restarts, max_time)
     rng, time = np.random.default_rng(rng), Deadline(max_time)
+    expected = float("nan")
+    if objective is not None and model.representation.name == "dense":
+        expected = require_time(len(X), model.inference.name, n_restarts, max_time)
     if model.inference.samples:
         rule = cast(Any, model.inference).for_fit(rng, learns=objective is not None, warn=warn)
         model = model.with_inference(rule)
@@ -101,7 +110,7 @@ def learn(
     if objective is None:
         return choose(model, SearchResult(model, np.nan, ()), rows, time.left)
     limit = Deadline(time.part(LEARNING_SHARE) if model.inference.samples else time.left)
-    how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, progress)
+    how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, progress, expected=expected)
     places = Starts.of(model, X, y, sample_weight)
     one_start = n_restarts == 0 and not how.data_driven
     if is_robust(model.likelihood) and not (warm or one_start) and model.theta.size > 0:

@@ -75,6 +75,8 @@ class SearchOptions:
         first still stops.
     enough : float
         A run ends if a step improves the objective by less than this part of it.
+    expected : float
+        Seconds that the search may take; nan if there is no estimate.
     """
 
     n_restarts: int = 3
@@ -84,6 +86,7 @@ class SearchOptions:
     progress: bool | None = None
     every_start: bool = False
     enough: float = 1e-10
+    expected: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ def multistart(
         starts = Starts.of(model, rows.X, rows.y, rows.weight)
     relocations = len(starts.blocks) if how.n_restarts > 0 and len(starts.blocks) > 1 else 0
     total = 1 + how.n_restarts + len(also) + relocations
-    with Progress("learning hyperparameters", total, how.progress) as progress:
+    with Progress("learning hyperparameters", total, how.progress, expected=how.expected) as progress:
         return collect(goal, _Search(goal, starts, how, rng, progress).runs(also), progress)
 
 
@@ -194,8 +197,10 @@ def _interrupted_run(goal: Objective, value: float, theta: Array) -> Run:
 
 def _belongs(model: GP, parts: Collection[str]) -> NDArray[np.bool_]:
     """Which entries of `theta` are parameters of these parts, shape (p,); tied ones belong to the first."""
-    sizes = [part.flat.size for part in (model.kernel, model.mean, model.likelihood)]
-    marks = np.repeat([name in parts for name in PARTS], sizes)
+    sizes = [part.flat.size for part in model.parts]
+    marks = np.repeat(
+        [*(name in parts for name in PARTS), True], sizes
+    )  # the representation's stay in any case
     return np.asarray(marks[model.layout.lead])
 
 

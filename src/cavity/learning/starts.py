@@ -17,18 +17,22 @@ from numpy.typing import NDArray
 
 from cavity.kernels import Kernel
 from cavity.learning.data_scale import DataScale, without_far
-from cavity.learning.guesses import Guess, Reader, fitted_mean
+from cavity.learning.guesses import Guess, Reader, fitted_mean, free_guess
 from cavity.numerics.arrays import Array
 from cavity.parameters.per_latent import PerLatent
 
 if TYPE_CHECKING:
     from cavity.gp import GP
+    from cavity.latent.base import Representation
     from cavity.likelihoods.base import Likelihood
 
 __all__ = ["DataScale", "Guess", "Starts"]
 
 DISCRETE_SCALE = (0.0, 2.0)
 """Level and spread to expect of a latent function behind labels."""
+
+SMALL_MOVE = 0.1
+"""Unit step of an inducing input, in standard deviations of its column."""
 
 EXPLAINED = 1e-6
 """Targets are explained if what is left over is below this share of them."""
@@ -106,7 +110,7 @@ class Starts:
 
 
 def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list[Guess]:
-    """One guess per flat value of kernel, mean and likelihood, in this order."""
+    """One guess per flat value of kernel, mean, likelihood and representation, in this order."""
     from cavity.means.basis import Basis
 
     f_scale = latent_scale(model.likelihood, y)
@@ -135,7 +139,15 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
     of_mean = reader.part(model.mean)
     if fitted is not model.mean:
         of_mean = [replace(g, center=float(v)) for g, v in zip(of_mean, fitted.flat)]
-    return guesses + of_mean + reader.part(model.likelihood)
+    return guesses + of_mean + reader.part(model.likelihood) + _of_representation(model.representation, X)
+
+
+def _of_representation(representation: Representation, X: Array) -> list[Guess]:
+    """Values that were chosen for the rows, such as inducing inputs, stay where they are in every start."""
+    steps = np.resize(
+        SMALL_MOVE * np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0), representation.flat.size
+    )
+    return [free_guess(float(v), float(s), 0.0) for v, s in zip(representation.flat, steps)]
 
 
 def _plausible(model: GP, theta: Array) -> Array:

@@ -19,9 +19,13 @@ from scipy.linalg import lapack
 from scipy.linalg.blas import dtrmm, dtrsv
 
 from cavity.numerics.arrays import Array
+from cavity.numerics.triangles import factor_in_place, invert_factored_in_place, invert_triangle_in_place
 
 JITTER_LADDER = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 """Fractions of the mean diagonal that may be added to it, smallest first."""
+
+ROWS_AT_A_TIME = 256
+"""Rows of a triangle that are copied out at a time."""
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
@@ -88,49 +92,22 @@ class Cholesky:
         """A^-1 in the lower triangle of the factor's own memory; the factor is gone afterwards."""
         if self.lower.size == 0:
             return self.lower
-        out, info = _inverse_of_factor(self.lower.T)
+        inverse, self.lower = self.lower, np.empty((0, 0))
+        info = invert_factored_in_place(inverse.T)
         if info != 0:
             raise NotPositiveDefiniteError(f"the factor is singular at row {info - 1}")
-        self.lower = np.empty((0, 0))
-        return out.T
+        return inverse
 
     def inverse_diagonal(self) -> Array:
-        """The diagonal of A^-1, by column norms of L^-1 (the factor is kept)."""
-        n = len(self.lower)
-        out = np.zeros(n)
-        if n == 0:
-            return out
-        inverse = lapack.dtrtri(self.lower.T, lower=0)[0].T
-        for start in range(0, n, NORM_ROWS):
-            rows = inverse[start : start + NORM_ROWS]
-            corner = np.tril(rows[:, start : start + NORM_ROWS])
-            out[:start] += np.einsum("ij,ij->j", rows[:, :start], rows[:, :start])
-            out[start : start + NORM_ROWS] += np.einsum("ij,ij->j", corner, corner)
-        return out
-
-
-NORM_ROWS = 64
-"""Rows of a triangle whose squares are summed at a time: what lies above the diagonal is not to be read."""
-
-TWO_BLOCKS = range(128, 320)
-"""Rows for which a triangle is inverted in two halves: LAPACK's own routine is slow at these sizes."""
-
-
-def _inverse_of_factor(U: Array) -> tuple[Array, int]:
-    """(U' U)^-1 in the upper triangle of a Fortran-ordered U, in place, and LAPACK's code (0 if all is well)."""
-    n = len(U)
-    if n not in TWO_BLOCKS:
-        return cast(tuple[Array, int], lapack.dpotri(U, lower=0, overwrite_c=1))
-    first, second = slice(0, n // 2), slice(n // 2, n)
-    A, info = lapack.dtrtri(U[first, first], lower=0)
-    D, more = lapack.dtrtri(U[second, second], lower=0)
-    if info or more:
-        return U, info or n // 2 + more
-    off = dtrmm(-1.0, A, U[first, second], lower=0)
-    U[first, second] = dtrmm(1.0, D, off, side=1, lower=0, overwrite_b=1)
-    U[first, first], U[second, second] = A, D
-    out, info = lapack.dlauum(U, lower=0, overwrite_c=1)
-    return cast(Array, out), int(info)
+        """The diagonal of A^-1, by row norms of L^-1 (the factor is kept)."""
+        inverse = self.lower.copy()
+        invert_triangle_in_place(inverse.T)
+        # the columns of the lower triangle, a few rows at a time
+        squares = np.zeros(len(inverse))
+        for i in range(0, len(inverse), ROWS_AT_A_TIME):
+            rows = np.tril(inverse[i : i + ROWS_AT_A_TIME], i)
+            squares += np.einsum("ij,ij->j", rows, rows)
+        return squares
 
 
 def try_factorize(A: Array) -> Cholesky | None:
@@ -138,11 +115,10 @@ def try_factorize(A: Array) -> Cholesky | None:
     definite."""
     if A.size == 0:
         return Cholesky(A)
-    out, info = lapack.dpotrf(A.T, lower=0, clean=0, overwrite_a=1)
     # Not every LAPACK notices entries that are not finite; they end up on the diagonal.
-    if info != 0 or not np.isfinite(np.diagonal(out)).all():
+    if factor_in_place(A.T) != 0 or not np.isfinite(np.diagonal(A)).all():
         return None
-    return Cholesky(out.T)
+    return Cholesky(A)
 
 
 def factorize(build: Callable[[], Array], explain: Callable[[], str] | None = None) -> Cholesky:

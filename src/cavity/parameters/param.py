@@ -119,7 +119,7 @@ class Param:
         return np.asarray(self.value, dtype=float).ravel()
 
     def _with_value(self, value: Any) -> Param:
-        """As `dataclasses.replace(self, value=value)` but quick; the caller vouches for the value."""
+        """As `dataclasses.replace(self, value=value)` but quick; the value is not checked."""
         new = object.__new__(Param)
         held = new.__dict__
         held.update(self.__dict__)

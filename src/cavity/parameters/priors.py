@@ -11,9 +11,10 @@ mass there, 5 % on either side; `HalfNormal.below(3)` puts 95 % below 3.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,6 +56,8 @@ class Density:
 
     support: ClassVar[tuple[float, float]] = REAL_LINE
     _positive: ClassVar[tuple[str, ...]] = ()
+    _takes_arrays: ClassVar[bool] = False
+    """Whether its formulas hold element by element for arrays in place of its own numbers."""
 
     def __post_init__(self) -> None:
         """Make every field a finite float, positive if it must be."""
@@ -110,6 +113,48 @@ class Density:
         return cast(Array, out[()])
 
 
+class Elementwise:
+    """Densities of one class, the i-th for the i-th element of a vector, evaluated together."""
+
+    def __init__(self, priors: Sequence[Density]) -> None:
+        self._each, self._all = tuple(priors), object.__new__(type(priors[0]))
+        for entry in fields(self._all):  # type: ignore[arg-type]
+            object.__setattr__(self._all, entry.name, np.array([getattr(p, entry.name) for p in priors]))
+
+    def log_density(self, x: Array) -> Array:
+        """Log density of each element; -inf outside the support."""
+        if self._within(x):
+            with np.errstate(over="ignore"):
+                return self._all._log_density(x)
+        return np.array([prior.log_density(v) for prior, v in zip(self._each, x)])
+
+    def gradient(self, x: Array) -> Array:
+        """Derivative of the log density of each element; zero outside the support."""
+        if self._within(x):
+            with np.errstate(over="ignore"):
+                return self._all._gradient(x)
+        return np.array([prior.gradient(v) for prior, v in zip(self._each, x)])
+
+    def _within(self, x: Array) -> bool:
+        low, high = self._all.support
+        return bool(((x > low) & (x < high)).all())
+
+
+def by_kind(priors: Sequence[Any]) -> list[tuple[Any, list[int]]]:
+    """Densities for the elements of a vector with these priors (None: no prior), and which elements each is for."""
+    groups: dict[Any, list[int]] = {}
+    for i, prior in enumerate(priors):
+        if prior is not None:
+            kind = type(prior) if getattr(prior, "_takes_arrays", False) else id(prior)
+            groups.setdefault(kind, []).append(i)
+    found = []
+    for at in groups.values():
+        first = priors[at[0]]
+        same = all(priors[i] is first for i in at)
+        found.append((first if same else Elementwise([priors[i] for i in at]), at))
+    return found
+
+
 def _tails(mass: float, name: str) -> float:
     """Probability on either side of an interval of the given mass."""
     if not 0.0 < mass < 1.0:
@@ -140,6 +185,7 @@ class Normal(Density):
     mean: float = 0.0
     sd: float = 1.0
     _positive = ("sd",)
+    _takes_arrays = True
 
     @classmethod
     def between(cls, low: float, high: float, mass: float = 0.9) -> Self:
@@ -255,6 +301,7 @@ class LogNormal(Density):
     sigma: float = 1.0
     support = POSITIVE
     _positive = ("sigma",)
+    _takes_arrays = True
 
     @classmethod
     def between(cls, low: float, high: float, mass: float = 0.9) -> Self:

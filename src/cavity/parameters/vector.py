@@ -1,7 +1,7 @@
 """How the free, unconstrained vector of a tree of parts relates to the flat vector of all its values.
 
 None of this depends on the values: a `Layout` is worked out once per tree and handed from tree to tree while
-an optimizer moves the values. Scalars that share a transform, or a prior, are handled together as vectors.
+an optimizer moves the values. Scalars that share a transform, or a kind of prior, are handled together as vectors.
 
 Tied scalars are copies of one number. They share an entry of theta, so they must agree in transform, prior
 and bounds (the latter two may be given with any one copy), and one fixed copy fixes all.
@@ -11,7 +11,7 @@ Notation: x natural values, u (theta) unconstrained ones, P the number of all sc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, cast
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.parameters.priors import by_kind
 from cavity.parameters.transforms import Transform, range_text
 
 Indices = NDArray[np.intp]
@@ -120,13 +121,11 @@ class Layout:
         self.tied = len(copies) > 0
 
         transforms: dict[Transform, list[int]] = {}
-        priors: dict[int, tuple[Prior, list[int]]] = {}
         for s, entry in enumerate(free):
             transforms.setdefault(entry.transform, []).append(s)
-            if entry.prior is not None:
-                priors.setdefault(id(entry.prior), (entry.prior, []))[1].append(s)
         self._transforms = [(t, np.array(at, dtype=np.intp)) for t, at in transforms.items()]
-        self._priors = [(prior, np.array(at, dtype=np.intp)) for prior, at in priors.values()]
+        found = by_kind([entry.prior for entry in free])
+        self._priors = [(prior, np.array(at, dtype=np.intp)) for prior, at in found]
 
     def check(self, flat: Array) -> None:
         """Refuse values outside their range (which includes overflow), and tied values that differ."""
@@ -147,30 +146,26 @@ class Layout:
 
     # --- theta and natural values of its entries, all of shape (p,) -----------------------------------------
 
+    def _mapped(self, function: Callable[[Transform, Array], Array], values: Array) -> Array:
+        """A method of each entry's transform, at its value."""
+        if len(self._transforms) == 1:
+            return function(self._transforms[0][0], values)
+        out = np.empty(values.shape)
+        for transform, at in self._transforms:
+            out[at] = function(transform, values[at])
+        return out
+
     def to_natural(self, u: Array) -> Array:
         """Natural values of theta."""
-        if len(self._transforms) == 1:
-            return self._transforms[0][0].to_natural(u)
-        x = np.empty(u.shape)
-        for transform, at in self._transforms:
-            x[at] = transform.to_natural(u[at])
-        return x
+        return self._mapped(lambda transform, v: transform.to_natural(v), u)
 
     def to_unconstrained(self, x: Array) -> Array:
         """Theta from natural values."""
-        u = np.empty(x.shape)
-        for transform, at in self._transforms:
-            u[at] = transform.to_unconstrained(x[at])
-        return u
+        return self._mapped(lambda transform, v: transform.to_unconstrained(v), x)
 
     def slope(self, x: Array) -> Array:
         """Derivative of natural values with respect to theta."""
-        if len(self._transforms) == 1:
-            return self._transforms[0][0].slope(x)
-        slope = np.empty(x.shape)
-        for transform, at in self._transforms:
-            slope[at] = transform.slope(x[at])
-        return slope
+        return self._mapped(lambda transform, v: transform.slope(v), x)
 
     def pull(self, x: Array, flat_gradient: Array) -> Array:
         """A gradient with respect to flat, (P,), as one with respect to theta, (p,)."""
@@ -186,18 +181,20 @@ class Layout:
 
     # --- priors ---------------------------------------------------------------------------------------------
 
+    def log_prior_value(self, x: Array, jacobian: bool) -> float:
+        """Log density of natural values (of theta, with the Jacobian)."""
+        value = sum(float(np.sum(prior.log_density(x[at]))) for prior, at in self._priors)
+        return value + float(np.sum(np.log(self.slope(x)))) if jacobian else value
+
     def log_prior(self, x: Array, jacobian: bool) -> tuple[float, Array]:
-        """Log density of natural values (of theta, with the Jacobian) and its gradient in theta."""
-        slope = self.slope(x)
-        value, gradient = 0.0, np.zeros(x.shape)
+        """The same, and its gradient in theta."""
+        slope, gradient = self.slope(x), np.zeros(x.shape)
         for prior, at in self._priors:
-            value += float(np.sum(prior.log_density(x[at])))
             gradient[at] = prior.gradient(x[at]) * slope[at]
         if jacobian:
-            value += float(np.sum(np.log(slope)))
             for transform, at in self._transforms:
                 gradient[at] += transform.log_slope_derivative(x[at])
-        return value, gradient
+        return self.log_prior_value(x, jacobian), gradient
 
     def draw_from_priors(self, u: Array, rng: np.random.Generator) -> Array:
         """Theta with the entries that have a prior drawn from it, inside range and bounds."""

@@ -230,7 +230,7 @@ def pick(values: Array, target: int) -> Array:
 
 
 FEW_VALUES = 8
-"""A column with at most so many different values, in many rows, is drawn at these values only."""
+"""A column with at most this many different values, in many rows, is drawn at these values only."""
 
 MARGIN = 0.04
 """Part of the range by which a grid goes beyond the data."""

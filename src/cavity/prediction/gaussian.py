@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from cavity.numerics.arrays import Array
+from cavity.numerics.cholesky import try_factorize
 from cavity.numerics.special import LOG_2PI
 from cavity.prediction.base import Prediction, Seed, check_levels
 
@@ -112,18 +113,12 @@ class GaussianPrediction(Prediction):
         """Joint log density of all cases, one number (or one per target); needs the covariance."""
         if self.covariance is None:
             raise ValueError("log_prob_joint needs the joint covariance; predict with the full covariance")
-        from scipy.linalg import cho_factor, cho_solve
-
         e = np.asarray(y, dtype=float) - self._mean
-        try:
-            factor = cho_factor(self.covariance, lower=True)
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                "the joint covariance is singular, so there is no joint density; add noise"
-            ) from None
-        log_det = 2 * np.log(np.diag(factor[0])).sum()
-        quad = np.sum(e * cho_solve(factor, e), axis=0)
-        out = -0.5 * (len(e) * LOG_2PI + log_det + quad)
+        factor = try_factorize(np.array(self.covariance, order="C"))
+        if factor is None:
+            raise ValueError("the joint covariance is singular, so there is no joint density; add noise")
+        quad = np.sum(factor.half_solve(e) ** 2, axis=0)
+        out = -0.5 * (len(e) * LOG_2PI + factor.log_det + quad)
         return float(out) if np.ndim(out) == 0 else np.asarray(out)
 
     def __repr__(self) -> str:

@@ -62,7 +62,7 @@ class Interrupts:
 
 
 class Postponed(Interrupts):
-    """Lets Ctrl-C wait for the end of a `with` statement, where `interrupted` tells of it; a second one ends it."""
+    """Lets Ctrl-C wait for the end of a `with` statement; `interrupted` is then true. A second one ends it at once."""
 
     def _remember(self, number: int, frame: FrameType | None) -> Any:
         if self.interrupted:
@@ -77,7 +77,7 @@ class _Ended(BaseException):
 
 
 class _PassedOn(Interrupts):
-    """Raises what nobody on the way catches."""
+    """Raises an exception that no step on the way catches."""
 
     def _remember(self, number: int, frame: FrameType | None) -> Any:
         with suppress(KeyboardInterrupt):

@@ -40,9 +40,20 @@ class Progress:
         Force it on or off; by default it is on when standard error is a terminal.
     done : int
         Steps that were finished before, which say nothing about the time that the others take.
+    expected : float
+        Seconds that the whole may take, for as long as no step tells better; then the bar is there from the beginning.
     """
 
-    def __init__(self, label: str, total: int, show: bool | None = None, *, done: int = 0) -> None:
+    def __init__(
+        self,
+        label: str,
+        total: int,
+        show: bool | None = None,
+        *,
+        done: int = 0,
+        expected: float = float("nan"),
+    ) -> None:
+        self.expected = expected
         self.label, self.total, self.done, self._before = label, total, done, done
         self.show = sys.stderr.isatty() and not _QUIET.get() if show is None else show
         self._started = self._last = time.monotonic()
@@ -50,6 +61,8 @@ class Progress:
         self._task: Any = None
 
     def __enter__(self) -> Self:
+        if self.expected > PATIENCE:
+            self.refresh(at_once=True)
         return self
 
     def advance(self, note: str = "", steps: int = 1) -> None:
@@ -65,10 +78,11 @@ class Progress:
             self._bar.update(self._task, total=self.total)
 
     def time_left(self) -> float:
-        """Seconds to the end if the steps to come take as long as those of this run did; nan before the first."""
+        """Seconds to the end if the steps to come take as long as those of this run did; before the first, what was
+        expected, nan if nothing was."""
         steps = self.done - self._before
         if not steps:
-            return float("nan")
+            return max(self._started + self.expected - time.monotonic(), 0.0)
         end = self._last + (self._last - self._started) / steps * (self.total - self.done)
         return max(end - time.monotonic(), 0.0)
 

@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.latent.base import Inputs
 from cavity.likelihoods.scale_mixture import WIDE
 from cavity.numerics.arrays import Array
+from cavity.numerics.threads import threads_for
+from cavity.sampling.noise_given_f import draw_residuals
 from cavity.sampling.trace import Trace
 
 
@@ -107,10 +110,42 @@ class Draws:
         scale = np.array([float(self.model_at(theta).likelihood.scale) for theta in thetas])
         return np.asarray(np.mean(noise > (WIDE * scale[:, None]) ** 2, axis=0))
 
-    def to_arviz(self) -> Any:
+    def log_likelihood(self, rng: np.random.Generator | int | None = 0) -> Array:
+        """log p(y_i | f_i, noise parameters) of each draw and row, shape (C, T, n); powers if rows have weights.
+
+        If f was integrated out, it is drawn given everything else that was drawn: one factorization for each draw.
+        """
+        rng, inputs = np.random.default_rng(rng), Inputs(self.X)
+        shape = self.trace.chains, self.trace.draws
+        latent = None if self.latent is None else self.latent.reshape(-1, *self.latent.shape[2:])
+        noise = None if self.noise is None else self.noise.reshape(-1, len(self.X))
+        out = np.empty((shape[0] * shape[1], len(self.X)))
+        with threads_for(len(self.X)):
+            for s, theta in enumerate(self.trace.pooled):
+                model = self.model_at(theta)
+                if latent is not None:
+                    f = latent[s]
+                else:
+                    variance = self.likelihood_noise(model) if noise is None else noise[s]
+                    f = self.y - draw_residuals(model, inputs, self.y, variance, rng)
+                out[s] = model.likelihood.log_prob(self.y, f)
+        return (out if self.weight is None else self.weight * out).reshape(*shape, -1)
+
+    def likelihood_noise(self, model: Any) -> Array:
+        """Noise variances (n,) of a model with Gaussian noise, divided by the sample weights."""
+        variance: Array = model.likelihood.noise_variances(len(self.X))[0]
+        return variance if self.weight is None else variance / self.weight
+
+    def to_arviz(self, log_likelihood: bool = True) -> Any:
         """ArviZ InferenceData: hyperparameters in natural units, `f` if it was sampled, log densities, data.
 
         Needs the extra `arviz`. Elements of an array parameter are one variable with a dimension of its own.
+
+        Parameters
+        ----------
+        log_likelihood : bool
+            Whether to add the log likelihood of each row (`log_likelihood`), from which `arviz.loo` and `arviz.waic`
+            estimate the density of new data.
         """
         try:
             import arviz
@@ -131,6 +166,7 @@ class Draws:
             posterior["noise_variance"] = self.noise
         return arviz.from_dict(
             posterior=posterior,
+            log_likelihood={"y": self.log_likelihood()} if log_likelihood else None,
             sample_stats={"lp": self.trace.log_density},
             observed_data={"y": self.y},
             constant_data={"X": self.X},

@@ -16,49 +16,17 @@ So such variances are refused, and so is an evidence above that of the noise alo
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from cavity.inference.exact import Exact
 from cavity.latent.base import Inputs
-from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import NotPositiveDefiniteError
 from cavity.numerics.special import LOG_2PI
-from cavity.numerics.threads import threads_for
-
-EXACT = Exact()
 
 SMALLEST_VARIANCE = 1e-11
 """Least noise variance of a point, in units of the prior variance of f: with less A may be singular to rounding."""
-
-
-@lru_cache(maxsize=2)
-def _identity(n: int) -> Array:
-    """Derivatives of each variance in the vector of variances."""
-    matrix = np.eye(n)
-    matrix.setflags(write=False)
-    return matrix
-
-
-class NoisePerPoint(GaussianNoise):
-    """Normal noise with a variance for each observation, all of them variables: p(y_i|f_i) = N(y_i | f_i, v_i)."""
-
-    def __init__(self, variances: ArrayLike) -> None:
-        self.variances: Array = np.asarray(variances, dtype=float)
-        self._set_up({})
-
-    def noise_variances(self, n: int) -> tuple[Array, Array]:
-        """The variances; their derivatives in themselves."""
-        return self.variances, _identity(n)
-
-    @property
-    def min_cavity_precision(self) -> Array:
-        """-1/variance, one per observation."""
-        return -1.0 / self.variances
 
 
 class EvidenceGivenNoise(NamedTuple):
@@ -78,11 +46,16 @@ def evidence_given_noise(model: Any, X: Array | Inputs, y: Array, variances: Arr
     LinAlgError
         If the covariance matrix cannot be factorized, or is singular to rounding.
     """
-    with threads_for(len(X)):
-        prior = model.prior(X)
-        if np.min(variances) < SMALLEST_VARIANCE * np.max(prior.diagonal):
-            raise NotPositiveDefiniteError("a noise variance is too small beside the signal to factorize")
-        value, gradient, _ = EXACT.evidence(prior, NoisePerPoint(variances), y)
-    if value > -0.5 * (np.sum(np.log(variances)) + len(y) * LOG_2PI):
+    prior = model.prior(X)
+    if np.min(variances) < SMALLEST_VARIANCE * np.max(prior.diagonal):
+        raise NotPositiveDefiniteError("a noise variance is too small beside the signal to factorize")
+    observed = prior.observe(variances, transient=True)
+    residual = y - prior.mean
+    b = observed.apply(residual)
+    log_2pi = len(y) * LOG_2PI
+    value = -0.5 * (float(residual @ b) + observed.noisy_log_det + log_2pi)
+    if value > -0.5 * (float(np.sum(np.log(variances))) + log_2pi):
         raise NotPositiveDefiniteError("the covariance matrix is singular to rounding")
-    return EvidenceGivenNoise(value, gradient.kernel, gradient.mean, gradient.likelihood)
+    d_variances = 0.5 * (b * b - observed.unexplained)
+    d_kernel = observed.pull_prior(np.sqrt(0.5) * b[:, None], None, -0.5).kernel
+    return EvidenceGivenNoise(value, d_kernel, prior.pull_mean(b), d_variances)

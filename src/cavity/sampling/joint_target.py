@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.latent.base import Conditioning, LatentPrior
+from cavity.latent.base import Capability, Conditioning, LatentPrior
 from cavity.likelihoods.base import MultiLatentLikelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
@@ -71,7 +71,7 @@ class WhiteCoordinates:
 
     def pull_kernel(self, G: Array) -> Array:
         """Gradient, in the kernel's natural values, of sum(G * K)."""
-        return self._given.pull_kernel(G, np.eye(len(G)), 0.0)
+        return self._given.pull_prior(G, np.eye(len(G)), 0.0).kernel
 
 
 class JointTarget:
@@ -174,6 +174,7 @@ class JointTarget:
 
 def _coordinates(prior: Any) -> list[WhiteCoordinates]:
     """Of each latent function; valid until the next evaluation."""
+    prior.functions[0].representation.require(Capability.WHITENING)
     prior.functions[0].require_covariance()
     found = {id(p): WhiteCoordinates(p) for p in {id(p): p for p in prior.functions}.values()}
     return [found[id(p)] for p in prior.functions]

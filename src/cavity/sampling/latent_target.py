@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.latent.base import LatentPrior
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
@@ -114,9 +115,9 @@ class LatentTarget:
                 raise ValueError(f"metric must be one of {METRICS}, an array or None, got {metric!r}")
             from cavity.inference.registry import as_inference
 
-            q = as_inference(metric).infer(self.prior, self.likelihood, self.y, self.weight).q
-            assert q is not None
-            metric, mean = q.sites.precision, q.mean
+            found = as_inference(metric).infer(self.prior, self.likelihood, self.y, self.weight)
+            assert isinstance(found.q, Conditioned)
+            metric, mean = found.q.sites.precision, found.q.mean
         tau: Array = np.asarray(metric, dtype=float)
         if tau.shape != (self.n,) or not np.isfinite(tau).all():
             raise ValueError(f"metric must be {self.n} finite site precisions, got shape {tau.shape}")

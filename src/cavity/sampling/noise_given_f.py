@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.latent.base import Inputs
 from cavity.numerics.arrays import Array
-from cavity.numerics.threads import threads_for
 from cavity.sampling.slice_sampling import slice_update
 from cavity.sampling.targets import inside
 
@@ -36,20 +36,28 @@ def noise_entries(model: Any) -> Flags:
     return alone
 
 
-def draw_residuals(model: Any, X: Array, y: Array, variances: Array, rng: np.random.Generator) -> Array:
+def draw_residuals(
+    model: Any, X: Array | Inputs, y: Array, variances: Array, rng: np.random.Generator
+) -> Array:
     """y - f for a draw of f given the data and the noise variances, shape (n,)."""
-    with threads_for(len(X)):
-        prior = model.prior(X)
-        observed = prior.observe(variances)
-        noise = np.sqrt(variances) * rng.standard_normal(len(y))
-        gap = y - prior.unwhiten(rng.standard_normal(prior.white_dim)) - noise
-        return np.asarray(noise + variances * observed.apply(gap))
+    prior = model.prior(X)
+    observed = prior.observe(variances, transient=True)
+    noise = np.sqrt(variances) * rng.standard_normal(len(y))
+    gap = y - prior.unwhiten(rng.standard_normal(prior.white_dim)) - noise
+    return np.asarray(noise + variances * observed.apply(gap))
 
 
-def draw_noise_parameters(model: Any, moves: Flags, residuals: Array, rng: np.random.Generator) -> Array:
-    """Theta (p,) with the entries `moves` changed: slice sampling of the noise's density of the residuals."""
-    theta = np.array(model.theta, dtype=float)
-    bounds = np.array(model.theta_bounds).reshape(-1, 2)[moves]
+def draw_noise_parameters(
+    model: Any, theta: Array, moves: Flags, residuals: Array, rng: np.random.Generator
+) -> Array:
+    """Theta (p,) with the entries `moves` changed: slice sampling of the noise's density of the residuals.
+
+    Only the likelihood is built anew at each value that is tried.
+    """
+    layout, noise = model.layout, model.likelihood
+    theta, flat = np.array(theta, dtype=float), np.array(model.flat)
+    bounds, zeros = np.array(layout.bounds).reshape(-1, 2)[moves], np.zeros(len(residuals))
+    place = flat.size - noise.flat.size
 
     def log_density(position: Array) -> float:
         if not inside(position, bounds):
@@ -57,9 +65,12 @@ def draw_noise_parameters(model: Any, moves: Flags, residuals: Array, rng: np.ra
         theta[moves] = position
         try:
             with np.errstate(all="ignore"):
-                there = model.replace(theta)
-                value = np.sum(there.likelihood.log_prob(residuals, np.zeros(len(residuals))))
-                value += there.log_prior(jacobian=True)[0]
+                natural = layout.to_natural(theta)
+                flat[layout.where] = natural[layout.slot]
+                there = noise.with_flat(flat[place:])
+                value = np.sum(there.log_prob(residuals, zeros)) + layout.log_prior_value(
+                    natural, jacobian=True
+                )
         except ValueError:  # a value that overflows
             return -np.inf
         return float(value) if np.isfinite(value) else -np.inf

@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike
 from cavity.inference.base import UnsupportedPairError
 from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.numerics.arrays import Array
+from cavity.numerics.threads import threads_for
 from cavity.parameters.priors import Beta
 from cavity.runtime.interrupts import Postponed
 from cavity.runtime.progress import ProgressLike
@@ -135,7 +136,8 @@ class GibbsChain:
 
     def step(self) -> GibbsState:
         """One round: indicators, fraction, hyperparameters; the state after it."""
-        self._move()
+        with threads_for(len(self.settings.y)):
+            self._move()
         return GibbsState(
             self.theta.copy(),
             self.target.indicators.copy(),

@@ -252,6 +252,6 @@ class SamplePosterior:
 
         return plot(self, X, y, **options)
 
-    def to_arviz(self) -> Any:
-        """The draws as ArviZ InferenceData; see `Draws.to_arviz`."""
-        return self.draws.to_arviz()
+    def to_arviz(self, log_likelihood: bool = True) -> Any:
+        """The draws as ArviZ InferenceData, for `arviz.loo` and others; see `Draws.to_arviz`."""
+        return self.draws.to_arviz(log_likelihood)

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.latent.base import Conditioning, LatentPrior
+from cavity.latent.base import Conditioning, LatentPrior, PriorGradient
 from cavity.numerics.arrays import Array
 from cavity.sampling.draws import Draws
 
@@ -79,9 +79,15 @@ class LazyConditioning(Conditioning):
         """R."""
         return cast(Array, self._used(self.get().matrix()))
 
-    def pull_kernel(self, *arguments: Any, **options: Any) -> Array:
+    def pull_prior(self, *arguments: Any, **options: Any) -> PriorGradient:
         """As of the conditioning itself."""
-        return cast(Array, self._used(self.get().pull_kernel(*arguments, **options)))
+        return cast(PriorGradient, self._used(self.get().pull_prior(*arguments, **options)))
+
+    def for_process(self) -> Conditioning:
+        """Itself, or what its conditioning knows of other inputs."""
+        found = self.get()
+        known = found.for_process()
+        return cast(Conditioning, self._used(self if known is found else known))
 
 
 @dataclass(frozen=True)
@@ -181,10 +187,4 @@ def processes_given(draws: Draws, chosen: NDArray[np.intp]) -> list[ProcessGiven
         models = [draws.model_at(t) for t in theta]
         return [given_noise(m, X, draws.y, v, next(keep)) for m, v in zip(models, noise)]
     models = [draws.model_at(t) for t in (theta if draws.trace.dim else theta[:1])]
-    return [given_noise(m, X, draws.y, _likelihood_noise(m, draws), next(keep)) for m in models]
-
-
-def _likelihood_noise(model: Any, draws: Draws) -> Array:
-    """Noise variances (n,) of a Gaussian likelihood, divided by the sample weights."""
-    variance: Array = model.likelihood.noise_variances(len(draws.X))[0]
-    return variance if draws.weight is None else variance / draws.weight
+    return [given_noise(m, X, draws.y, draws.likelihood_noise(m), next(keep)) for m in models]

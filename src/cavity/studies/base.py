@@ -147,8 +147,7 @@ class Results:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per cell: labels, measures, seconds by the clock and of the CPU, note, error (empty if all went
-        well)."""
+        """One row per cell: labels, measures, seconds of the clock and of the CPU, note, error (empty without one)."""
         rows = [
             {
                 **r["labels"],

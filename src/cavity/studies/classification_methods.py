@@ -14,7 +14,6 @@ its posterior means on Crabs, Sonar and USPS are longer for that reason.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from cavity.estimators import GPClassifier, GPRegressor
 from cavity.kernels import SE
 from cavity.numerics.arrays import Array
+from cavity.studies.folds import fitted_quietly
 
 PROCESSES = {"Laplace": "laplace", "EP": "ep"}
 METHODS = (*PROCESSES, "SVM", "kNN", "label regression")
@@ -80,7 +80,7 @@ def _process(rule: str, X: Array, y: Array, X_test: Array, seed: int, restarts: 
     model = GPClassifier(
         1.0 * SE(1.0), likelihood="probit", inference=rule, n_restarts=restarts, random_state=seed
     )
-    note = _quietly(model, X, y)
+    note = fitted_quietly(model, X, y)
     log_p = model.predict_log_proba(X_test)
     kernel = model.kernel_
     settings = {
@@ -94,17 +94,9 @@ def _process(rule: str, X: Array, y: Array, X_test: Array, seed: int, restarts: 
 
 def _label_regression(X: Array, y: Array, X_test: Array, seed: int, restarts: int) -> Fit:
     model = GPRegressor(1.0 * SE(1.0), mean="zero", n_restarts=restarts, random_state=seed)
-    note = _quietly(model, X, y)
+    note = fitted_quietly(model, X, y)
     decision = np.where(model.predict(X_test) > 0, 1.0, -1.0)
     return Fit(decision, log_evidence=float(model.log_evidence_), note=note)
-
-
-def _quietly(model: Any, X: Array, y: Array) -> str:
-    """Fit; warnings become a note of the cell."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(X, y)
-    return "; ".join(dict.fromkeys(str(w.message) for w in caught))
 
 
 def _support_vectors(X: Array, y: Array, X_test: Array, seed: int) -> Fit:

@@ -124,7 +124,7 @@ def _episodes(shares: Any) -> float:
 
 
 def search_cells(problem: str, seeds: int, quick: bool = False) -> list[Cell]:
-    """Learning from scratch for so many seeds."""
+    """Learning from scratch, one cell for each seed."""
     return [
         Cell(
             {"seed": s, "method": "policy search"},

@@ -31,7 +31,7 @@ GOLD = "gold standard"
 """Label of the cells of the subgrid."""
 
 DRAWS = 4000
-"""Of the chains, for predictions: thinned to so many."""
+"""Number of draws to which chains are thinned for predictions."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,9 @@
-"""Cross-validation folds that are the same on every machine."""
+"""Cross-validation folds that are the same on every machine, and fits to them."""
 
 from __future__ import annotations
+
+import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,3 +39,11 @@ def standardized(train: Array, *others: Array) -> tuple[Array, ...]:
     mean, sd = train.mean(axis=0), train.std(axis=0)
     sd = np.where(sd > 0, sd, 1.0)
     return tuple((a - mean) / sd for a in (train, *others))
+
+
+def fitted_quietly(model: Any, X: Array, y: Array) -> str:
+    """Fit a model; its warnings in one line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    return "; ".join(dict.fromkeys(str(w.message) for w in caught))

@@ -60,7 +60,7 @@ def save(figure: Figure, path: Path, *, few_colors: bool = False) -> Path:
 
 
 def band(axis: Any, x: Array, mean: Array, sd: Array, width: float = 2.0, **look: Any) -> None:
-    """A shaded band of so many standard deviations around a mean."""
+    """A shaded band of `width` standard deviations around a mean."""
     look = {"color": COLORS[0], "alpha": 0.2, "linewidth": 0} | look
     axis.fill_between(x, mean - width * sd, mean + width * sd, **look)
 
@@ -72,7 +72,7 @@ def box_plots(
     log: Sequence[str] = (),
     units: Mapping[str, str] = NATS,
 ) -> Path:
-    """One panel per measure; every cell is a point beside its box, and if there are few of them there is no box.
+    """One panel per measure: a box for each method, and a point for each cell. Few cells have no box.
 
     A method with fewer cells than others has their number beside its name. Measures in `log` have a logarithmic axis
     if they span more than a decade.
@@ -125,7 +125,7 @@ def _cut(axis: Any, groups: Sequence[tuple[str, pd.Series]], label: str) -> None
             axis.annotate(
                 f"{count}", (place, top), (0, 6), textcoords="offset points", ha="center", fontsize=8
             )
-    axis.set_ylabel(f"{label} (triangles: so many beyond)")
+    axis.set_ylabel(f"{label} (triangles: number beyond)")
 
 
 def values_spread(groups: Sequence[tuple[str, pd.Series]]) -> bool:

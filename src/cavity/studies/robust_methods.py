@@ -27,7 +27,6 @@ import json
 import os
 import subprocess
 import tempfile
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +47,7 @@ from cavity.parameters.param import Param
 from cavity.parameters.priors import LogNormal
 from cavity.prediction import GaussianPrediction, Prediction
 from cavity.sampling.mcmc import MCMC
+from cavity.studies.folds import fitted_quietly
 from cavity.studies.summary import cpu_per_fit
 
 GP_METHODS = {
@@ -72,6 +72,9 @@ DETERMINISTIC = ("snMLII", "tVar", "lapEP", "tEP", "mnEP", "mnLAP")
 SAMPLED = ("snMCMC", "tMCMC", "mnMCMC")
 ROBUST = ("tVar", "lapEP", "tEP", "mnEP")
 COMPETITOR = "RRP"
+WORKER = Path(__file__).parents[3] / "benchmarks" / "peer_relevance_pursuit.py"
+"""The script that runs it, in a checkout of the sources."""
+
 PRIOR = "+prior"
 """What the names of methods with a prior on length scales end in."""
 
@@ -202,7 +205,7 @@ def _average(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit:
     """Two solutions from that for Gaussian noise, with and without a prior on length scales, stacked."""
     pair = [("plain", method + ONE_START), ("prior", method + PRIOR + ONE_START)]
     model = StackedRegressor([(name, from_gaussian(form, X, y, seed)) for name, form in pair])
-    note = _fitted(model, X, y)
+    note = fitted_quietly(model, X, y)
     of_f, of_y = model.predict_latent(X_test), model.predict_dist(X_test)
     weights = {f"weight: {name}": float(w) for (name, _), w in zip(pair, model.weights_)}
     stages = ", ".join(member.posterior_.status.label for member in model.estimators_)
@@ -217,19 +220,11 @@ def _average(method: str, X: Array, y: Array, X_test: Array, seed: int) -> Fit:
     )
 
 
-def _fitted(model: GPRegressor | StackedRegressor, X: Array, y: Array) -> str:
-    """Fit; the warnings in one line."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(X, y)
-    return "; ".join(dict.fromkeys(str(w.message) for w in caught))
-
-
 def _process(method: str, X: Array, y: Array, X_test: Array, seed: int, restarts: int) -> Fit:
     likelihood, inference = GP_METHODS[plain(method)]
     one_start = method.endswith(ONE_START)
     model = from_gaussian(method, X, y, seed) if one_start else regressor(method, X, seed, restarts)
-    note = _fitted(model, X, y)
+    note = fitted_quietly(model, X, y)
     posterior: Any = model.posterior_
     chains = {}
     if inference == "mcmc":
@@ -277,7 +272,7 @@ def _support_vectors(X: Array, y: Array, X_test: Array, seed: int) -> Fit:
 
 def competitor() -> tuple[str, ...]:
     """The competitor's name, if the environment that it needs is known."""
-    return (COMPETITOR,) if os.environ.get("CAVITY_PEERS") else ()
+    return (COMPETITOR,) if os.environ.get("CAVITY_PEERS") and WORKER.exists() else ()
 
 
 def remarks(frame: pd.DataFrame) -> list[str]:
@@ -315,16 +310,16 @@ def _beside_competitor(frame: pd.DataFrame) -> str:
 def _relevance_pursuit(X: Array, y: Array, X_test: Array, seed: int) -> Fit:
     """The competitor, run by the interpreter that `CAVITY_PEERS` names (the project never imports it)."""
     interpreter = os.environ.get("CAVITY_PEERS", "")
-    if not interpreter:
+    if not interpreter or not WORKER.exists():
         raise RuntimeError(
-            "RRP needs BoTorch: set CAVITY_PEERS to an interpreter that has it (make bench makes one)"
+            "RRP needs the sources of cavity and BoTorch: set CAVITY_PEERS to an interpreter that has it (make bench "
+            "makes one)"
         )
-    script = Path(__file__).with_name("peer_relevance_pursuit.py")
     with tempfile.TemporaryDirectory() as folder:
         data, found = Path(folder) / "data.npz", Path(folder) / "found.npz"
         np.savez(data, X=X, y=y, X_test=X_test)
         done = subprocess.run(
-            [interpreter, str(script), str(data), str(found), str(seed)],
+            [interpreter, str(WORKER), str(data), str(found), str(seed)],
             capture_output=True,
             text=True,
             check=False,

@@ -174,8 +174,7 @@ def _run_cell(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _cpu_seconds() -> float:
-    """Processor time of this process and of those it started and waited for: the clock says little on a machine that
-    does other things too."""
+    """Processor time of this process and of those it started and waited for; other work does not lengthen it."""
     return sum(os.times()[:4])
 
 

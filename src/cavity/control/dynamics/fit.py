@@ -125,8 +125,8 @@ def _of_state(given: Any, k: int, D: int, name: str) -> Any:
 def _learnable_mean(mean: Any, X: Array, names: Sequence[str]) -> Any:
     """The mean function, but a constant in place of a linear one whose slopes the inputs X (n, P) cannot tell.
 
-    Slopes are estimated, so that predictions take them for known. If nothing was seen of them, they would be sure of a
-    guess; the process around a constant is not.
+    Predictions take estimated slopes for known. If the data say nothing about a slope, they would be sure of a guess; a
+    process around a constant is uncertain there.
     """
     if not (isinstance(mean, str) and mean == "linear"):
         return mean

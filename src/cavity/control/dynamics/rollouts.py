@@ -224,7 +224,7 @@ def _rms(e: Array) -> Array:
 
 
 def _window_errors(dynamics: Dynamics, trajectory: Trajectory, h: int) -> Array:
-    """Errors after h steps of the mean from every state of a trajectory that has so many behind it."""
+    """Errors of the mean after h steps, from every state of a trajectory that h more steps follow."""
     T = len(trajectory.actions)
     if not 1 <= h <= T:
         raise ValueError(f"horizons must be between 1 and the {T} steps of each trajectory, got {h}")

@@ -138,7 +138,7 @@ class Transitions:
             A label for each row: rows that follow each other with different labels make no transition.
         memory : int
             Earlier actions that count as states, behind those given: the last action, the one before it, and so on,
-            F columns each. For systems that answer to actions with a delay of up to so many steps.
+            F columns each. For systems that answer to actions with a delay of up to that many steps.
 
         Examples
         --------

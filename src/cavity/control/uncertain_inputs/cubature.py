@@ -31,7 +31,7 @@ LARGEST_ORDER = 256
 """Points per direction, at most."""
 
 ORDER, SMALLEST_ORDER = 9, 4
-"""Points per direction in more directions: so many if the limit allows it, but not fewer than the second."""
+"""Points per direction in more directions: the first number if the limit allows it, at least the second."""
 
 SAMPLES = 20_000
 NO_VARIANCE = 1e-14

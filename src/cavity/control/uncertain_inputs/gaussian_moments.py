@@ -34,7 +34,7 @@ CHECKED = 3
 """Training inputs at which the rounding errors of variances are looked at."""
 
 NEGLIGIBLE = 1e-3
-"""Error of a standard deviation, relative to the spread of the means, that matters to nobody."""
+"""Error of a standard deviation, relative to the spread of the means, that is too small to matter."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ SMALLEST_TERM = 1e-15
 """Fourier terms below this are left out; the largest value of a bump is 1."""
 
 FAR = 8.5
-"""Standard deviations beyond which a Gaussian has nothing, in double precision."""
+"""Standard deviations beyond which a Gaussian is zero in double precision."""
 
 SQRT_2PI = float(np.sqrt(2.0 * np.pi))
 

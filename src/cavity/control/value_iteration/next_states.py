@@ -1,8 +1,7 @@
 """Where the system goes: p(s' | s, a) = N(m, diag(v)) at many states and actions at once, with derivatives in a.
 
 `LearnedNextStates` is a `Dynamics` (Kuss, 2006, eq. 7.32), `ExactNextStates` a simulated system: its variances are
-zero, and everything else is the same. What a controller cannot do even with the latter is not the fault of what was
-learned.
+zero, and everything else is the same. If control fails with the latter too, the learned model is not the cause.
 """
 
 from __future__ import annotations

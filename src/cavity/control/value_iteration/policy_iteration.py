@@ -152,7 +152,7 @@ def policy_iteration(
     noise : float
         sigma_v of the value function, fixed.
     iterations : int
-        At most so many.
+        Largest number of iterations.
     tolerance : float
         Values are stable, and the iteration ends, when none changes by more than this part of the largest.
     candidates : int
@@ -162,8 +162,8 @@ def policy_iteration(
     learn : bool
         Whether length scales and signal of the value function are learned in each iteration.
     sweeps : int, optional
-        Evaluate policies by so many backups; by default by linear equations for up to 3000 support points, else by
-        20 backups.
+        Number of backups by which a policy is evaluated. By default linear equations evaluate it for up to 3000 support
+        points, else 20 backups.
     start : ValueGP, optional
         Value function to start from; by default that of the rewards at the support points.
 

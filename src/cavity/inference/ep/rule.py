@@ -251,19 +251,34 @@ class EP(InferenceRule):
         self, problem: EPProblem, start: Sites, acceleration: Acceleration, lasting: bool = True
     ) -> Solution | None:
         """Stage 1 from one start; unless it must last, the posterior may live in shared memory."""
-        if problem.likelihood.log_concave:
-            state, sweeps = log_concave_ep(problem, start, self.tolerance)
-            if state is not None and lasting:
-                state = EPState(problem, state.sites)
-            if state is not None and state.residual <= self.tolerance:
-                return Solution(state, Stage.EP, sweeps)
+        newton_first = problem.prior.cheap_squares
+        solution = self._log_concave(problem, start, lasting) if newton_first else None
+        if solution is not None:
+            return solution
         found, best, sweeps = damped(problem, start, self.tolerance, acceleration=acceleration)
+        if found is None and not newton_first:
+            solution = self._log_concave(problem, start, lasting)
+            if solution is not None:
+                return solution
         if found is None and best is not None and problem.prior.n <= NEWTON_AFTER:
             found = self._corrected(problem, best.sites)
             if found is not None and found.proper:
                 return Solution(found, Stage.EP_NEWTON, sweeps)
             found = None  # a path from an easy problem may find a proper one
         return None if found is None else Solution(found, Stage.EP, sweeps)
+
+    def _log_concave(self, problem: EPProblem, start: Sites, lasting: bool) -> Solution | None:
+        """By Newton's method, if sites have nonnegative precisions."""
+        if not problem.likelihood.log_concave:
+            return None
+        state, sweeps = log_concave_ep(problem, start, self.tolerance)
+        if state is not None and lasting:
+            state = EPState(problem, state.sites)
+        return (
+            Solution(state, Stage.EP, sweeps)
+            if state is not None and state.residual <= self.tolerance
+            else None
+        )
 
     def _solve(
         self, problem: EPProblem, acceleration: Acceleration | None = None, lasting: bool = True
@@ -386,7 +401,7 @@ class EP(InferenceRule):
         stage = solution.stage if warm is None else warm.stage
         value, d_likelihood = state.log_evidence, state.tilted.d_log_z.sum(axis=1)
         pulled = state.q.pull(1.0)
-        gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood)
+        gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood, pulled.representation)
         return Evidence(value, gradient, EPWarm(best, stage, acceleration))
 
     def _on_branch(

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from cavity.inference.base import InferenceFailedError
+from cavity.inference.laplace.flatness import barrier
 from cavity.latent.base import Conditioning, ImproperPosteriorError, LatentPrior
 from cavity.likelihoods.base import Derivatives, Likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
@@ -66,6 +67,9 @@ JUMPS, JUMP_POINTS = 4, 1000
 
 SMALLEST_FOR_LANCZOS = 10
 """White coordinates from which one eigenvector is found by Lanczos iterations."""
+
+ROUGHLY = 1e-3
+"""Relative accuracy of that eigenvector's eigenvalue: any direction that leads downwards will do."""
 
 ESCAPES = 5
 """Saddles that may be left before a search is given up."""
@@ -169,6 +173,10 @@ class LogPosterior(ABC):
         """How much curvature is left in the flattest direction, as a share of what there would be without
         negative curvature of the likelihood: 1 if there is none, 0 where a mode and a saddle merge."""
         return float(mode.curvature.smallest_curvature)
+
+    def log_evidence(self, mode: Mode) -> float:
+        """That of the Gaussian at the mode."""
+        return mode.value - 0.5 * float(mode.curvature.log_det)
 
     @abstractmethod
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> LogPosterior:
@@ -400,12 +408,16 @@ class OneLatent(LogPosterior):
         """The conditioning on W."""
         return self.prior.condition(self.precision(f, derivatives, safe), transient=self.transient)
 
+    def log_evidence(self, mode: Mode) -> float:
+        """That of the Gaussian at the mode, less what nearly flat directions pay."""
+        return super().log_evidence(mode) + barrier(mode.curvature).value
+
     def downward(self, f: Array, derivatives: Derivatives) -> tuple[Array, Array]:
         """In white coordinates f = m + V u, V u for the eigenvector u of the smallest eigenvalue e of V' W V.
 
         Then V u = K (W V u) / e, which gives a without an inverse of K.
         """
-        from scipy.sparse.linalg import LinearOperator, eigsh
+        from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
         prior, W, r = self.prior, -derivatives.d2, self.prior.white_dim
 
@@ -413,12 +425,15 @@ class OneLatent(LogPosterior):
             return prior.unwhiten_adjoint(W * (prior.unwhiten(u) - prior.mean))
 
         operator = LinearOperator((r, r), matvec=lambda u: curvature(np.ravel(u)), dtype=float)
-        if r < SMALLEST_FOR_LANCZOS:
-            values, vectors = np.linalg.eigh(operator @ np.eye(r))
-        else:
-            values, vectors = eigsh(operator, k=1, which="SA", v0=np.ones(r))
-        df = prior.unwhiten(vectors[:, 0]) - prior.mean
-        return W * df / values[0], df
+        try:
+            if r < SMALLEST_FOR_LANCZOS:
+                values, vectors = np.linalg.eigh(operator @ np.eye(r))
+            else:
+                values, vectors = eigsh(operator, k=1, which="SA", v0=np.ones(r), tol=ROUGHLY)
+        except ArpackNoConvergence:
+            raise NoModeError("no direction leads away from a saddle of the posterior") from None
+        da = W * (prior.unwhiten(vectors[:, 0]) - prior.mean) / values[0]
+        return da, prior.times(da)
 
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> OneLatent:
         """The same problem with other hyperparameters."""

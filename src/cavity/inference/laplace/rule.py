@@ -11,7 +11,8 @@ wrong sign) and v = (I - R K) u,
     d log q / dm     = a + v
     d log q / dtheta = sum_i w_i (dlog p_i + 1/2 Sigma_ii dd2_i + (K v)_i dd1_i) / dtheta
 
-for parameters theta of the likelihood.
+for parameters theta of the likelihood. Directions in which a mode is nearly flat lower the log evidence
+(`flatness`): without that it would tend to infinity where a mode vanishes.
 
 As sites: precision W_i, shift W_i f_i + w_i d1_i. Leaving point i out is approximated by taking its site away
 from the marginal of f_i.
@@ -33,9 +34,10 @@ from cavity.inference.base import (
     UnsupportedPairError,
     cavities_by_refit,
 )
+from cavity.inference.laplace.flatness import barrier
 from cavity.inference.laplace.mode_search import CONVERGED, Mode, OneLatent
 from cavity.inference.laplace.several_functions import SeveralLatents, cavities, gradient
-from cavity.inference.laplace.tracking import Found, KnownMode, search, tracked
+from cavity.inference.laplace.tracking import Found, KnownMode, known, search, tracked
 from cavity.latent.base import LatentPrior
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
@@ -43,6 +45,9 @@ from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 from cavity.runtime.errors import Setting
+
+LONGEST_STEP = 1.0
+"""Longest step of an optimizer if there may be several modes."""
 
 
 class Laplace(InferenceRule):
@@ -66,6 +71,10 @@ class Laplace(InferenceRule):
         """Whether the likelihood is smooth."""
         return bool(likelihood.smooth)
 
+    def step_limit(self, likelihood: Likelihood) -> float:
+        """Change of a parameter, in its unit steps, up to which a mode is worth following at once."""
+        return np.inf if likelihood.log_concave else LONGEST_STEP
+
     def infer(
         self,
         prior: LatentPrior,
@@ -78,7 +87,7 @@ class Laplace(InferenceRule):
         problem = self._problem(prior, likelihood, y, sample_weight)
         found = self._found(problem, warm)
         mode = found.mode
-        value, status = _log_evidence(mode), _status(found)
+        value, status = problem.log_evidence(mode), _status(found)
         if isinstance(problem, SeveralLatents):
             return Approximation(problem.prior.process(mode.a, mode.curvature), value, status)
         q = _gaussian(problem, mode)
@@ -89,7 +98,7 @@ class Laplace(InferenceRule):
     def _found(problem: OneLatent | SeveralLatents, warm: KnownMode | None) -> Found:
         if warm is not None:
             try:
-                return tracked(problem, warm)[0]
+                return tracked(problem, warm)
             except InferenceFailedError:  # its branch cannot be followed to here
                 pass
         return search(problem)
@@ -106,16 +115,16 @@ class Laplace(InferenceRule):
         # With several modes several factors are alive at a time; with one, memory need not be paged in anew.
         transient = bool(likelihood.log_concave)
         problem = self._problem(prior, likelihood, y, sample_weight, transient)
-        found, warm = tracked(problem, warm)
-        mode = found.mode
+        mode = tracked(problem, warm).mode
         if mode.residual > CONVERGED:
             raise InferenceFailedError(
                 f"Newton's method stopped {mode.residual:.2g} posterior standard deviations from the mode"
             )
-        value = _log_evidence(mode)
+        value = problem.log_evidence(mode)
+        remembered = known(problem, mode, value)
         slope, d = _gradient(problem, mode) if isinstance(problem, OneLatent) else gradient(problem, mode)
         # The remaining step, which changes Psi by its square but W in proportion, makes the value that of the mode.
-        return Evidence(value + float(np.vdot(slope, mode.step)), d, warm)
+        return Evidence(value + float(np.vdot(slope, mode.step)), d, remembered)
 
     def leave_one_out(
         self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
@@ -160,10 +169,6 @@ class Laplace(InferenceRule):
 # --- evidence -----------------------------------------------------------------------------------------------
 
 
-def _log_evidence(mode: Mode) -> float:
-    return mode.value - 0.5 * float(mode.curvature.log_det)
-
-
 def _gaussian(problem: OneLatent, mode: Mode) -> Conditioned:
     """The Gaussian at the mode, as prior times sites."""
     W = -mode.derivatives.d2
@@ -203,8 +208,11 @@ def _gradient(problem: OneLatent, mode: Mode) -> tuple[Array, Gradient]:
     slopes = problem.likelihood.parameter_derivatives(problem.y, mode.f)
     weight = 1.0 if problem.weight is None else problem.weight
     by_log_prob, by_d1, by_d2 = (weight * part for part in slopes)
-    a, u = mode.a, 0.5 * curvature.var * d.d3
+    fence = barrier(curvature)
+    by_W = fence.by_precision - 0.5 * curvature.var
+    a, u = mode.a, -by_W * d.d3
     v, Kv = curvature.project(u)
-    d_kernel = curvature.pull_kernel(np.column_stack([0.5 * a + v]), np.column_stack([a]), -0.5)
-    d_likelihood = by_log_prob.sum(axis=1) + 0.5 * by_d2 @ curvature.var + by_d1 @ Kv
-    return u, Gradient(d_kernel, problem.prior.pull_mean(a + v), d_likelihood)
+    left, right = np.column_stack([0.5 * a + v, fence.left]), np.column_stack([a, fence.right])
+    prior = curvature.pull_prior(left, right, -0.5)
+    d_likelihood = by_log_prob.sum(axis=1) - by_d2 @ by_W + by_d1 @ Kv
+    return u, Gradient(prior.kernel, problem.prior.pull_mean(a + v), d_likelihood, prior.representation)

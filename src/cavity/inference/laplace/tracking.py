@@ -9,8 +9,9 @@ distinct ones reported.
 
 During learning the mode is continued from the last hyperparameters. If Newton's whole steps lead from the old
 mode to the new one, it is the same branch. If not, the way from the old hyperparameters to the new ones is
-taken in shorter and shorter strides; where that does not help either, the branch has ended and the evaluation
-fails, so that an optimizer never sees the objective jump.
+taken in shorter and shorter strides. If that does not help either, the branch has ended, and the highest mode
+there takes its place if its evidence is higher than the last one's. If not, the evaluation fails: an optimizer
+never sees the objective jump downwards.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ PATIENCE = 3
 """Modes, the highest first, from which jumps find no higher one before the search ends."""
 
 FLAT = 0.05
-"""Smallest curvature below which a mode is too flat for a Gaussian at it to mean anything. Where a mode merges with a
-saddle its Laplace evidence tends to infinity, which would attract an optimizer."""
+"""Smallest curvature below which a mode is too flat for a Gaussian at it to mean anything."""
+
+VANISHING = 0.01
+"""Smallest curvature below which a mode is not followed any further (see `flatness`)."""
 
 SAME_VALUE, SAME_PLACE = 1e-7, 1e-4
 """Modes closer than this, in relative terms, are one."""
@@ -64,6 +67,7 @@ class KnownMode:
     mean_function: Any
     likelihood: Likelihood
     smallest_curvature: float
+    log_evidence: float
 
 
 # --- several starts -----------------------------------------------------------------------------------------
@@ -137,30 +141,41 @@ def _same(value: float, f: Array, other_value: float, other_f: Array) -> bool:
 # --- one branch while hyperparameters change ----------------------------------------------------------------
 
 
-def tracked(problem: LogPosterior, last: KnownMode | None) -> tuple[Found, KnownMode]:
-    """The mode continued from the last evaluation, or by a search if there is none; and what to remember of it.
+def tracked(problem: LogPosterior, last: KnownMode | None) -> Found:
+    """The mode continued from the last evaluation, or by a search if there is none.
 
     Raises
     ------
     InferenceFailedError
-        If the branch cannot be followed.
+        If the branch cannot be followed, and no mode here has a higher evidence than the last one.
     """
-    prior = problem.prior
-    if last is not None and len(last.f) != prior.n:
-        last = None
-    if last is None:
-        found = search(problem)
-    elif problem.likelihood.log_concave:
-        found = _warm(problem, last.f)
-    else:
+    if last is None or len(last.f) != problem.prior.n:
+        return search(problem)
+    if problem.likelihood.log_concave:
+        return _warm(problem, last.f)
+    try:
         found = _follow(problem, last)
-    left = problem.smallest_curvature(found.mode)
-    if last is not None and left < min(FLAT, last.smallest_curvature):
+        _require_curvature(problem, found.mode, last)
+    except InferenceFailedError:
+        found = search(problem)
+        if not problem.log_evidence(found.mode) > last.log_evidence:
+            raise
+    return found
+
+
+def known(problem: LogPosterior, mode: Mode, log_evidence: float) -> KnownMode:
+    """What to remember of a mode."""
+    prior, left = problem.prior, problem.smallest_curvature(mode)
+    return KnownMode(mode.f, prior.kernel, prior.mean_function, problem.likelihood, left, log_evidence)
+
+
+def _require_curvature(problem: LogPosterior, mode: Mode, last: KnownMode) -> None:
+    left = problem.smallest_curvature(mode)
+    if left < min(VANISHING, last.smallest_curvature):
         raise InferenceFailedError(
             f"the mode is about to vanish: {left:.1g} of the curvature is left in one direction, and the "
-            "evidence of a mode that flattens out grows without bound"
+            "evidence of a mode that flattens out means nothing"
         )
-    return found, KnownMode(found.mode.f, prior.kernel, prior.mean_function, problem.likelihood, left)
 
 
 def _warm(problem: LogPosterior, f: Array) -> Found:

@@ -150,7 +150,8 @@ class BoundRule(InferenceRule):
         if warm is None or bound >= warm.bound:
             warm = BestBound(bound, found.iterate.sites)
         pulled = found.iterate.q.pull(1.0)
-        gradient = Gradient(pulled.kernel, pulled.mean, found.iterate.local.d_flat.sum(axis=1))
+        d_likelihood = found.iterate.local.d_flat.sum(axis=1)
+        gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood, pulled.representation)
         return Evidence(bound, gradient, warm)
 
     def leave_one_out(

@@ -4,26 +4,31 @@ For q(f) proportional to N(f | m0, K) prod_i exp(nu_i f_i - tau_i f_i^2 / 2) (Ku
 
     log p(y) >= sum_i E_q[log p(y_i | f_i)] - KL(q || p)
 
-It holds whichever way the sites were found, so that one inference rule can be judged by the bound of another.
+It holds whichever way the sites were found, so that one inference rule can be judged by the bound of another. If basis
+functions have vague weights, the constant is left out that their log evidence leaves out.
 """
 
 from __future__ import annotations
 
 from cavity.inference.base import Approximation, UnsupportedPairError
+from cavity.latent.integrated_basis import ConditionedWithTrend
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 
 
 def evidence_lower_bound(
-    q: Conditioned, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    q: Conditioned | ConditionedWithTrend,
+    likelihood: Likelihood,
+    y: Array,
+    sample_weight: Array | None = None,
 ) -> float:
     """E_q[log p(y | f)] - KL(q || p), a lower bound on log p(y).
 
     Parameters
     ----------
-    q : Conditioned
-        The prior times sites, however these were found.
+    q : Conditioned or ConditionedWithTrend
+        The prior times sites, however these were found, or with basis functions integrated out.
     y : array (n,)
     sample_weight : array (n,), optional
         Powers of the likelihood factors.
@@ -42,7 +47,6 @@ def lower_bound(
     """
     if approximation.q is None:
         raise UnsupportedPairError(
-            "the bound needs one target, one latent function, noise of positive variance and a prior mean without "
-            "basis functions whose weights were integrated out; add a Linear or Constant kernel instead of these"
+            "the bound needs one target, one latent function and noise of positive variance"
         )
     return evidence_lower_bound(approximation.q, likelihood, y, sample_weight)

@@ -1,0 +1,194 @@
+"""Kernels of one input as Gaussian Markov processes: f(t) is the sum of the first entries of the states of its blocks.
+
+A kernel with such a form is a sum of independent *blocks*. The state of a block is a Kronecker product of *factors*
+(Rasmussen and Williams 2006, appendix B; Hartikainen and Sarkka 2010; Solin and Sarkka 2014). Between two times h apart
+
+    x(t + h) = A(h) x(t) + N(0, Q),    Q = P(t + h) - A P(t) A',    P(t) = cov x(t),
+
+and the kernel of a block is variance * (A(h) P(t))[0, 0]. The factors, each of unit variance:
+
+    MATERN    order p, rate lam: a Matern process of smoothness p + 1/2, lam = sqrt(2 p + 1) / lengthscale, in the
+              balanced state (f, f' / lam, ..., f^(p) / lam^p), in which A and Q depend on lam h alone
+    ROTATION  rate omega: cos(omega h); a rotation without noise
+    WIENER    order m, from `origin` on: an integrated Wiener process (m = 1: Brownian motion), state (f, f', ...)
+    LINE      f = t: state (t, 1), without noise
+
+Sums of kernels list their blocks one after the other; products pair them. Every number that depends on a parameter is
+a `Quantity`, which knows its derivative in the kernel's natural values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cavity.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    from cavity.kernels.base import Kernel
+
+
+class FactorKind(IntEnum):
+    """Kinds of factors; compiled loops know them by number."""
+
+    MATERN = 0
+    ROTATION = 1
+    WIENER = 2
+    LINE = 3
+
+
+class NoStateSpaceError(ValueError):
+    """A kernel, or a term of it, is no Gaussian Markov process of one input.
+
+    Attributes
+    ----------
+    term : Kernel
+    nearest : str
+        A kernel that has such a form and behaves alike.
+    """
+
+    def __init__(self, term: Kernel, nearest: str = "Matern(lengthscale, nu=2.5)") -> None:
+        super().__init__(
+            f"{term!r} has no exact state-space form; the nearest kernel that has one is {nearest}; or use "
+            "representation='dense'"
+        )
+        self.term, self.nearest = term, nearest
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number and its derivative in the natural values of a kernel, shape (p,)."""
+
+    value: float
+    slope: Array
+
+    @classmethod
+    def fixed(cls, value: float, size: int) -> Quantity:
+        """One that depends on no parameter."""
+        return cls(value, np.zeros(size))
+
+    @classmethod
+    def parameter(cls, value: float, index: int, size: int, factor: float = 1.0) -> Quantity:
+        """A number that changes by `factor` with one of the parameters."""
+        slope = np.zeros(size)
+        slope[index] = factor
+        return cls(value, slope)
+
+    def times(self, other: Quantity) -> Quantity:
+        """The product."""
+        return Quantity(self.value * other.value, self.value * other.slope + other.value * self.slope)
+
+    def moved(self, offset: int, size: int) -> Quantity:
+        """For a kernel with `size` values, of which those of this one begin at `offset`."""
+        slope = np.zeros(size)
+        slope[offset : offset + len(self.slope)] = self.slope
+        return Quantity(self.value, slope)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor of a block; `rate` is lam or omega, `origin` where a process begins that is not stationary."""
+
+    kind: FactorKind
+    order: int
+    rate: Quantity
+    origin: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Length of its state."""
+        if self.kind is FactorKind.MATERN:
+            return self.order + 1
+        return self.order if self.kind is FactorKind.WIENER else 2
+
+    def moved(self, offset: int, size: int) -> Factor:
+        """See `Quantity.moved`."""
+        return Factor(self.kind, self.order, self.rate.moved(offset, size), self.origin)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A Kronecker product of factors, none for a constant, with its variance."""
+
+    variance: Quantity
+    factors: tuple[Factor, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Length of its state."""
+        return int(np.prod([factor.size for factor in self.factors], dtype=int))
+
+    def moved(self, offset: int, size: int) -> Block:
+        """See `Quantity.moved`."""
+        factors = tuple(factor.moved(offset, size) for factor in self.factors)
+        return Block(self.variance.moved(offset, size), factors)
+
+    def times(self, other: Block) -> Block:
+        """The block of the product of two kernels."""
+        return Block(self.variance.times(other.variance), self.factors + other.factors)
+
+    def scaled(self, variance: Quantity) -> Block:
+        """With the variance multiplied."""
+        return Block(self.variance.times(variance), self.factors)
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """The blocks of a kernel of one input.
+
+    Examples
+    --------
+    >>> from cavity.kernels import Cosine, Matern
+    >>> form = (2.0 * Matern(1.5, nu=1.5) * Cosine(3.0) + Matern(4.0, nu=2.5)).state_space()
+    >>> [block.size for block in form.blocks], form.size
+    ([4, 3], 7)
+    """
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def size(self) -> int:
+        """Length of the state."""
+        return sum(block.size for block in self.blocks)
+
+    @property
+    def moving(self) -> bool:
+        """Whether the noise of the state depends on time itself: if a factor that has a beginning meets another."""
+        began = {FactorKind.WIENER, FactorKind.LINE}
+        return any(
+            len(block.factors) > 1 and not began.isdisjoint(factor.kind for factor in block.factors)
+            for block in self.blocks
+        )
+
+
+def joined(parts: Sequence[Kernel], offset: int, size: int) -> list[tuple[Block, ...]]:
+    """The blocks of each part of a kernel with `size` values, of which those of the first part begin at `offset`."""
+    found = []
+    for part in parts:
+        found.append(tuple(block.moved(offset, size) for block in part._state_space()))
+        offset += part.flat.size
+    return found
+
+
+def matern_constants(order: int) -> tuple[Array, Array, float]:
+    """Drift F of the balanced Matern state with rate one, its stationary covariance, and the strength of the noise.
+
+    F is the companion matrix of (s + 1)^(p + 1). The covariances are spectral moments of S proportional to
+    (1 + w^2)^-(p + 1): E[w^(2k)] = Gamma(k + 1/2) Gamma(p + 1/2 - k) / (Gamma(1/2) Gamma(p + 1/2)).
+    """
+    from scipy.special import binom, gammaln
+
+    size = order + 1
+    F = np.diag(np.ones(order), 1)
+    F[-1] = -binom(size, np.arange(size))
+    P = np.zeros((size, size))
+    for i in range(size):
+        for j in range(i % 2, size, 2):
+            k = (i + j) // 2
+            log_moment = gammaln(k + 0.5) + gammaln(order + 0.5 - k) - gammaln(0.5) - gammaln(order + 0.5)
+            P[i, j] = (-1.0) ** ((i - j) // 2) * np.exp(log_moment)
+    return F, P, float(-2.0 * F[-1] @ P[:, -1])

@@ -1,0 +1,280 @@
+"""The Markov representation against dense matrices, fifty digits and eigenvalues."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+from cavity.gp import GP
+from cavity.inference import EP, Exact, Laplace, Variational
+from cavity.inference.variational import ScaleMixtureEM
+from cavity.kernels import SE, Constant, Cosine, IntegratedWiener, Linear, Matern, White, Wiener
+from cavity.kernels.state_space import NoStateSpaceError
+from cavity.latent import markov
+from cavity.latent.base import ImproperPosteriorError, Inputs
+from cavity.latent.dense import Dense
+from cavity.latent.markov import Markov
+from cavity.likelihoods import Gaussian, MixtureOfGaussians, Poisson, Probit, StudentT
+from cavity.likelihoods import Laplace as LaplaceNoise
+from cavity.means import Basis
+
+N = 40
+RNG = np.random.default_rng(0)
+T = RNG.uniform(0.1, 10.0, N)
+T[5], T[7] = T[6], T[8] + 1e-9  # repeated, and nearly so; in no order
+X = T[:, None]
+KERNELS = {
+    str(kernel): kernel.bind(1)
+    for kernel in (
+        1.3 * Matern(1.5, nu=0.5),
+        1.3 * Matern(1.5, nu=1.5),
+        0.7 * Matern(1.5, nu=2.5),
+        Matern(2.0, nu=3.5),
+        1.0 * Cosine(3.0) + 0.5 * Matern(1.0, nu=0.5),
+        2.0 * Matern(1.5, nu=1.5) * Cosine(3.0) + Constant(2.0),
+        0.3 * IntegratedWiener() + 0.2 * Wiener(),
+        Linear(0.5) + Matern(2.0, nu=1.5),
+        Matern(2.0, nu=1.5) * Matern(5.0, nu=2.5),
+        0.1 * IntegratedWiener() * Matern(3.0, nu=1.5),
+        Linear(0.5) * Matern(2.0, nu=1.5),
+        Linear(0.2) * Linear(0.3) * Cosine(2.0) + 1.0 * Matern(1.0),
+    )
+}
+every_kernel = pytest.mark.parametrize("name", KERNELS)
+
+
+def both(kernel, inputs=X):
+    return Markov().prior(kernel, None, Inputs(inputs)), Dense().prior(kernel, None, Inputs(inputs))
+
+
+def close(found, expected, tolerance=1e-8):
+    size = np.max(np.abs(expected))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * size)
+
+
+# --- against dense matrices ---------------------------------------------------------------------------------
+
+
+@every_kernel
+def test_sites_of_either_sign(name):
+    rng = np.random.default_rng(1)
+    mine, dense = both(KERNELS[name])
+    U, g = rng.standard_normal((N, 3)), rng.standard_normal(N)
+    tau = rng.uniform(0.5, 5.0, N)
+    tau[[3, 10]] = 0.0, -0.05
+    close(mine.times(U), dense.times(U), 1e-12)
+    one, other = mine.condition(tau), dense.condition(tau)
+    assert one.log_det == pytest.approx(other.log_det, rel=1e-11)
+    for what in ("var", "unexplained"):
+        close(getattr(one, what), getattr(other, what), 1e-11)
+    close(one.apply(U), other.apply(U), 1e-10)
+    for a, b in zip(one.project(U), other.project(U)):
+        close(a, b, 1e-11)
+    plus, minus = one.reduce(U)
+    close(plus.T @ plus - minus.T @ minus, U.T @ other.apply(U), 1e-10)
+    close(one.pull_sites(g, g)[1], other.pull_sites(g, g)[1], 1e-10)
+    weights = (U, U[:, ::-1].copy(), 0.7, g, g[::-1].copy())
+    close(one.pull_prior(*weights).kernel, other.pull_prior(*weights).kernel, 1e-10)
+
+
+@every_kernel
+def test_observations(name):
+    rng = np.random.default_rng(2)
+    mine, dense = both(KERNELS[name])
+    U, g, v = rng.standard_normal((N, 2)), rng.standard_normal(N), rng.uniform(0.1, 1.0, N)
+    one, other = mine.observe(v), dense.observe(v)
+    assert one.noisy_log_det == pytest.approx(other.noisy_log_det, rel=1e-11)
+    close(one.half_solve_transposed(one.half_solve(U)), other.apply(U), 1e-10)
+    close(one.apply_squared(g), other.apply_squared(g), 1e-10)
+    W = mine.white_root()
+    close(W @ W.T, dense.covariance_matrix(), 1e-10)
+    close(mine.unwhiten_adjoint(U), W.T @ U, 1e-11)
+
+
+@every_kernel
+def test_the_process_before_between_and_after(name):
+    kernel, rng = KERNELS[name], np.random.default_rng(3)
+    y = np.sin(T) + 0.1 * rng.standard_normal(N)
+    new = np.concatenate([[0.01, 14.0, T[4]], rng.uniform(0.0, 12.0, 5)])[:, None]
+    mine, dense = (
+        GP(kernel, Gaussian(0.02), Basis("linear"), representation=r).condition(X, y)
+        for r in ("markov", "dense")
+    )
+    close(mine.mean(new), dense.mean(new), 1e-8)
+    close(mine.covariance(new), dense.covariance(new), 1e-8)
+    close(mine.variance(new), dense.variance(new), 1e-8)
+
+
+RULES = {
+    "exact": (Exact(), Gaussian(0.05), "real"),
+    "laplace, student-t": (Laplace(), StudentT(0.2, 4.0), "outliers"),
+    "ep, probit": (EP(1e-9), Probit(), "labels"),
+    "ep, poisson": (EP(1e-9), Poisson(), "counts"),
+    "ep, student-t": (EP(1e-9), StudentT(0.2, 4.0), "outliers"),
+    "ep, mixture": (EP(1e-9), MixtureOfGaussians(0.2, 0.1, 10.0), "outliers"),
+    "ep, laplace noise": (EP(1e-9), LaplaceNoise(0.2), "outliers"),
+    "variational, student-t": (Variational(1e-9), StudentT(0.2, 4.0), "outliers"),
+    "scale-mixture em": (ScaleMixtureEM(1e-9), LaplaceNoise(0.2), "outliers"),
+}
+
+
+def targets(kind):
+    rng = np.random.default_rng(5)
+    f = np.sin(2 * T)
+    real = f + 0.2 * rng.standard_normal(N)
+    return {
+        "real": real,
+        "outliers": real + 3.0 * (np.arange(N) % 7 == 3),
+        "labels": np.where(f + 0.3 * rng.standard_normal(N) > 0, 1.0, -1.0),
+        "counts": rng.poisson(np.exp(f)).astype(float),
+    }[kind]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_runs_on_it(name):
+    rule, likelihood, kind = RULES[name]
+    y, kernel = targets(kind), 1.2 * Matern(0.9, nu=1.5) + 0.1 * Matern(2.0, nu=2.5)
+    mine, dense = (GP(kernel, likelihood, "constant", rule, r) for r in ("markov", "dense"))
+    one, other = mine.condition(X, y), dense.condition(X, y)
+    assert one.status.stage is other.status.stage
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-8)
+    new = np.linspace(-1.0, 12.0, 9)[:, None]
+    np.testing.assert_allclose(one.mean(new), other.mean(new), atol=1e-8)
+    np.testing.assert_allclose(one.variance(new), other.variance(new), atol=1e-8)
+    (value, gradient), (same, slope) = mine.evidence(X, y), dense.evidence(X, y)
+    assert value == pytest.approx(same, abs=1e-8)
+    np.testing.assert_allclose(gradient, slope, atol=1e-7)
+    left_out, expected = mine.leave_one_out(X, y), dense.leave_one_out(X, y)
+    np.testing.assert_allclose(left_out.log_prob(y), expected.log_prob(y), atol=1e-7)
+
+
+def test_stretches_of_time_change_nothing(monkeypatch):
+    rng = np.random.default_rng(6)
+    t = np.sort(rng.uniform(0, 300, 1200))[:, None]
+    y = np.sin(t[:, 0])
+    kernel = 1.0 * Matern(2.0, nu=2.5) + 0.2 * Cosine(7.0)
+    model = GP(kernel, Gaussian(0.1), representation="markov")
+    value, gradient = model.evidence(t, y)
+    mean = model.condition(t, y).mean(t[:5])
+    monkeypatch.setattr(markov, "MEMORY", 1)
+    assert len(model.bind(1).prior(t).stretches) == 5
+    again, slope = model.evidence(t, y)
+    assert again == pytest.approx(value, rel=1e-13)
+    np.testing.assert_allclose(slope, gradient, rtol=1e-11)
+    np.testing.assert_allclose(model.condition(t, y).mean(t[:5]), mean, rtol=1e-11)
+
+
+# --- more digits than a factorization has -------------------------------------------------------------------
+
+
+def matern_in_digits(t, length, order, variance, noise, y):
+    """Log density of N(y | 0, K + noise) with fifty digits."""
+    with mpmath.workdps(50):
+        n = len(t)
+        A = mpmath.matrix(n, n)
+        rate = mpmath.sqrt(2 * order + 1) / mpmath.mpf(length)
+        for i in range(n):
+            for j in range(n):
+                x = rate * abs(mpmath.mpf(t[i]) - mpmath.mpf(t[j]))
+                factor = 1 + x if order == 1 else 1 + x + x * x / 3
+                A[i, j] = mpmath.mpf(variance) * factor * mpmath.exp(-x) + (
+                    mpmath.mpf(noise) if i == j else 0
+                )
+        L = mpmath.cholesky(A)
+        z = mpmath.lu_solve(A, mpmath.matrix([mpmath.mpf(v) for v in y]))
+        quadratic = sum(mpmath.mpf(v) * z[i] for i, v in enumerate(y))
+        log_det = 2 * sum(mpmath.log(L[i, i]) for i in range(n))
+        return float(-(quadratic + log_det + n * mpmath.log(2 * mpmath.pi)) / 2)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(
+    ("change", "length", "variance", "noise"),
+    [
+        ("repeated", 1.0, 1.0, 0.01),
+        ("close", 1.0, 1.0, 0.01),
+        ("far", 1.0, 1.0, 0.01),
+        ("plain", 1e4, 1.0, 1e-8),
+        ("plain", 1e5, 1e6, 1e-2),
+        ("plain", 1.0, 1.0, 1e-12),
+    ],
+)
+def test_log_evidence_has_eleven_digits(order, change, length, variance, noise):
+    rng = np.random.default_rng(7)
+    t = np.sort(rng.uniform(0, 10, 16))
+    if change == "repeated":
+        t[3] = t[4] = t[5]
+    elif change == "close":
+        t[4] = t[3] + 1e-12
+    elif change == "far":
+        t[10:] += 1e8
+    y = np.sin(t) + 0.1 * rng.standard_normal(16)
+    model = GP(variance * Matern(length, nu=order + 0.5), Gaussian(noise), "zero", representation="markov")
+    truth = matern_in_digits(t, length, order, variance, noise, y)
+    assert model.evidence(t[:, None], y)[0] == pytest.approx(truth, rel=1e-11)
+
+
+def test_the_smoothing_spline_is_exact_at_tiny_gaps():
+    rng = np.random.default_rng(8)
+    t = np.sort(rng.uniform(0, 1, 60))
+    t[20] = t[19] + 1e-7
+    y = np.sin(6 * t) + 0.1 * rng.standard_normal(60)
+    mine, dense = (
+        GP(5.0 * IntegratedWiener(), Gaussian(0.01), Basis("linear"), representation=r).condition(
+            t[:, None], y
+        )
+        for r in ("markov", "dense")
+    )
+    new = np.linspace(0, 1, 33)[:, None]
+    np.testing.assert_allclose(mine.mean(new), dense.mean(new), atol=1e-9)
+    assert mine.log_evidence == pytest.approx(dense.log_evidence, rel=1e-9)
+
+
+# --- improper if and only if refused ------------------------------------------------------------------------
+
+
+def test_improper_posteriors_are_refused_and_no_others():
+    rng = np.random.default_rng(9)
+    counts = [0, 0]
+    for _ in range(3000):
+        n = int(rng.integers(2, 7))
+        t = np.round(rng.uniform(0, 4, n), int(rng.integers(0, 3)))  # often repeated
+        kernel = (1.0 * Matern(rng.uniform(0.3, 3.0), nu=rng.choice([0.5, 1.5, 2.5]))).bind(1)
+        tau = rng.standard_normal(n) * np.exp(rng.standard_normal())
+        K = kernel(t[:, None])
+        values, vectors = np.linalg.eigh(K)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        smallest = np.linalg.eigvalsh(np.eye(n) + root.T @ (tau[:, None] * root))[0]
+        if abs(smallest) < 1e-9:
+            continue
+        prior = Markov().prior(kernel, None, Inputs(t[:, None]))
+        try:
+            prior.condition(tau)
+            proper = True
+        except ImproperPosteriorError:
+            proper = False
+        assert proper == (smallest > 0), (t, tau)
+        counts[proper] += 1
+    assert min(counts) > 300
+
+
+# --- refusals -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [SE(1.0), Matern(1.0, nu=1.7), White(0.1)])
+def test_a_kernel_without_a_form_is_named_with_the_nearest_one(kernel):
+    with pytest.raises(NoStateSpaceError, match="has no exact state-space form; the nearest kernel") as error:
+        GP(Matern(1.0) + kernel, representation="markov").condition(X, T)
+    assert type(error.value.term) is type(kernel)
+
+
+def test_one_column_only():
+    with pytest.raises(ValueError, match="for one input column, got X of shape"):
+        GP(Matern(1.0), representation="markov").condition(np.ones((3, 2)), np.ones(3))
+
+
+def test_one_row():
+    posterior = GP(Matern(1.0), Gaussian(0.5), "zero", representation="markov").condition([[2.0]], [3.0])
+    np.testing.assert_allclose(posterior.mean([[2.0]]), [2.0])
+    np.testing.assert_allclose(posterior.variance([[2.0]]), [1.0 / 3.0])
