@@ -20,7 +20,6 @@ import numpy as np
 
 from cavity.numerics.special import (
     CONTINUED_FRACTION_FROM,
-    INTERVAL_CUT,
     LOG_2PI,
     SQRT2,
     SQRT_2_OVER_PI,
@@ -82,6 +81,19 @@ def exp(x: float) -> float:
     bits = (np.float64(shifted).view(np.int64) << 52) + np.float64(p).view(np.int64)
     grown = np.int64(bits).view(np.float64)
     return grown if x >= LOWEST else (0.0 if x < LOWEST else x)
+
+
+@numba.njit(
+    "void(float64[::1],float64,float64)",
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+    fastmath={"contract"},
+)
+def exp_flat(values: Any, slope: float, factor: float) -> None:
+    """values <- factor exp(slope values), 1-D."""
+    for i in range(values.size):
+        values[i] = factor * exp(slope * values[i])
 
 
 @jit
