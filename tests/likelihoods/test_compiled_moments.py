@@ -135,3 +135,69 @@ def test_results_repeat_to_the_bit_whatever_was_in_memory(likelihood):
         assert len(kept) == size
         for name in ("log_z", "log_z_normalized", "mean", "var", "c3", "c4", "d_log_z"):
             np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+
+
+COUNTS = {
+    "poisson": (lk.Poisson(), lambda y, f: y * f - mp.exp(f) - mp.loggamma(y + 1)),
+    "logit": (lk.Logit(), lambda y, f: -mp.log1p(mp.exp(-y * f))),
+    "binomial": (
+        lk.Binomial(1000),
+        lambda y, f: mp.log(mp.binomial(1000, y)) - y * mp.log1p(mp.exp(-f)) - (1000 - y) * mp.log1p(mp.exp(f)),
+    ),
+    "negative binomial": (
+        lk.NegativeBinomial(0.7),
+        lambda y, f: (
+            mp.log(mp.gamma(y + mp.mpf(0.7)) / (mp.gamma(mp.mpf(0.7)) * mp.factorial(y)))
+            - y * mp.log1p(mp.mpf(0.7) * mp.exp(-f))
+            - mp.mpf(0.7) * mp.log1p(mp.exp(f) / mp.mpf(0.7))
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("power", [1.0, 0.3])
+@pytest.mark.parametrize(
+    ("name", "y", "mean", "var"),
+    [
+        ("poisson", 0.0, 0.5, 1.0),
+        ("poisson", 3.0, -4.0, 9.0),
+        ("poisson", 0.0, -50.0, 900.0),  # a wall far from the mode
+        ("poisson", 1000.0, 6.0, 0.25),
+        ("logit", 1.0, 0.2, 0.8),
+        ("logit", -1.0, -30.0, 400.0),  # a step that is narrow for the cavity
+        ("binomial", 0.0, -3.0, 2.0),
+        ("binomial", 400.0, 0.5, 1e-4),
+        ("negative binomial", 5.0, 0.0, 4.0),
+        ("negative binomial", 0.0, 8.0, 25.0),
+    ],
+)
+def test_counts_and_labels_against_mpmath(name, y, mean, var, power):
+    likelihood, log_p = COUNTS[name]
+    with mp.workdps(30):
+        sd = var**0.5
+        spots = [x for x in around(float(np.log(abs(y) + 0.5)), (1 + abs(y)) ** -0.5) if abs(x - mean) <= 12 * sd]
+        spots += [mean + k * sd for k in (-12, -6, -3, -1, 0, 1, 3, 6, 12)]
+        truth = exact(lambda f: power * log_p(mp.mpf(y), f), mean, var, spots)
+    cavity = np.array([y]), np.array([mean / var]), np.array([1 / var])
+    compare(likelihood.tilted(*cavity, power, order=4), truth, 1e-10)
+
+
+def test_no_cavity_of_counts_or_labels_needs_panels(monkeypatch):
+    from cavity.likelihoods import tilted_quadrature
+
+    def refuse(*_):
+        raise AssertionError("panels")
+
+    monkeypatch.setattr(tilted_quadrature, "tilted", refuse)
+    rng = np.random.default_rng(3)
+    n = 500
+    v = 10.0 ** rng.uniform(-6, 3, n)
+    m = np.sqrt(v) * rng.normal(size=n) + rng.normal(size=n)
+    for likelihood, y in (
+        (lk.Poisson(), rng.poisson(5.0, n)),
+        (lk.Logit(), rng.choice([-1.0, 1.0], n)),
+        (lk.Binomial(20), rng.integers(0, 21, n)),
+        (lk.NegativeBinomial(1.5), rng.poisson(5.0, n)),
+    ):
+        t = likelihood.tilted(y.astype(float), m / v, 1 / v, order=4)
+        assert np.isfinite(t.c4).all()

@@ -35,7 +35,16 @@ STEP_PER_WIDTH = 0.5
 
 @jit_sums
 def student_t(
-    rows: Any, y: Any, shift: Any, precision: Any, a: float, q: float, s: float, df: float, known: Any, out: Any
+    rows: Any,
+    y: Any,
+    shift: Any,
+    precision: Any,
+    a: float,
+    q: float,
+    s: float,
+    df: float,
+    known: Any,
+    out: Any,
 ) -> None:
     """Tilted quantities of (1 + e^2/q)^-a, q = nu s^2, e = y - f, in the columns `rows` of out (8, n).
 
@@ -154,7 +163,9 @@ def two_normals(
         for j in range(k + 1):
             w = (k - j) * w_0 + j * w_1
             v[j] = 1.0 / (w + tau)
-            exponent = -0.5 * (w * v[j]) * (gap * (tau * gap)) if proper else 0.5 * centered * (centered * v[j])
+            exponent = (
+                -0.5 * (w * v[j]) * (gap * (tau * gap)) if proper else 0.5 * centered * (centered * v[j])
+            )
             log_r[j] = log_binomial + (k - j) * log_0 + j * log_1 + 0.5 * math.log(v[j]) + exponent
             top = max(top, log_r[j])
             log_binomial += math.log((k - j) / (j + 1.0))

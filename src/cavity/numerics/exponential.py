@@ -14,6 +14,7 @@ import numpy as np
 
 from cavity.numerics.arrays import Array
 
+
 def exp_numpy(values: Array, slope: float = 1.0, factor: float = 1.0) -> Array:
     """As `exp_in_place`, by NumPy, for an array of any layout."""
     if slope != 1.0:
