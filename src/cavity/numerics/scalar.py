@@ -86,6 +86,15 @@ def exp(x: Any) -> Any:
 
 
 @inlined
+def one_minus_exp(z: Any) -> Any:
+    """1 - exp(-z) for z >= 0 to full relative accuracy, vectorized in loops: by its series if z is small."""
+    series = 1.0
+    for k in range(14, 1, -1):
+        series = 1.0 - z / k * series
+    return z * series if z < 0.35 else 1.0 - exp(-z)
+
+
+@inlined
 def log(x: Any) -> Any:
     """log(x) for a positive normal x, vectorized in loops, to a unit in the last place or 1e-16.
 
