@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import mpmath as mp
 import numpy as np
 import pytest
 
 from cavity import likelihoods as lk
-
 
 NODES = mp.calculus.quadrature.GaussLegendre(mp.mp).calc_nodes(5, 100)
 """48 Gauss-Legendre nodes and weights on [-1, 1]."""
@@ -18,7 +19,7 @@ def exact(log_p, mean, var, spots):
     mean, var = mp.mpf(mean), mp.mpf(var)
     spots = sorted({mp.mpf(s) for s in spots})
     f, w = [], []
-    for a, b in zip(spots, spots[1:]):
+    for a, b in itertools.pairwise(spots):
         for x, weight in NODES:
             f.append((a + b) / 2 + (b - a) / 2 * x)
             w.append((b - a) / 2 * weight * mp.exp(log_p(f[-1]) - (f[-1] - mean) ** 2 / (2 * var)))
@@ -142,7 +143,9 @@ COUNTS = {
     "logit": (lk.Logit(), lambda y, f: -mp.log1p(mp.exp(-y * f))),
     "binomial": (
         lk.Binomial(1000),
-        lambda y, f: mp.log(mp.binomial(1000, y)) - y * mp.log1p(mp.exp(-f)) - (1000 - y) * mp.log1p(mp.exp(f)),
+        lambda y, f: (
+            mp.log(mp.binomial(1000, y)) - y * mp.log1p(mp.exp(-f)) - (1000 - y) * mp.log1p(mp.exp(f))
+        ),
     ),
     "negative binomial": (
         lk.NegativeBinomial(0.7),
@@ -175,7 +178,9 @@ def test_counts_and_labels_against_mpmath(name, y, mean, var, power):
     likelihood, log_p = COUNTS[name]
     with mp.workdps(30):
         sd = var**0.5
-        spots = [x for x in around(float(np.log(abs(y) + 0.5)), (1 + abs(y)) ** -0.5) if abs(x - mean) <= 12 * sd]
+        spots = [
+            x for x in around(float(np.log(abs(y) + 0.5)), (1 + abs(y)) ** -0.5) if abs(x - mean) <= 12 * sd
+        ]
         spots += [mean + k * sd for k in (-12, -6, -3, -1, 0, 1, 3, 6, 12)]
         truth = exact(lambda f: power * log_p(mp.mpf(y), f), mean, var, spots)
     cavity = np.array([y]), np.array([mean / var]), np.array([1 / var])

@@ -2,7 +2,7 @@
 
     log p(y|f) = A s - N L(s) + constant,  s = f - offset,  L(s) = exp(s) or log(1 + exp(s)).
 
-See `log_concave_loops` for the rule. Points it does not certify, of which none is known, go to adaptive panels.
+See `log_concave_loops` for the rule. Points it does not certify go to adaptive panels.
 """
 
 from __future__ import annotations

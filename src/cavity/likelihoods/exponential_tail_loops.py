@@ -22,7 +22,7 @@ from cavity.numerics.special import INTERVAL_CUT, INTERVAL_WEIGHTS, INTERVAL_X, 
 
 @jit_sums
 def normal_interval(a: float, length: float) -> tuple[float, float, float, float, float]:
-    """log(Phi(a + length) - Phi(a)), and mean and central moments of x - a in between; see `special.normal_interval`."""
+    """log(Phi(a + length) - Phi(a)), mean and central moments of x - a in between; see `special.normal_interval`."""
     flip = 2.0 * a + length < 0.0
     z = -(a + length) if flip else a
     peak, right = max(-z, 0.0), max(z, 0.0)

@@ -11,7 +11,7 @@ and what the first residual allows. Around it, with t = s - mode,
     g(t) = r t - tau t^2 / 2 - M (L(mode + t) - L(mode) - L'(mode) t),    r = 0 but for how well the mode was found.
 
 The integral is a trapezoid rule in x with t = width sinh(x): a density that is nearly normal takes about 40 nodes, and
-long tails few more. The step is halved until two rules agree to `AGREE`; the finer one is then good to about the square.
+long tails few more. The step is halved until two rules agree to `AGREE`; the finer one is then good to its square.
 
 This module loads Numba: import it inside functions.
 """
@@ -95,7 +95,7 @@ def excess(t: Any, mode: float, p: float, q: float, kind: int) -> Any:
 
 
 @jit
-def mode_from_mean(m: float, tau: float, a: float, M: float, logistic: bool) -> float:
+def mode_from_mean(m: float, tau: float, a: float, M: float, logistic: bool) -> Any:
     """t with a - M L'(m + t) = tau t, to `CLOSE` widths, by Newton's method within a bracket."""
     slope, curvature = slopes(m, logistic)
     residual = a - M * slope
@@ -121,7 +121,17 @@ def mode_from_mean(m: float, tau: float, a: float, M: float, logistic: bool) -> 
 
 @jit_sums
 def weigh(
-    S: Any, C: Any, width: float, r: float, tau: float, M: float, mode: float, p: float, q: float, kind: int, w: Any
+    S: Any,
+    C: Any,
+    width: float,
+    r: float,
+    tau: float,
+    M: float,
+    mode: float,
+    p: float,
+    q: float,
+    kind: int,
+    w: Any,
 ) -> None:
     """w <- C exp(g(t)) at nodes t = width S; C is dS/dx. One loop for each kind, which the compiler vectorizes."""
     if kind == LOGISTIC and M == 1.0:  # exp(-log(x)) = 1/x
@@ -174,7 +184,7 @@ def central(sums: Any, out: Any) -> None:
 
 
 @inlined
-def agree(coarse: Any, fine: Any) -> bool:
+def agree(coarse: Any, fine: Any) -> Any:
     """Whether sums of powers over twice the step give the same mass, and the same moments in terms of their sizes."""
     ratio, half = coarse[0] / fine[0], 0.5 * fine[0]
     shift = (coarse[1] - ratio * fine[1]) / half

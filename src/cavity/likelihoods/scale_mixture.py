@@ -7,6 +7,7 @@ for.
 from __future__ import annotations
 
 from abc import abstractmethod
+
 import numpy as np
 
 from cavity.likelihoods.base import Likelihood

@@ -4,7 +4,8 @@
 All are good to a few units in the last place over the whole range of their argument; `nan` stays `nan`. This module
 loads Numba: import it inside functions, so that `import cavity` does not.
 
-Numba keys its cache on disk by the file of the calling loop: after an edit here delete `__pycache__/*.nb*` of the callers.
+Numba keys its cache on disk by the file of the calling loop: after an edit here, delete `__pycache__/*.nb*` of its
+callers.
 
 Notation: phi, Phi are the standard normal density and distribution function; the half line is the density
 exp(-z t - t^2/2) on t >= 0, see `special`.
@@ -156,7 +157,7 @@ def log_ndtr(x: float) -> float:
 
 
 @jit
-def log_half_line(delta: float, rate: float) -> float:
+def log_half_line(delta: float, rate: float) -> Any:
     """log of the integral over t >= 0 of exp(-rate t) phi(t + delta), for rate >= 0.
 
     With z = delta + rate: phi(delta) times Mills' ratio at z, or exp(rate delta + rate^2/2) Phi(-z), whichever
