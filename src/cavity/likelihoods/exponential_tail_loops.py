@@ -3,8 +3,8 @@
 
     p(y|f)^eta ~ exp(-eta max(|y-f| - epsilon, 0) / s)
 
-In units of the cavity's sd a side is exp(-rate t) phi(t + delta) on t >= 0, with t the distance beyond its kink, and the
-middle a cut normal density: each has its log weight and moments without cancellation (`numerics.scalar`).
+In units of the cavity's sd a side is exp(-rate t) phi(t + delta) on t >= 0, with t the distance beyond its kink, and
+the middle a cut normal density: each has its log weight and moments without cancellation (`numerics.scalar`).
 
 This module loads Numba: import it inside functions.
 """
