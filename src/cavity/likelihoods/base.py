@@ -131,11 +131,34 @@ class Tilted:
     c3: Array | None = None
     c4: Array | None = None
 
+    @classmethod
+    def of(cls, rows: Array) -> Tilted:
+        """From rows log_z, log_z_normalized, mean, var, c3, c4, then d_log_z, as compiled loops fill them."""
+        log_z, normalized, mean, var, c3, c4 = rows[:6]
+        return cls(log_z, normalized, mean, var, rows[6:], c3, c4)
+
 
 def log_cavity_mass(shift: Array, precision: Array) -> Array:
     """Log integral of exp(nu f - tau f^2/2): log(2 pi/tau)/2 + nu^2/(2 tau); nan where tau <= 0."""
     tau = precision if np.all(precision > 0) else np.where(precision > 0, precision, np.nan)
     return 0.5 * (LOG_2PI - np.log(tau)) + 0.5 * shift * (shift / tau)
+
+
+def float_rows(*arrays: Array) -> tuple[Array, ...]:
+    """Contiguous float arrays, the one signature of compiled loops."""
+    rows = (np.ascontiguousarray(a, dtype=float) for a in arrays)
+    return tuple(
+        a if a.flags.writeable else a.copy() for a in rows
+    )  # to Numba read-only arrays are of another type
+
+
+def equal_powers(power: float | Array, n: int) -> list[tuple[float, NDArray[np.intp]]]:
+    """Each distinct power with the rows that have it."""
+    if np.ndim(power) == 0:
+        return [(float(power), np.arange(n))]
+    values, group = np.unique(np.asarray(power, dtype=float), return_inverse=True)
+    ends = np.cumsum(np.bincount(group, minlength=len(values)))[:-1]
+    return [(float(v), rows) for v, rows in zip(values, np.split(np.argsort(group, kind="stable"), ends))]
 
 
 def as_targets(y: ArrayLike, owner: str) -> Array:

@@ -1,7 +1,8 @@
 """Two normal components, regular noise and outliers.
 
-The tilted density is the mixture of the components' tilted densities, in closed form. A power of a mixture is not a
-mixture; it goes through quadrature. Cavities may have precisions down to -1 / (largest variance).
+The tilted density is the mixture of the components' tilted densities, in closed form. A whole power, of equal rows that
+were merged, is a mixture of a few more; any other power goes through quadrature. Cavities may have precisions down to
+-1 / (largest variance).
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from cavity.likelihoods.base import (
     Derivatives,
     ParameterDerivatives,
     Tilted,
+    float_rows,
     require_cavity,
 )
-from cavity.likelihoods.scale_mixture import ScaleMixture, tilted_from_nodes
+from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI, softmax_columns
 from cavity.parameters.param import LOG, UNIT, Param
 from cavity.parameters.transforms import Log
 from cavity.parameters.units import Unit
 from cavity.prediction import MixturePrediction
+
+LARGEST_POWER = 64
+"""Largest whole power whose components are summed one by one."""
 
 
 class MixtureOfGaussians(ScaleMixture):
@@ -154,17 +159,21 @@ class MixtureOfGaussians(ScaleMixture):
         power: float | Array = 1.0,
         order: int = 2,
     ) -> Tilted:
-        """Two normal densities; panels where the power is not one."""
-        if np.any(np.asarray(power) != 1.0):
-            return tilted_quadrature.tilted(self, y, cavity_shift, cavity_precision, power, order)
+        """A few normal densities if the power is a small whole number, see `scale_mixture_loops`; else panels."""
         require_cavity(self, cavity_precision, power)
-        w, log_c = (a[:, None] for a in self.scale_mixture())
-        nodes = tilted_from_nodes(y, cavity_shift, cavity_precision, w, log_c)
-        second = 1 / nodes.precisions + nodes.node_means**2
-        A, _ = self._component_slopes(w * second)
-        d_log_z = (nodes.responsibilities * A).sum(axis=1)
-        m = nodes.moments
-        return Tilted(nodes.log_z, nodes.log_z_normalized, y + m.mean, m.var, d_log_z, m.c3, m.c4)
+        powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
+        closed = (powers == np.floor(powers)) & (powers >= 1) & (powers <= LARGEST_POWER)
+        return tilted_quadrature.closed_or_panels(
+            self, self._tilted_closed, closed, y, cavity_shift, cavity_precision, powers, order
+        )
+
+    def _tilted_closed(self, y: Array, shift: Array, precision: Array, power: Array, order: int) -> Tilted:
+        from cavity.likelihoods.scale_mixture_loops import two_normals
+
+        out = np.empty((9, len(y)))
+        rows = float_rows(y, shift, precision, power)
+        two_normals(*rows, self.fraction, self.scale, self.inflation, out)
+        return Tilted.of(out)
 
     def expected_precision(self, squared_residual: Array) -> Array:
         """Responsibility-weighted precision."""

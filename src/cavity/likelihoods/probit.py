@@ -65,28 +65,14 @@ def _is_one(power: float | Array) -> bool:
     return power == 1.0 if isinstance(power, float) else not np.any(np.asarray(power) != 1.0)
 
 
-def _tilted_by_power(
+def _closed_if_one(
     likelihood: Likelihood, y: Array, shift: Array, precision: Array, power: float | Array, order: int
 ) -> Tilted:
-    """Closed forms where the power is one, panels elsewhere: a few weighted rows do not slow down all others."""
+    """Closed forms where the power is one, panels elsewhere."""
     powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
-    plain, other = powers == 1.0, powers != 1.0
-    if not plain.any():
-        return tilted_quadrature.tilted(likelihood, y, shift, precision, power, order)
-    closed = likelihood.tilted(y[plain], shift[plain], precision[plain], 1.0, order)
-    panels = tilted_quadrature.tilted(
-        likelihood, y[other], shift[other], precision[other], powers[other], order
+    return tilted_quadrature.closed_or_panels(
+        likelihood, likelihood.tilted, powers == 1.0, y, shift, precision, powers, order
     )
-
-    def merged(a: Array | None, b: Array | None) -> Any:
-        if a is None or b is None:
-            return None
-        out = np.empty((*a.shape[:-1], len(y)))
-        out[..., plain], out[..., other] = a, b
-        return out
-
-    names = ("log_z", "log_z_normalized", "mean", "var", "d_log_z", "c3", "c4")
-    return Tilted(*(merged(getattr(closed, name), getattr(panels, name)) for name in names))
 
 
 class Probit(BinaryLikelihood):
@@ -132,7 +118,7 @@ class Probit(BinaryLikelihood):
     ) -> Tilted:
         """A cut normal density; panels where the power is not one."""
         if not _is_one(power):
-            return _tilted_by_power(self, y, cavity_shift, cavity_precision, power, order)
+            return _closed_if_one(self, y, cavity_shift, cavity_precision, power, order)
         require_cavity(self, cavity_precision, power)
         log_z, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, order)
         empty = np.zeros((0, len(mean)))
@@ -215,7 +201,7 @@ class LapseProbit(BinaryLikelihood):
         from cavity.numerics.special import mix_moments, softmax_columns
 
         if np.any(np.asarray(power) != 1.0):
-            return _tilted_by_power(self, y, cavity_shift, cavity_precision, power, order)
+            return _closed_if_one(self, y, cavity_shift, cavity_precision, power, order)
         require_cavity(self, cavity_precision, power)
         log_probit, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, 4)
         coin, signal = self._log_parts()

@@ -24,10 +24,12 @@ from cavity.likelihoods.base import (
     ExpectedLogProb,
     ParameterDerivatives,
     Tilted,
+    equal_powers,
+    float_rows,
     require_cavity,
 )
 from cavity.likelihoods.noise_prediction import NoisePrediction
-from cavity.likelihoods.scale_mixture import ScaleMixture, tilted_from_nodes
+from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
 from cavity.numerics.quadrature import chunks, trapezoid_nodes
 from cavity.parameters.param import LOG
@@ -135,76 +137,35 @@ class StudentT(ScaleMixture):
         power: float | Array = 1.0,
         order: int = 2,
     ) -> Tilted:
-        """Trapezoid rule over the latent precision, in blocks of points."""
-        require_cavity(self, cavity_precision, power)
-        powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
-        if len(y) == 0 or np.all(powers == powers[0]):
-            return self._tilted_power(y, cavity_shift, cavity_precision, float(powers[0]) if len(y) else 1.0)
-        pieces = {}
-        for value in np.unique(powers):
-            group = powers == value
-            pieces[value] = (
-                group,
-                self._tilted_power(y[group], cavity_shift[group], cavity_precision[group], value),
-            )
-        out = [np.empty((2, len(y)) if name == "d_log_z" else len(y)) for name in Tilted.__dataclass_fields__]
-        for group, t in pieces.values():
-            for full, name in zip(out, Tilted.__dataclass_fields__):
-                full[..., group] = getattr(t, name)
-        return Tilted(*out)
+        """Trapezoid rule over the latent precision, see `scale_mixture_loops`; rows of equal power together."""
+        from cavity.likelihoods.scale_mixture_loops import student_t
 
-    def _tilted_power(self, y: Array, shift: Array, precision: Array, power: float) -> Tilted:
+        require_cavity(self, cavity_precision, power)
         s, nu = self.scale, self.df
-        q = nu * s * s
-        a = 0.5 * power * (nu + 1)
-        below, upper = _gamma_range(a)
-        gap = shift / precision - y
-        low = np.log(a) - np.log1p((gap * gap + 90 / precision) / q) - below
-        high = np.full_like(low, upper)
-        count = int(np.ceil(np.max(high - low, initial=1.0) / _step(a))) + 1
-        constant = power * self._log_constant() - gammaln(a)
-        columns = []
-        for block in chunks(len(y), count) or [slice(0)]:
-            x, h = trapezoid_nodes(low[block], high[block], count)
-            u = np.exp(x)
-            nodes = tilted_from_nodes(
-                y[block], shift[block], precision[block], 2 * u / q, a * x - u + np.log(h) + constant
+        cavity = float_rows(y, cavity_shift, cavity_precision)
+        out = np.empty((8, len(y)))
+        for eta, rows in equal_powers(power, len(y)):
+            a = 0.5 * eta * (nu + 1)
+            known = (
+                eta * self._log_constant() - gammaln(a),
+                eta,
+                eta * self._d_log_constant(),
+                digamma(a),
             )
-            m = nodes.moments
-            r = nodes.responsibilities
-            # x/(1+x) and log(1+x) are expectations of u e^2/q / a and digamma(a) - log u over nodes and f
-            tail = (r * u * (1 / nodes.precisions + nodes.node_means**2)).sum(axis=0) / (q * a)
-            log_u = (r * x).sum(axis=0)
-            d_scale = (2 * a * tail - power) / s
-            d_df = power * (self._d_log_constant() - 0.5 * (digamma(a) - log_u)) + a * tail / nu
-            columns.append(
-                [nodes.log_z, nodes.log_z_normalized, y[block] + m.mean, m.var, m.c3, m.c4, d_scale, d_df]
-            )
-        log_z, normalized, mean, var, c3, c4, d_scale, d_df = (np.concatenate(c) for c in zip(*columns))
-        return Tilted(log_z, normalized, mean, var, np.stack([d_scale, d_df]), c3, c4)
+            student_t(rows, *cavity, a, nu * s * s, s, nu, known, out)
+        return Tilted.of(out)
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
-        """Trapezoid rule for E[log(1 + e^2/q)] with e ~ N(y - mean, var)."""
+        """From E[log(1 + e^2/q)] with e ~ N(y - mean, var), see `scale_mixture_loops`."""
+        from cavity.likelihoods.scale_mixture_loops import expected_log1p
+
         s, nu = self.scale, self.df
         q = nu * s * s
         e = y - mean
-        d2, v = e * e / q, var / q
-        low = -LOG_TINY - np.log1p(d2 + v)
-        high = np.full_like(low, np.log(LOG_TINY + 4))
-        count = int(np.ceil(np.max(high - low, initial=1.0) / STEP)) + 1
-        columns = []
-        for block in chunks(len(e), count) or [slice(0)]:
-            x, h = trapezoid_nodes(low[block], high[block], count)
-            u = np.exp(x)
-            p = 1 + 2 * u * v[block]
-            log_phi = -0.5 * np.log1p(2 * u * v[block]) - u * d2[block] / p
-            weight = np.exp(-u) * h
-            slope = np.exp(log_phi) * (u / p) * weight
-            log1p = (-np.expm1(log_phi) * weight).sum(axis=0)
-            by_d2 = slope.sum(axis=0)
-            by_v = (slope * (1 - 2 * u * d2[block] / p)).sum(axis=0)
-            columns.append([log1p, by_d2, by_v])
-        log1p, by_d2, by_v = (np.concatenate(c) for c in zip(*columns))
+        d2, v = float_rows(e * e / q, np.broadcast_to(var / q, e.shape))
+        out = np.empty((3, len(e)))
+        expected_log1p(d2, v, out)
+        log1p, by_d2, by_v = out
         half = 0.5 * (nu + 1)
         by_q = d2 * by_d2 + v * by_v  # -q d/dq of E log(1 + e^2/q)
         d_scale = -1 / s + 2 * half * by_q / s

@@ -6,7 +6,11 @@ densities keep their digits however far away from zero they are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.likelihoods.base import (
     ExpectedLogProb,
@@ -121,6 +125,39 @@ def tilted(
     log_z = np.where(proper, normalized + log_cavity_mass(shift, precision), direct)
     higher = (c3, c4) if order > 2 else (None, None)
     return Tilted(log_z, normalized, center + mean, var, d_log_z, *higher)
+
+
+def closed_or_panels(
+    likelihood: Likelihood,
+    closed: Callable[[Array, Array, Array, Array, int], Tilted],
+    where: NDArray[np.bool_],
+    y: Array,
+    shift: Array,
+    precision: Array,
+    power: Array,
+    order: int,
+) -> Tilted:
+    """Closed forms `where` there are any, panels elsewhere: a few weighted rows do not slow down all others."""
+    if where.all():
+        return closed(y, shift, precision, power, order)
+    if not where.any():
+        return tilted(likelihood, y, shift, precision, power, order)
+    i, j = np.flatnonzero(where), np.flatnonzero(~where)
+    parts = (
+        (i, closed(y[i], shift[i], precision[i], power[i], order)),
+        (j, tilted(likelihood.rows(j), y[j], shift[j], precision[j], power[j], order)),
+    )
+    merged: list[Any] = []
+    for name in Tilted.__dataclass_fields__:
+        pieces = [(rows, getattr(part, name)) for rows, part in parts]
+        if any(piece is None for _, piece in pieces):
+            merged.append(None)
+            continue
+        full = np.empty((*pieces[0][1].shape[:-1], len(y)))
+        for rows, piece in pieces:
+            full[..., rows] = piece
+        merged.append(full)
+    return Tilted(*merged)
 
 
 def _by_panels(
