@@ -9,15 +9,16 @@ stay. A start that fails numerically is recorded and skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cavity.learning.objective import Objective, deadline_in
-from cavity.learning.optimizer import STEPS, Run, follow
+from cavity.learning.optimizer import Run
+from cavity.learning.race import AGREE, Start, execute, on_some_rows, optima, race, screen, usable
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
@@ -30,26 +31,20 @@ if TYPE_CHECKING:
 PARTS = ("kernel", "mean", "likelihood")
 """Parts of a model, in the order of its values."""
 
-SCREENED_PER_START = 8
-"""Draws that are tried for a few steps for each random start that is run to the end."""
+SCREENED = 8
+"""Draws that are tried for a few steps, at least; the best of them are the random starts."""
 
-SCREENED_PER_COSTLY_START = 2
-"""The same if an evaluation is itself an iteration: under every inference rule but the exact one."""
+TRIAL_STEPS = 3
+"""Iterations from each draw: enough to tell basins apart, if they differ by much."""
 
-SCREENING_STEPS = 12
-"""Iterations of a trial run."""
+RELOCATION_STEPS = 12
+"""Iterations from each draw of a term: its basins differ by less."""
 
 RELOCATIONS = 5
 """Draws that are tried for each term of a sum when it is drawn anew."""
 
 SAME_START = 0.1
 """Distance, in unit steps, up to which the values given are the data-driven start."""
-
-SAME_OPTIMUM = 0.5
-"""Distance, in unit steps, up to which two trials are on their way to the same optimum."""
-
-Start = tuple[str, Array]
-"""Where a start comes from, and theta there."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +129,7 @@ def multistart(
     rows : TrainingRows
         The data.
     objective : {"evidence", "loo"}
-    also : sequence of (kind, theta)
+    also : sequence of Start
         Further starts, run before all others and in addition to `n_restarts`.
     starts : Starts, optional
         What the data say about the model's parameters, if that is known already.
@@ -165,20 +160,15 @@ def multistart(
         stopped = StopReason.INTERRUPTED
         if goal.best_ever is not None:
             runs.append(_interrupted_run(goal, *goal.best_ever))
-        if not _usable(runs):
+        if not usable(runs):
             raise
     if goal.time_is_up:
         stopped = stopped or StopReason.OUT_OF_TIME
-    if not _usable(runs):
+    if not usable(runs):
         reasons = "; ".join(dict.fromkeys(run.message for run in runs))
         raise np.linalg.LinAlgError(f"the {objective} could not be evaluated at any start: {reasons}")
-    best = max(_usable(runs), key=lambda run: run.value)
+    best = max(usable(runs), key=lambda run: run.value)
     return SearchResult(model.replace(best.theta), best.value, tuple(runs), stopped)
-
-
-def _usable(runs: Sequence[Run]) -> list[Run]:
-    """Runs that could be evaluated at all."""
-    return [run for run in runs if np.isfinite(run.value)]
 
 
 def _interrupted_run(goal: Objective, value: float, theta: Array) -> Run:
@@ -196,31 +186,6 @@ def _belongs(model: GP, parts: Collection[str]) -> NDArray[np.bool_]:
     return np.asarray(marks[model.layout.lead])
 
 
-def execute(
-    goal: Objective,
-    tasks: Iterable[Start],
-    box: Array,
-    scale: Array,
-    n_jobs: int | None,
-    steps: int = STEPS,
-) -> Iterator[Run]:
-    """Runs from several starts, one after the other or through joblib (processes, threads or a cluster)."""
-    if n_jobs in (None, 1):
-        for kind, start in tasks:
-            yield from follow(goal, start, box, scale, kind, steps)
-        return
-    from joblib import Parallel, delayed
-
-    work: Callable[..., Any] = delayed(follow)
-    listed = [work(goal, start, box, scale, kind, steps) for kind, start in tasks]
-    for runs in Parallel(n_jobs=n_jobs, return_as="generator")(listed):
-        best = max(runs, key=lambda run: run.value)
-        if np.isfinite(best.value) and (goal.best_ever is None or best.value > goal.best_ever[0]):
-            # Tasks that are sent out from now on know that there is something to keep.
-            goal.best_ever = (best.value, best.theta)
-        yield from runs
-
-
 @dataclass
 class _Search:
     """Where the runs of one search start."""
@@ -236,40 +201,45 @@ class _Search:
         from_data = self.starts.first
         if not self.how.data_driven:
             self.starts = replace(self.starts, first=self.goal.model.theta)
+        draws, relocations = self.rng.spawn(
+            2
+        )  # so that what is drawn last does not depend on when the race ends
         found: list[Run] = []
-        for run in self._from_starts(also):
+        agree = max(AGREE, self.how.n_restarts - 1)
+        tasks = self._tasks(also, draws)
+        for run in race(self.goal, tasks, self.starts, agree=agree, n_jobs=self.how.n_jobs):
             found.append(run)
             yield run
-        if not self.how.data_driven and not _usable(found):
-            for run in self._execute([("data", from_data)]):
+        if not self.how.data_driven and not usable(found):
+            for run in race(self.goal, [Start("data", from_data)], self.starts):
                 found.append(run)
                 yield run
         if self.how.n_restarts > 0 and len(self.starts.blocks) > 1:
-            yield from self._relocations(found)
+            yield from self._relocations(found, relocations)
 
-    def _execute(self, tasks: Iterable[Start], steps: int = STEPS) -> Iterator[Run]:
-        return execute(self.goal, tasks, self.starts.box, self.starts.scale, self.how.n_jobs, steps)
-
-    def _from_starts(self, also: Sequence[Start]) -> Iterator[Run]:
-        """From those of `also`, which are known to be good, the first start, the values given, promising draws."""
-        first, model, n_restarts = self.starts.first, self.goal.model, self.how.n_restarts
+    def _tasks(self, also: Sequence[Start], rng: np.random.Generator) -> Iterator[Start]:
+        """Those of `also`, which are known to be good, the first start, the values given, promising draws."""
+        yield from also
+        first, model, left = self.starts.first, self.goal.model, self.how.n_restarts
+        yield Start("data", first)
         theta = np.where(_belongs(model, self.how.given), model.theta, first)
-        usual: list[Start] = [("data", first)]
-        if n_restarts > 0 and np.max(np.abs(theta - first) / self.starts.scale) > SAME_START:
-            usual.append(("given", theta))
-        left = n_restarts + 1 - len(usual)
-        tasks = [*also, *usual]
-        if left == 0 or self.how.n_jobs in (None, 1):
-            yield from self._execute(tasks)
-            tasks = []
-        if left:
-            exact = model.inference.name == "exact"
-            tried = SCREENED_PER_START if exact else SCREENED_PER_COSTLY_START
-            draws = [self.starts.draw(self.rng) for _ in range(tried * left)]
-            tasks += [("random", start) for start in self._screen(draws, left)]
-            yield from self._execute(tasks)
+        if left > 0 and np.max(np.abs(theta - first) / self.starts.scale) > SAME_START:
+            yield Start("given", theta)
+            left -= 1
+        if left > 0:
+            draws = [Start("random", self.starts.draw(rng)) for _ in range(max(SCREENED, 2 * left))]
+            small = on_some_rows(self.goal, rng)
+            for trial in self._screen(small, draws, left, TRIAL_STEPS):
+                # What a rule knows of some rows it does not know of all.
+                yield Start("random", trial.theta, trial.warm if small is self.goal else None)
 
-    def _relocations(self, runs: Sequence[Run]) -> Iterator[Run]:
+    def _screen(self, goal: Objective, draws: Sequence[Start], keep: int, steps: int) -> list[Run]:
+        def note(done: int) -> None:
+            self.progress.refresh(f"(trial {done} of {len(draws)})")
+
+        return screen(goal, draws, self.starts, keep, steps=steps, n_jobs=self.how.n_jobs, note=note)
+
+    def _relocations(self, runs: Sequence[Run], rng: np.random.Generator) -> Iterator[Run]:
         """From the best solution, each term of the kernel's sum drawn anew; improvements are built upon."""
         best = max(runs, key=lambda run: run.value)
         if not np.isfinite(best.value):
@@ -278,25 +248,14 @@ class _Search:
             draws = []
             for _ in range(RELOCATIONS):
                 theta = best.theta.copy()
-                theta[block] = self.starts.draw(self.rng, widen=2.0)[block]
-                draws.append(theta)
-            for run in self._execute([("relocated", start) for start in self._screen(draws, 1)]):
-                yield run
-                if run.value > best.value:
-                    best = run
-
-    def _screen(self, draws: Sequence[Array], keep: int) -> list[Array]:
-        """The most promising of some draws: best objective after a few steps from each."""
-        trials = []
-        for trial in self._execute([("trial", draw) for draw in draws], SCREENING_STEPS):
-            trials.append(trial)
-            self.progress.refresh(f"(trial {len(trials)} of {len(draws)})")
-        chosen: list[Array] = []
-        for trial in sorted(_usable(trials), key=lambda t: -t.value):
-            # Trials on their way to the same optimum look alike; prefer different ones.
-            apart = [np.max(np.abs(trial.theta - other) / self.starts.scale) for other in chosen]
-            if all(d > SAME_OPTIMUM for d in apart):
-                chosen.append(trial.theta)
-            if len(chosen) == keep:
-                break
-        return chosen
+                theta[block] = self.starts.draw(rng, widen=2.0)[block]
+                draws.append(Start("relocated", theta))
+            tasks = [
+                Start(trial.kind, trial.theta, trial.warm)
+                for trial in self._screen(self.goal, draws, 1, RELOCATION_STEPS)
+            ]
+            for found in execute(self.goal, tasks, self.starts, None, known=optima([best])):
+                for run in found:
+                    yield run
+                    if run.value > best.value:
+                        best = run

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.inference.base import InferenceFailedError
 from cavity.numerics.arrays import Array
@@ -53,15 +54,29 @@ class Objective:
     _warm: Any = None
     _data: TrainingData | None = field(default=None, repr=False)
 
-    def reset(self) -> None:
-        """Forget what belongs to one run: counts, the best point, and what the inference rule knows of it."""
+    def reset(self, warm: Any = None) -> None:
+        """Forget what belongs to one run: counts, the best point, and what the inference rule knows but `warm`."""
         self.best, self.evaluations, self.failures, self.last_error = None, 0, 0, ""
-        self.best_warm = self._warm = None
+        self.best_warm = self._warm = warm
+
+    def on_rows(self, rows: NDArray[np.intp]) -> Objective:
+        """The same objective of some rows only, as if time could be up before its first evaluation."""
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        model = self.model.with_likelihood(self.model.likelihood.rows(rows))
+        unknown = (-np.inf, model.theta)
+        return Objective(
+            model, self.X[rows], self.y[rows], self.kind, weight, self.deadline, best_ever=unknown
+        )
 
     @property
     def longest_step(self) -> float:
         """How far (largest change of a parameter, in its unit steps) the inference rule can follow its solution."""
         return float(self.model.inference.step_limit(self.model.likelihood))
+
+    @property
+    def has_parabolas(self) -> bool:
+        """Whether the objective is a parabola around its optima for a good way: leave-one-out densities are not."""
+        return self.kind == "evidence"
 
     @property
     def time_is_up(self) -> bool:
