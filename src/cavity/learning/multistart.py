@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.kernels import Kernel, Sum
 from cavity.learning.objective import Objective, deadline_in
 from cavity.learning.optimizer import Run
-from cavity.learning.race import AGREE, Start, execute, on_some_rows, optima, race, screen, usable
+from cavity.learning.race import AGREE, Start, on_some_rows, race, screen, usable
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
+from cavity.parameters.units import Unit
 from cavity.runtime.progress import Progress
 from cavity.runtime.stop_reason import StopReason
 
@@ -37,8 +39,8 @@ SCREENED = 8
 TRIAL_STEPS = 3
 """Iterations from each draw: enough to tell basins apart, if they differ by much."""
 
-RELOCATION_STEPS = 12
-"""Iterations from each draw of a term: its basins differ by less."""
+TRIAL_STEPS_RUGGED = 12
+"""The same if basins may differ by little."""
 
 RELOCATIONS = 5
 """Draws that are tried for each term of a sum when it is drawn anew."""
@@ -186,6 +188,16 @@ def _belongs(model: GP, parts: Collection[str]) -> NDArray[np.bool_]:
     return np.asarray(marks[model.layout.lead])
 
 
+def _has_roles(kernel: Kernel) -> bool:
+    """Whether a kernel has terms, periods or frequencies."""
+    roles = {Unit.PERIOD, Unit.FREQUENCY}
+    return (
+        isinstance(kernel, Sum)
+        or not roles.isdisjoint(kernel.units.values())
+        or any(_has_roles(cast(Kernel, part)) for part in kernel.parts)
+    )
+
+
 @dataclass
 class _Search:
     """Where the runs of one search start."""
@@ -201,13 +213,9 @@ class _Search:
         from_data = self.starts.first
         if not self.how.data_driven:
             self.starts = replace(self.starts, first=self.goal.model.theta)
-        draws, relocations = self.rng.spawn(
-            2
-        )  # so that what is drawn last does not depend on when the race ends
+        agree = None if self.rugged else max(AGREE, self.how.n_restarts - 1)
         found: list[Run] = []
-        agree = max(AGREE, self.how.n_restarts - 1)
-        tasks = self._tasks(also, draws)
-        for run in race(self.goal, tasks, self.starts, agree=agree, n_jobs=self.how.n_jobs):
+        for run in race(self.goal, self._tasks(also), self.starts, agree=agree, n_jobs=self.how.n_jobs):
             found.append(run)
             yield run
         if not self.how.data_driven and not usable(found):
@@ -215,9 +223,18 @@ class _Search:
                 found.append(run)
                 yield run
         if self.how.n_restarts > 0 and len(self.starts.blocks) > 1:
-            yield from self._relocations(found, relocations)
+            yield from self._relocations(found)
 
-    def _tasks(self, also: Sequence[Start], rng: np.random.Generator) -> Iterator[Start]:
+    @property
+    def rugged(self) -> bool:
+        """Whether optima may lie so close together that no run can be left unfinished.
+
+        Terms of a sum exchange their roles along ridges, each period and each frequency has an optimum of its own, and
+        so have leave-one-out densities.
+        """
+        return self.goal.kind != "evidence" or _has_roles(self.goal.model.kernel)
+
+    def _tasks(self, also: Sequence[Start]) -> Iterator[Start]:
         """Those of `also`, which are known to be good, the first start, the values given, promising draws."""
         yield from also
         first, model, left = self.starts.first, self.goal.model, self.how.n_restarts
@@ -226,12 +243,18 @@ class _Search:
         if left > 0 and np.max(np.abs(theta - first) / self.starts.scale) > SAME_START:
             yield Start("given", theta)
             left -= 1
-        if left > 0:
-            draws = [Start("random", self.starts.draw(rng)) for _ in range(max(SCREENED, 2 * left))]
-            small = on_some_rows(self.goal, rng)
-            for trial in self._screen(small, draws, left, TRIAL_STEPS):
-                # What a rule knows of some rows it does not know of all.
-                yield Start("random", trial.theta, trial.warm if small is self.goal else None)
+        if left == 0:
+            return
+        if self.rugged:
+            exact = model.inference.name == "exact"
+            count, steps, small = (8 if exact else 2) * left, TRIAL_STEPS_RUGGED, self.goal
+        else:
+            count, steps = SCREENED * max(1, left - 2), TRIAL_STEPS
+            small = on_some_rows(self.goal, self.rng)
+        draws = [Start("random", self.starts.draw(self.rng)) for _ in range(count)]
+        for trial in self._screen(small, draws, left, steps):
+            # What a rule knows of some rows it does not know of all.
+            yield Start("random", trial.theta, trial.warm if small is self.goal else None)
 
     def _screen(self, goal: Objective, draws: Sequence[Start], keep: int, steps: int) -> list[Run]:
         def note(done: int) -> None:
@@ -239,7 +262,7 @@ class _Search:
 
         return screen(goal, draws, self.starts, keep, steps=steps, n_jobs=self.how.n_jobs, note=note)
 
-    def _relocations(self, runs: Sequence[Run], rng: np.random.Generator) -> Iterator[Run]:
+    def _relocations(self, runs: Sequence[Run]) -> Iterator[Run]:
         """From the best solution, each term of the kernel's sum drawn anew; improvements are built upon."""
         best = max(runs, key=lambda run: run.value)
         if not np.isfinite(best.value):
@@ -248,14 +271,13 @@ class _Search:
             draws = []
             for _ in range(RELOCATIONS):
                 theta = best.theta.copy()
-                theta[block] = self.starts.draw(rng, widen=2.0)[block]
+                theta[block] = self.starts.draw(self.rng, widen=2.0)[block]
                 draws.append(Start("relocated", theta))
             tasks = [
                 Start(trial.kind, trial.theta, trial.warm)
-                for trial in self._screen(self.goal, draws, 1, RELOCATION_STEPS)
+                for trial in self._screen(self.goal, draws, 1, TRIAL_STEPS_RUGGED)
             ]
-            for found in execute(self.goal, tasks, self.starts, None, known=optima([best])):
-                for run in found:
-                    yield run
-                    if run.value > best.value:
-                        best = run
+            for run in race(self.goal, tasks, self.starts, agree=None):
+                yield run
+                if run.value > best.value:
+                    best = run

@@ -74,11 +74,6 @@ class Objective:
         return float(self.model.inference.step_limit(self.model.likelihood))
 
     @property
-    def has_parabolas(self) -> bool:
-        """Whether the objective is a parabola around its optima for a good way: leave-one-out densities are not."""
-        return self.kind == "evidence"
-
-    @property
     def time_is_up(self) -> bool:
         """Whether the deadline is past."""
         return time.monotonic() > self.deadline

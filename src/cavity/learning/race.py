@@ -44,7 +44,7 @@ def race(
     tasks: Iterable[Start],
     places: Starts,
     *,
-    agree: int = AGREE,
+    agree: int | None = AGREE,
     n_jobs: int | None = None,
 ) -> Iterator[Run]:
     """Run the optimizer from several starts until so many runs agree on the best optimum.
@@ -62,7 +62,8 @@ def race(
     places : Starts
         The box of the optimizer and the size of its unit steps.
     agree : int
-        Starts whose runs must have ended at, or headed for, the best optimum.
+        Starts whose runs must have ended at, or headed for, the best optimum. None runs all starts to their ends: if
+        optima lie close together, none can be told from another before.
     n_jobs : int, optional
         Processes for all starts but the first. What is found does not depend on it.
 
@@ -94,13 +95,11 @@ def race(
         best_of_starts.append(_best(runs))
         if np.isfinite(best_of_starts[-1].value):
             break
-    if not best_of_starts or agreement(best_of_starts) >= agree:
-        return
-    known = optima(best_of_starts) if goal.has_parabolas else []
+    known = [] if agree is None else optima(best_of_starts)
     for runs in execute(goal, waiting, places, n_jobs, known=known):
         yield from runs
         best_of_starts.append(_best(runs))
-        if agreement(best_of_starts) >= agree:
+        if agree is not None and agreement(best_of_starts) >= agree:
             return
 
 

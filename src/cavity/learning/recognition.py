@@ -22,10 +22,10 @@ import numpy as np
 
 from cavity.numerics.arrays import Array
 
-NEAR = 10.0
+NEAR = 5.0
 """Nats below an optimum from which on a run may be recognized as heading for it."""
 
-ON_PARABOLA = (0.3, 2.0)
+ON_PARABOLA = (0.5, 1.6)
 """Range of g' d / (2 (v - f)), which is one on the parabola of the optimum."""
 
 AGAINST = 0.1
