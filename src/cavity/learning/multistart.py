@@ -34,13 +34,17 @@ PARTS = ("kernel", "mean", "likelihood")
 """Parts of a model, in the order of its values."""
 
 SCREENED = 8
-"""Draws that are tried for a few steps, at least; the best of them are the random starts."""
+"""Draws that are tried for a few steps; the best of them are the random starts. So many more for each random start
+beyond the third, or for each at all among rugged optima."""
+
+COSTLY_SCREENED = 2
+"""The same among rugged optima if an evaluation is itself an iteration."""
 
 TRIAL_STEPS = 3
 """Iterations from each draw: enough to tell basins apart, if they differ by much."""
 
-TRIAL_STEPS_RUGGED = 12
-"""The same if basins may differ by little."""
+RUGGED_TRIAL_STEPS = 12
+"""The same if they may differ by little."""
 
 RELOCATIONS = 5
 """Draws that are tried for each term of a sum when it is drawn anew."""
@@ -215,7 +219,10 @@ class _Search:
             self.starts = replace(self.starts, first=self.goal.model.theta)
         agree = None if self.rugged else max(AGREE, self.how.n_restarts - 1)
         found: list[Run] = []
-        for run in race(self.goal, self._tasks(also), self.starts, agree=agree, n_jobs=self.how.n_jobs):
+        few = None if self.rugged else on_some_rows(self.goal, self.rng)
+        tasks = self._tasks(also, few or self.goal)
+        small = few if self.goal.iterates else None
+        for run in race(self.goal, tasks, self.starts, agree=agree, small=small, n_jobs=self.how.n_jobs):
             found.append(run)
             yield run
         if not self.how.data_driven and not usable(found):
@@ -234,7 +241,7 @@ class _Search:
         """
         return self.goal.kind != "evidence" or _has_roles(self.goal.model.kernel)
 
-    def _tasks(self, also: Sequence[Start]) -> Iterator[Start]:
+    def _tasks(self, also: Sequence[Start], few: Objective) -> Iterator[Start]:
         """Those of `also`, which are known to be good, the first start, the values given, promising draws."""
         yield from also
         first, model, left = self.starts.first, self.goal.model, self.how.n_restarts
@@ -246,15 +253,14 @@ class _Search:
         if left == 0:
             return
         if self.rugged:
-            exact = model.inference.name == "exact"
-            count, steps, small = (8 if exact else 2) * left, TRIAL_STEPS_RUGGED, self.goal
+            per_start = COSTLY_SCREENED if self.goal.iterates else SCREENED
+            count, steps = per_start * left, RUGGED_TRIAL_STEPS
         else:
             count, steps = SCREENED * max(1, left - 2), TRIAL_STEPS
-            small = on_some_rows(self.goal, self.rng)
         draws = [Start("random", self.starts.draw(self.rng)) for _ in range(count)]
-        for trial in self._screen(small, draws, left, steps):
+        for trial in self._screen(few, draws, left, steps):
             # What a rule knows of some rows it does not know of all.
-            yield Start("random", trial.theta, trial.warm if small is self.goal else None)
+            yield Start("random", trial.theta, trial.warm if few is self.goal else None)
 
     def _screen(self, goal: Objective, draws: Sequence[Start], keep: int, steps: int) -> list[Run]:
         def note(done: int) -> None:
@@ -275,7 +281,7 @@ class _Search:
                 draws.append(Start("relocated", theta))
             tasks = [
                 Start(trial.kind, trial.theta, trial.warm)
-                for trial in self._screen(self.goal, draws, 1, TRIAL_STEPS_RUGGED)
+                for trial in self._screen(self.goal, draws, 1, RUGGED_TRIAL_STEPS)
             ]
             for run in race(self.goal, tasks, self.starts, agree=None):
                 yield run

@@ -69,6 +69,11 @@ class Objective:
         )
 
     @property
+    def iterates(self) -> bool:
+        """Whether an evaluation is itself an iteration: under every inference rule but the exact one."""
+        return self.model.inference.name != "exact"
+
+    @property
     def longest_step(self) -> float:
         """How far (largest change of a parameter, in its unit steps) the inference rule can follow its solution."""
         return float(self.model.inference.step_limit(self.model.likelihood))
@@ -96,6 +101,14 @@ class Objective:
         self._note(value, theta)
         return value, gradient
 
+    def value(self, theta: Array) -> float:
+        """At one point by itself, as a run of its own; -inf if the evaluation fails or time is up."""
+        self.reset()
+        try:
+            return self(theta)[0]
+        except OutOfTime:
+            return -np.inf
+
     def _evaluate(self, theta: Array) -> tuple[float, Array]:
         """The model's value and gradient with the prior's, starting from what the rule remembers of this run."""
         try:
@@ -112,8 +125,12 @@ class Objective:
         return value + log_prior, gradient + d_log_prior
 
     def _note(self, value: float, theta: Array) -> None:
-        """Remember a point if it is the best."""
+        """Remember a point if it is the best; what the rule knows of another one is forgotten.
+
+        An optimizer returns to its best point: a trial that strayed must not take the following ones along.
+        """
         if self.best is not None and value <= self.best[0]:
+            self._warm = self.best_warm
             return
         self.best = (value, np.array(theta, dtype=float))
         self.best_warm = self._warm

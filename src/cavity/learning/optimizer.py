@@ -49,6 +49,9 @@ LONGEST_RETURN = 0.45
 BRANCHES = 5
 """Times that a run is begun anew beyond the end of a branch."""
 
+FIRST_STEP = 1.0
+"""Limit of the first steps if an evaluation is itself an iteration, which takes long from far away."""
+
 FIRST_STEP_BEYOND = 0.25
 """Limit of the first steps of such a run, which begins near an edge."""
 
@@ -74,6 +77,8 @@ class Run:
     message : str
         How it ended. A run that was stopped because it headed for the optimum of an earlier one ends there, in this
         record.
+    given_up : bool
+        Whether it was stopped because another run had ended, or would end, as high.
     warm : object
         What the inference rule remembers of the run, to find the same approximation again.
     beyond : array (p,) or None
@@ -100,6 +105,7 @@ class Run:
     evaluations: int
     failures: int
     message: str
+    given_up: bool = False
     warm: Any = field(default=None, repr=False, compare=False)
     beyond: Array | None = field(default=None, repr=False, compare=False)
 
@@ -213,9 +219,11 @@ def maximize(
         What the inference rule knows at the start, if the run goes on from another one.
     """
     objective.reset(warm)
+    if objective.iterates:
+        first = min(first, FIRST_STEP)
     start = np.clip(start, box[:, 0], box[:, 1])
     descent = _Descent(objective, scale, StepLimit(objective.longest_step, first), Watch(known))
-    converged, end = False, None
+    converged, given_up, end = False, False, None
     try:
         converged, message = _minimize(descent, start / scale, box / scale[:, None], steps)
     except np.linalg.LinAlgError as error:
@@ -223,13 +231,13 @@ def maximize(
     except OutOfTime:
         message = f"stopped: {StopReason.OUT_OF_TIME}"
     except Ended as ended:
-        message, end = str(ended), ended.at
+        message, given_up, end = str(ended), True, ended.at
     value, theta = objective.best if objective.best is not None else (-np.inf, start)
     if end is not None:
         value, theta = end.value, end.theta
     counts = objective.evaluations, objective.failures
     warm = objective.best_warm if end is None else None
-    return Run(kind, start, theta, value, converged, *counts, message, warm, descent.beyond)
+    return Run(kind, start, theta, value, converged, *counts, message, given_up, warm, descent.beyond)
 
 
 def _minimize(descent: _Descent, start: Array, box: Array, steps: int) -> tuple[bool, str]:

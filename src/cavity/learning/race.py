@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,16 @@ AGREE = 2
 """Runs that must have come to the best optimum before the search ends."""
 
 SCREENING_ROWS = 200
-"""Rows on which starts are tried, if there are twice as many."""
+"""Rows on which starts are tried, at least, if there are twice as many."""
+
+COSTLY_SCREENING_ROWS = 100
+"""The same if an evaluation is itself an iteration."""
+
+SCREENING_SHARE = 8
+"""One row in so many, if that is more."""
+
+FAR_BELOW = 5.0
+"""Nats by which an optimum of some rows must be below another one to be dropped without a look at all rows."""
 
 SAME_PLACE = 0.5
 """Distance, in unit steps, up to which two trials are on their way to the same optimum."""
@@ -45,6 +55,7 @@ def race(
     places: Starts,
     *,
     agree: int | None = AGREE,
+    small: Objective | None = None,
     n_jobs: int | None = None,
 ) -> Iterator[Run]:
     """Run the optimizer from several starts until so many runs agree on the best optimum.
@@ -61,11 +72,14 @@ def race(
         finding out about later ones may be left undone.
     places : Starts
         The box of the optimizer and the size of its unit steps.
-    agree : int
+    agree : int, optional
         Starts whose runs must have ended at, or headed for, the best optimum. None runs all starts to their ends: if
         optima lie close together, none can be told from another before.
+    small : Objective, optional
+        On some of the rows, if evaluations are dear: a start is run there first, and on all rows only if it may lead to
+        a better optimum than the first one did.
     n_jobs : int, optional
-        Processes for all starts but the first. What is found does not depend on it.
+        Processes for all starts but the first, if they run on all rows at once. What is found does not depend on it.
 
     Yields
     ------
@@ -96,17 +110,75 @@ def race(
         if np.isfinite(best_of_starts[-1].value):
             break
     known = [] if agree is None else optima(best_of_starts)
-    for runs in execute(goal, waiting, places, n_jobs, known=known):
+    if small is not None and known:
+        others = _Preliminary(goal, small, places, best_of_starts[-1]).runs(waiting)
+    else:
+        others = execute(goal, waiting, places, n_jobs, known=known)
+    for runs in others:
         yield from runs
         best_of_starts.append(_best(runs))
         if agree is not None and agreement(best_of_starts) >= agree:
             return
 
 
-def on_some_rows(goal: Objective, rng: np.random.Generator, count: int = SCREENING_ROWS) -> Objective:
-    """The objective of so many rows, on which starts are tried; the objective itself if it has not twice as many."""
+@dataclass
+class _Preliminary:
+    """Runs on some of the rows, which decide whether a start is run on all.
+
+    The optimum of all rows that is known, `first`, has its like on some: where a run from there ends. A start that
+    leads to that, or far below, is done with. So is one whose other end is no better on all rows than that: one
+    evaluation each. On some rows alone it may well be lower and yet belong to the better optimum of all. What remains
+    is run on all rows from its start, not from its end on some, which may be a trap: a length scale that some rows do
+    not determine may have gone to where the objective of all is flat.
+    """
+
+    goal: Objective
+    small: Objective
+    places: Starts
+    first: Run
+
+    def runs(self, tasks: Iterable[Start]) -> Iterator[list[Run]]:
+        """Of each start, on all rows as far as the record goes."""
+        top, count = optima([self.first])[0], len(self.small.X)
+        like = _best(self._run(self.small, Start(top.kind, top.theta)))
+        known = optima([like])
+        level: float | None = None  # of `like` on all rows, once it is asked for
+        for task in tasks:
+            if not known:  # some rows cannot be evaluated where all can
+                yield self._run(self.goal, task, [top])
+                continue
+            trial = _best(self._run(self.small, task, known))
+            if not np.isfinite(trial.value):
+                yield [trial]
+                continue
+            given_up = replace(trial, converged=False, given_up=True, warm=None)
+            same = abs(trial.value - like.value) <= SAME_VALUE
+            if same or trial.value < like.value - FAR_BELOW:
+                why = f"stopped: on {count} rows it led to no better optimum than the run from {top.kind!r}"
+                yield [replace(given_up, theta=top.theta, value=top.value, message=why)]
+                continue
+            if level is None:
+                level = self.goal.value(like.theta)
+            value = self.goal.value(trial.theta)
+            if value <= level:
+                yield [
+                    replace(
+                        given_up, value=value, message=f"stopped: its end on {count} rows is no better on all"
+                    )
+                ]
+            else:
+                yield self._run(self.goal, task, [top])
+
+    def _run(self, goal: Objective, task: Start, known: Sequence[Optimum] = ()) -> list[Run]:
+        kind, theta, warm = task if goal is self.goal else task._replace(warm=None)
+        return follow(goal, theta, self.places.box, self.places.scale, kind, known=known, warm=warm)
+
+
+def on_some_rows(goal: Objective, rng: np.random.Generator) -> Objective | None:
+    """The objective of some rows, on which starts are tried; None if there are not twice as many."""
     n = len(goal.X)
-    return goal if n < 2 * count else goal.on_rows(np.sort(rng.choice(n, count, replace=False)))
+    count = max(n // SCREENING_SHARE, COSTLY_SCREENING_ROWS if goal.iterates else SCREENING_ROWS)
+    return None if n < 2 * count else goal.on_rows(np.sort(rng.choice(n, count, replace=False)))
 
 
 def screen(
