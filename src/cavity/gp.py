@@ -502,7 +502,7 @@ class GP(Parametrized):
         objective : {"evidence", "loo"}
             Log evidence or leave-one-out log density, each plus the log prior of parameters that have one.
         n_restarts : int
-            Runs of the optimizer beside the first one.
+            Most runs of the optimizer beside the first one; two that agree end the search.
         starts : {"several", "gaussian"}
             With robust noise "gaussian" starts at the solution for Gaussian noise alone.
         n_jobs : int, optional

@@ -171,7 +171,7 @@ def test_one_row_is_enough(likelihood):
 def test_the_gaussian_solution_is_a_start():
     rows = TrainingRows.of(X, Y, None)
     model = GP(KERNEL, Laplace(), "constant", "ep").bind(1)
-    ((kind, theta),) = first_stages(model, rows)
+    ((kind, theta, _),) = first_stages(model, rows)
     plain = GPRegressor(KERNEL, n_restarts=0, random_state=0).fit(X, Y)
     assert kind == "gaussian"
     np.testing.assert_allclose(np.exp(theta[:2]), plain.kernel_.flat, rtol=1e-6)
@@ -212,7 +212,7 @@ def test_heavy_tails_start_at_the_more_promising_easier_solution(monkeypatch, be
         return replace(run, value=float(kind == better))
 
     monkeypatch.setattr(robust, "maximize", trial)
-    ((kind, theta),) = first_stages(model, rows)
+    ((kind, theta, _),) = first_stages(model, rows)
     assert kind == better
     np.testing.assert_allclose(np.exp(theta[:2]), easier.kernel_.flat, rtol=1e-4)
 
@@ -228,7 +228,7 @@ def test_the_gaussian_solution_remains_where_laplace_noise_fails(monkeypatch):
         return multistart(model, *args, **options)
 
     monkeypatch.setattr(robust, "multistart", failing)
-    ((kind, _),) = first_stages(model, rows)
+    ((kind, _, _),) = first_stages(model, rows)
     assert kind == "gaussian"
 
 

@@ -16,9 +16,9 @@ from cavity.inference.base import InferenceFailedError
 from cavity.inference.exact import Exact
 from cavity.kernels import SE, Matern, Periodic
 from cavity.learning import Learned, learn
-from cavity.learning.multistart import execute
 from cavity.learning.objective import Objective
 from cavity.learning.optimizer import JUST_BEYOND, maximize
+from cavity.learning.race import Start, execute
 from cavity.learning.starts import Starts
 from cavity.learning.step_limit import StepLimit
 from cavity.likelihoods import Gaussian, Noiseless, StudentT
@@ -44,19 +44,22 @@ def test_the_gradient_vanishes_at_the_optimum():
 
 
 def test_every_run_is_kept_and_the_best_one_wins():
-    learned = learn(model(), X, Y, n_restarts=3, rng=0)
-    assert [run.kind for run in learned.runs] == ["data", "given", "random", "random"]
+    rough = model(1.0 * SE(1.0) + 1.0 * SE(1.0))
+    learned = learn(rough, X, Y, n_restarts=3, rng=0)
+    kinds = [run.kind for run in learned.runs]
+    assert kinds == ["data", "given", "random", "random", "relocated", "relocated"]
     assert learned.value == max(run.value for run in learned.runs)
     for run in learned.runs:
         assert run.evaluations > 0
-        value, _ = model().replace(run.theta).evidence(X, Y)
+        value, _ = rough.replace(run.theta).evidence(X, Y)
         assert value == pytest.approx(run.value, abs=1e-9)
     assert len(learn(model(), X, Y, n_restarts=0).runs) == 1
 
 
 def test_values_that_nobody_chose_are_not_worth_a_run():
-    learned = learn(model(), X, Y, n_restarts=2, given=(), rng=0)
-    assert [run.kind for run in learned.runs] == ["data", "random", "random"]
+    for given, second in (((), "random"), (("kernel",), "given")):
+        learned = learn(model(1.0 * SE(4.0)), X, Y, n_restarts=2, given=given, rng=0)
+        assert [run.kind for run in learned.runs] == ["data", second]
 
 
 def test_parts_that_nobody_chose_start_from_the_data():
@@ -410,8 +413,8 @@ def test_time_is_kept(monkeypatch):
 def test_what_workers_have_found_is_known_where_an_interrupt_comes():
     """Trials of starts are no runs; the best of them is kept all the same, with processes as without."""
     goal, starts = Objective(model(), X, Y), Starts.of(model(), X, Y)
-    work = execute(goal, [("trial", starts.first)] * 2, starts.box, starts.scale, n_jobs=2, steps=2)
-    first = next(work)
+    work = execute(goal, [Start("trial", starts.first)] * 2, starts, n_jobs=2, steps=2)
+    (first,) = next(work)
     assert goal.best_ever[0] == first.value
     np.testing.assert_array_equal(goal.best_ever[1], first.theta)
     assert len(list(work)) == 1
@@ -422,12 +425,13 @@ def test_what_workers_have_found_is_known_where_an_interrupt_comes():
 
 def same(a: Learned, b: Learned) -> bool:
     return len(a.runs) == len(b.runs) and all(
-        r.kind == s.kind and np.array_equal(r.theta, s.theta) for r, s in zip(a.runs, b.runs)
+        r.kind == s.kind and np.array_equal(r.start, s.start) and np.array_equal(r.theta, s.theta)
+        for r, s in zip(a.runs, b.runs)
     )
 
 
 def test_the_seed_decides():
-    one, two, other = (learn(model(), X, Y, n_restarts=2, rng=s) for s in (1, 1, 2))
+    one, two, other = (learn(model(), X, Y, n_restarts=2, given=(), rng=s) for s in (1, 1, 2))
     assert same(one, two)
     assert not same(one, other)
 

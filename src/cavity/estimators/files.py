@@ -60,13 +60,15 @@ RUN = ("kind", "start", "theta", "value", "converged", "evaluations", "failures"
 
 
 def _run(**fields: Any) -> Run:
-    run = Run(**{name: fields[name] for name in RUN})
+    run = Run(**{name: fields[name] for name in RUN}, given_up=fields.get("given_up", False))
     require(isinstance(run.kind, str) and isinstance(run.message, str), "a run has a kind and a message")
     require(
         is_array(run.start, 1) and is_array(run.theta, 1) and is_float(run.value),
         "a run has a start and an end",
     )
-    require(isinstance(run.converged, bool), "a run converged or not")
+    require(
+        isinstance(run.converged, bool) and isinstance(run.given_up, bool), "a run converged or was given up"
+    )
     require(
         isinstance(run.evaluations, int) and isinstance(run.failures, int), "a run counts its evaluations"
     )
@@ -98,7 +100,7 @@ def _fields(*names: str) -> Any:
 
 
 add(Codec("TrainingRows", TrainingRows, _fields(*ROWS), _rows))
-add(Codec("Run", Run, _fields(*RUN), _run))
+add(Codec("Run", Run, _fields(*RUN, "given_up"), _run))
 
 
 def _search_fields(search: SearchResult) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from typing import Any, cast
 import numpy as np
 
 from cavity.gp import GP
-from cavity.learning.multistart import PARTS, SearchOptions, SearchResult, Start, multistart
+from cavity.learning.multistart import PARTS, SearchOptions, SearchResult, multistart
 from cavity.learning.objective import OBJECTIVES
+from cavity.learning.race import Start
 from cavity.learning.robust_starts import first_stages, from_gaussian, is_robust
 from cavity.learning.run_choice import Learned, choose
 from cavity.learning.starts import Starts

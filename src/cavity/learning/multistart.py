@@ -5,22 +5,27 @@ others are the most promising of many draws from the priors, by the objective af
 knows to be good are run first, so that a limit of time does not cut them off. Sums of kernels have local optima in
 which two terms share one role; so, at the end, each term of the best solution is drawn anew in turn while the others
 stay. A start that fails numerically is recorded and skipped.
+
+Most runs would end where the first one did; so they race (`cavity.learning.race`), unless optima are rugged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.kernels import Kernel, Sum
 from cavity.learning.objective import Objective, deadline_in
-from cavity.learning.optimizer import STEPS, Run, follow
+from cavity.learning.optimizer import Run
+from cavity.learning.race import AGREE, Start, on_some_rows, race, screen, usable
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
+from cavity.parameters.units import Unit
 from cavity.runtime.progress import Progress
 from cavity.runtime.stop_reason import StopReason
 
@@ -30,26 +35,24 @@ if TYPE_CHECKING:
 PARTS = ("kernel", "mean", "likelihood")
 """Parts of a model, in the order of its values."""
 
-SCREENED_PER_START = 8
-"""Draws that are tried for a few steps for each random start that is run to the end."""
+SCREENED = 8
+"""Draws that are tried for a few steps; the best of them are the random starts. So many more for each random start
+beyond the third, or for each at all among rugged optima."""
 
-SCREENED_PER_COSTLY_START = 2
-"""The same if an evaluation is itself an iteration: under every inference rule but the exact one."""
+COSTLY_SCREENED = 2
+"""Draws for each random start if an evaluation is itself an iteration, and on all rows."""
 
-SCREENING_STEPS = 12
-"""Iterations of a trial run."""
+TRIAL_STEPS = 3
+"""Iterations from each draw: enough to tell basins apart, if they differ by much."""
+
+RUGGED_TRIAL_STEPS = 12
+"""The same if they may differ by little."""
 
 RELOCATIONS = 5
 """Draws that are tried for each term of a sum when it is drawn anew."""
 
 SAME_START = 0.1
 """Distance, in unit steps, up to which the values given are the data-driven start."""
-
-SAME_OPTIMUM = 0.5
-"""Distance, in unit steps, up to which two trials are on their way to the same optimum."""
-
-Start = tuple[str, Array]
-"""Where a start comes from, and theta there."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class SearchOptions:
     Attributes
     ----------
     n_restarts : int
-        Runs beside the first one.
+        Most runs beside the first one. Up to 3 the search ends when two agree, beyond when all but two do.
     given : collection of str
         Parts of the model, of "kernel", "mean" and "likelihood", whose own values are worth a run because a user chose
         them; the others start from the data. Empty for none.
@@ -134,7 +137,7 @@ def multistart(
     rows : TrainingRows
         The data.
     objective : {"evidence", "loo"}
-    also : sequence of (kind, theta)
+    also : sequence of Start
         Further starts, run before all others and in addition to `n_restarts`.
     starts : Starts, optional
         What the data say about the model's parameters, if that is known already.
@@ -165,20 +168,15 @@ def multistart(
         stopped = StopReason.INTERRUPTED
         if goal.best_ever is not None:
             runs.append(_interrupted_run(goal, *goal.best_ever))
-        if not _usable(runs):
+        if not usable(runs):
             raise
     if goal.time_is_up:
         stopped = stopped or StopReason.OUT_OF_TIME
-    if not _usable(runs):
+    if not usable(runs):
         reasons = "; ".join(dict.fromkeys(run.message for run in runs))
         raise np.linalg.LinAlgError(f"the {objective} could not be evaluated at any start: {reasons}")
-    best = max(_usable(runs), key=lambda run: run.value)
+    best = max(usable(runs), key=lambda run: run.value)
     return SearchResult(model.replace(best.theta), best.value, tuple(runs), stopped)
-
-
-def _usable(runs: Sequence[Run]) -> list[Run]:
-    """Runs that could be evaluated at all."""
-    return [run for run in runs if np.isfinite(run.value)]
 
 
 def _interrupted_run(goal: Objective, value: float, theta: Array) -> Run:
@@ -196,29 +194,14 @@ def _belongs(model: GP, parts: Collection[str]) -> NDArray[np.bool_]:
     return np.asarray(marks[model.layout.lead])
 
 
-def execute(
-    goal: Objective,
-    tasks: Iterable[Start],
-    box: Array,
-    scale: Array,
-    n_jobs: int | None,
-    steps: int = STEPS,
-) -> Iterator[Run]:
-    """Runs from several starts, one after the other or through joblib (processes, threads or a cluster)."""
-    if n_jobs in (None, 1):
-        for kind, start in tasks:
-            yield from follow(goal, start, box, scale, kind, steps)
-        return
-    from joblib import Parallel, delayed
-
-    work: Callable[..., Any] = delayed(follow)
-    listed = [work(goal, start, box, scale, kind, steps) for kind, start in tasks]
-    for runs in Parallel(n_jobs=n_jobs, return_as="generator")(listed):
-        best = max(runs, key=lambda run: run.value)
-        if np.isfinite(best.value) and (goal.best_ever is None or best.value > goal.best_ever[0]):
-            # Tasks that are sent out from now on know that there is something to keep.
-            goal.best_ever = (best.value, best.theta)
-        yield from runs
+def _has_roles(kernel: Kernel) -> bool:
+    """Whether a kernel has terms, periods or frequencies."""
+    roles = {Unit.PERIOD, Unit.FREQUENCY}
+    return (
+        isinstance(kernel, Sum)
+        or not roles.isdisjoint(kernel.units.values())
+        or any(_has_roles(cast(Kernel, part)) for part in kernel.parts)
+    )
 
 
 @dataclass
@@ -236,38 +219,56 @@ class _Search:
         from_data = self.starts.first
         if not self.how.data_driven:
             self.starts = replace(self.starts, first=self.goal.model.theta)
+        agree = None if self.rugged else max(AGREE, self.how.n_restarts - 1)
         found: list[Run] = []
-        for run in self._from_starts(also):
+        few = None if self.rugged else on_some_rows(self.goal, self.rng)
+        tasks = self._tasks(also, few or self.goal)
+        small = few if self.goal.iterates else None
+        for run in race(self.goal, tasks, self.starts, agree=agree, small=small, n_jobs=self.how.n_jobs):
             found.append(run)
             yield run
-        if not self.how.data_driven and not _usable(found):
-            for run in self._execute([("data", from_data)]):
+        if not self.how.data_driven and not usable(found):
+            for run in race(self.goal, [Start("data", from_data)], self.starts):
                 found.append(run)
                 yield run
         if self.how.n_restarts > 0 and len(self.starts.blocks) > 1:
             yield from self._relocations(found)
 
-    def _execute(self, tasks: Iterable[Start], steps: int = STEPS) -> Iterator[Run]:
-        return execute(self.goal, tasks, self.starts.box, self.starts.scale, self.how.n_jobs, steps)
+    @property
+    def rugged(self) -> bool:
+        """Whether optima may lie so close together that no run can be left unfinished.
 
-    def _from_starts(self, also: Sequence[Start]) -> Iterator[Run]:
-        """From those of `also`, which are known to be good, the first start, the values given, promising draws."""
-        first, model, n_restarts = self.starts.first, self.goal.model, self.how.n_restarts
+        Terms of a sum exchange their roles along ridges, each period and each frequency has an optimum of its own, and
+        so have leave-one-out densities.
+        """
+        return self.goal.kind != "evidence" or _has_roles(self.goal.model.kernel)
+
+    def _tasks(self, also: Sequence[Start], few: Objective) -> Iterator[Start]:
+        """Those of `also`, which are known to be good, the first start, the values given, promising draws."""
+        yield from also
+        first, model, left = self.starts.first, self.goal.model, self.how.n_restarts
+        yield Start("data", first)
         theta = np.where(_belongs(model, self.how.given), model.theta, first)
-        usual: list[Start] = [("data", first)]
-        if n_restarts > 0 and np.max(np.abs(theta - first) / self.starts.scale) > SAME_START:
-            usual.append(("given", theta))
-        left = n_restarts + 1 - len(usual)
-        tasks = [*also, *usual]
-        if left == 0 or self.how.n_jobs in (None, 1):
-            yield from self._execute(tasks)
-            tasks = []
-        if left:
-            exact = model.inference.name == "exact"
-            tried = SCREENED_PER_START if exact else SCREENED_PER_COSTLY_START
-            draws = [self.starts.draw(self.rng) for _ in range(tried * left)]
-            tasks += [("random", start) for start in self._screen(draws, left)]
-            yield from self._execute(tasks)
+        if left > 0 and np.max(np.abs(theta - first) / self.starts.scale) > SAME_START:
+            yield Start("given", theta)
+            left -= 1
+        if left == 0:
+            return
+        steps = RUGGED_TRIAL_STEPS if self.rugged else TRIAL_STEPS
+        if self.goal.iterates and few is self.goal:
+            count = COSTLY_SCREENED * left
+        else:
+            count = SCREENED * (left if self.rugged else max(1, left - 2))
+        draws = [Start("random", self.starts.draw(self.rng)) for _ in range(count)]
+        for trial in self._screen(few, draws, left, steps):
+            # What a rule knows of some rows it does not know of all.
+            yield Start("random", trial.theta, trial.warm if few is self.goal else None)
+
+    def _screen(self, goal: Objective, draws: Sequence[Start], keep: int, steps: int) -> list[Run]:
+        def note(done: int) -> None:
+            self.progress.refresh(f"(trial {done} of {len(draws)})")
+
+        return screen(goal, draws, self.starts, keep, steps=steps, n_jobs=self.how.n_jobs, note=note)
 
     def _relocations(self, runs: Sequence[Run]) -> Iterator[Run]:
         """From the best solution, each term of the kernel's sum drawn anew; improvements are built upon."""
@@ -279,24 +280,12 @@ class _Search:
             for _ in range(RELOCATIONS):
                 theta = best.theta.copy()
                 theta[block] = self.starts.draw(self.rng, widen=2.0)[block]
-                draws.append(theta)
-            for run in self._execute([("relocated", start) for start in self._screen(draws, 1)]):
+                draws.append(Start("relocated", theta))
+            tasks = [
+                Start(trial.kind, trial.theta, trial.warm)
+                for trial in self._screen(self.goal, draws, 1, RUGGED_TRIAL_STEPS)
+            ]
+            for run in race(self.goal, tasks, self.starts, agree=None):
                 yield run
                 if run.value > best.value:
                     best = run
-
-    def _screen(self, draws: Sequence[Array], keep: int) -> list[Array]:
-        """The most promising of some draws: best objective after a few steps from each."""
-        trials = []
-        for trial in self._execute([("trial", draw) for draw in draws], SCREENING_STEPS):
-            trials.append(trial)
-            self.progress.refresh(f"(trial {len(trials)} of {len(draws)})")
-        chosen: list[Array] = []
-        for trial in sorted(_usable(trials), key=lambda t: -t.value):
-            # Trials on their way to the same optimum look alike; prefer different ones.
-            apart = [np.max(np.abs(trial.theta - other) / self.starts.scale) for other in chosen]
-            if all(d > SAME_OPTIMUM for d in apart):
-                chosen.append(trial.theta)
-            if len(chosen) == keep:
-                break
-        return chosen

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.inference.base import InferenceFailedError
 from cavity.numerics.arrays import Array
@@ -53,10 +54,24 @@ class Objective:
     _warm: Any = None
     _data: TrainingData | None = field(default=None, repr=False)
 
-    def reset(self) -> None:
-        """Forget what belongs to one run: counts, the best point, and what the inference rule knows of it."""
+    def reset(self, warm: Any = None) -> None:
+        """Forget what belongs to one run: counts, the best point, and what the inference rule knows but `warm`."""
         self.best, self.evaluations, self.failures, self.last_error = None, 0, 0, ""
-        self.best_warm = self._warm = None
+        self.best_warm = self._warm = warm
+
+    def on_rows(self, rows: NDArray[np.intp]) -> Objective:
+        """The same objective of some rows only, as if time could be up before its first evaluation."""
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        model = self.model.with_likelihood(self.model.likelihood.rows(rows))
+        unknown = (-np.inf, model.theta)
+        return Objective(
+            model, self.X[rows], self.y[rows], self.kind, weight, self.deadline, best_ever=unknown
+        )
+
+    @property
+    def iterates(self) -> bool:
+        """Whether an evaluation is itself an iteration: under every inference rule but the exact one."""
+        return self.model.inference.name != "exact"
 
     @property
     def longest_step(self) -> float:
@@ -86,6 +101,14 @@ class Objective:
         self._note(value, theta)
         return value, gradient
 
+    def value(self, theta: Array) -> float:
+        """At one point by itself, as a run of its own; -inf if the evaluation fails or time is up."""
+        self.reset()
+        try:
+            return self(theta)[0]
+        except OutOfTime:
+            return -np.inf
+
     def _evaluate(self, theta: Array) -> tuple[float, Array]:
         """The model's value and gradient with the prior's, starting from what the rule remembers of this run."""
         try:
@@ -102,8 +125,12 @@ class Objective:
         return value + log_prior, gradient + d_log_prior
 
     def _note(self, value: float, theta: Array) -> None:
-        """Remember a point if it is the best."""
+        """Remember a point if it is the best; what the rule knows of another one is forgotten.
+
+        An optimizer returns to its best point: a trial that strayed must not take the following ones along.
+        """
         if self.best is not None and value <= self.best[0]:
+            self._warm = self.best_warm
             return
         self.best = (value, np.array(theta, dtype=float))
         self.best_warm = self._warm

@@ -7,12 +7,14 @@ to the best point, the run ends there, and `follow` begins another one beyond th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from cavity.learning.objective import Objective, OutOfTime
+from cavity.learning.recognition import Ended, Optimum, Watch
 from cavity.learning.step_limit import (
     FAILED_STEP_FRACTION,
     SHORTEST_STEP,
@@ -47,6 +49,9 @@ LONGEST_RETURN = 0.45
 BRANCHES = 5
 """Times that a run is begun anew beyond the end of a branch."""
 
+FIRST_STEP = 1.0
+"""Limit of the first steps if an evaluation is itself an iteration, which takes long from far away."""
+
 FIRST_STEP_BEYOND = 0.25
 """Limit of the first steps of such a run, which begins near an edge."""
 
@@ -70,6 +75,10 @@ class Run:
     evaluations, failures : int
         Evaluations of the objective, and how many of them failed numerically.
     message : str
+        How it ended. A run that was stopped because it headed for the optimum of an earlier one ends there, in this
+        record.
+    given_up : bool
+        Whether it was stopped because another run had ended, or would end, as high.
     warm : object
         What the inference rule remembers of the run, to find the same approximation again.
     beyond : array (p,) or None
@@ -96,6 +105,7 @@ class Run:
     evaluations: int
     failures: int
     message: str
+    given_up: bool = False
     warm: Any = field(default=None, repr=False, compare=False)
     beyond: Array | None = field(default=None, repr=False, compare=False)
 
@@ -115,6 +125,7 @@ class _Descent:
     objective: Objective
     scale: Array
     limit: StepLimit
+    watch: Watch
     best: _Point | None = None
     last_failed: bool = False
     beyond: Array | None = None
@@ -138,6 +149,7 @@ class _Descent:
         point = _Point(u.copy(), -value, -gradient * self.scale)
         if self.best is None or point.value <= self.best.value:
             self.best = point
+            self.watch(u * self.scale, value, gradient)
         return point.value, point.gradient
 
     def _after_failure(self, u: Array, length: float) -> tuple[float, Array]:
@@ -182,6 +194,8 @@ def maximize(
     kind: str,
     steps: int = STEPS,
     first: float = np.inf,
+    known: Sequence[Optimum] = (),
+    warm: Any = None,
 ) -> Run:
     """Run L-BFGS-B from one start.
 
@@ -199,20 +213,31 @@ def maximize(
         Most iterations.
     first : float
         Limit of the first steps.
+    known : sequence of Optimum
+        Where earlier runs ended: if this one heads there, or trails, it is stopped.
+    warm : object
+        What the inference rule knows at the start, if the run goes on from another one.
     """
-    objective.reset()
+    objective.reset(warm)
+    if objective.iterates:
+        first = min(first, FIRST_STEP)
     start = np.clip(start, box[:, 0], box[:, 1])
-    descent = _Descent(objective, scale, StepLimit(objective.longest_step, first))
-    converged = False
+    descent = _Descent(objective, scale, StepLimit(objective.longest_step, first), Watch(known))
+    converged, given_up, end = False, False, None
     try:
         converged, message = _minimize(descent, start / scale, box / scale[:, None], steps)
     except np.linalg.LinAlgError as error:
         message = str(error)
     except OutOfTime:
         message = f"stopped: {StopReason.OUT_OF_TIME}"
+    except Ended as ended:
+        message, given_up, end = str(ended), True, ended.at
     value, theta = objective.best if objective.best is not None else (-np.inf, start)
+    if end is not None:
+        value, theta = end.value, end.theta
     counts = objective.evaluations, objective.failures
-    return Run(kind, start, theta, value, converged, *counts, message, objective.best_warm, descent.beyond)
+    warm = objective.best_warm if end is None else None
+    return Run(kind, start, theta, value, converged, *counts, message, given_up, warm, descent.beyond)
 
 
 def _minimize(descent: _Descent, start: Array, box: Array, steps: int) -> tuple[bool, str]:
@@ -244,13 +269,20 @@ def _is_flat(found: Any, box: Array) -> bool:
 
 
 def follow(
-    objective: Objective, start: Array, box: Array, scale: Array, kind: str, steps: int = STEPS
+    objective: Objective,
+    start: Array,
+    box: Array,
+    scale: Array,
+    kind: str,
+    steps: int = STEPS,
+    known: Sequence[Optimum] = (),
+    warm: Any = None,
 ) -> list[Run]:
     """A run, and if its branch of solutions ends another one from beyond that end, and so on."""
-    runs = [maximize(objective, start, box, scale, kind, steps)]
+    runs = [maximize(objective, start, box, scale, kind, steps, known=known, warm=warm)]
     for _ in range(BRANCHES):
         beyond = runs[-1].beyond
         if beyond is None:
             break
-        runs.append(maximize(objective, beyond, box, scale, kind, steps, FIRST_STEP_BEYOND))
+        runs.append(maximize(objective, beyond, box, scale, kind, steps, FIRST_STEP_BEYOND, known))
     return runs

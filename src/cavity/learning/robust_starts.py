@@ -19,9 +19,10 @@ import numpy as np
 from cavity.gp import GP
 from cavity.learning.data_scale import MAD_TO_SD, DataScale, without_far
 from cavity.learning.guesses import NOISE_SHARE, Reader
-from cavity.learning.multistart import SearchOptions, Start, multistart
+from cavity.learning.multistart import SearchOptions, multistart
 from cavity.learning.objective import Objective, deadline_in
 from cavity.learning.optimizer import maximize
+from cavity.learning.race import Start
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian, GaussianNoise, Laplace
@@ -86,12 +87,12 @@ def first_stages(
     bulk = bulk_scale(model, rows)
     try:
         gaussian = _gaussian(model, rows, min(how.n_restarts, 1), how, rng, limit)
-        found.append(("gaussian", carried_over(gaussian, model, bulk)))
+        found.append(Start("gaussian", carried_over(gaussian, model, bulk)))
         if not model.likelihood.log_concave:
             laplace = _laplace(model, gaussian, rows, how, rng, limit)
-            found.append(("laplace", carried_over(laplace, model, bulk)))
+            found.append(Start("laplace", carried_over(laplace, model, bulk)))
             if sees_nothing(laplace, rows):
-                found.append(("quiet", quiet_start(model, starts, bulk)))
+                found.append(Start("quiet", quiet_start(model, starts, bulk)))
     except np.linalg.LinAlgError:
         pass
     return found if len(found) < 2 else [_promising(found, model, rows, starts, limit)]
@@ -128,7 +129,7 @@ def _laplace(
 ) -> Solution:
     """The same with Laplace noise, started from the solution for Gaussian noise too."""
     easier = GP(model.kernel, Laplace(), model.mean, "ep").bind(rows.X.shape[1])
-    also = [("gaussian", carried_over(gaussian, easier, bulk_scale(easier, rows)))]
+    also = [Start("gaussian", carried_over(gaussian, easier, bulk_scale(easier, rows)))]
     return _solution(easier, rows, replace(how, n_restarts=0), rng, limit, also)
 
 
@@ -154,7 +155,8 @@ def _promising(found: list[Start], model: GP, rows: TrainingRows, starts: Starts
     deadline = deadline_in(limit.part(STAGE_SHARE))
     goal = Objective(model, rows.X, rows.y, sample_weight=rows.weight, deadline=deadline)
     values = [
-        maximize(goal, theta, starts.box, starts.scale, kind, TRIAL_STEPS).value for kind, theta in found
+        maximize(goal, start.theta, starts.box, starts.scale, start.kind, TRIAL_STEPS).value
+        for start in found
     ]
     return found[int(np.argmax(values))]
 

@@ -144,10 +144,12 @@ def _best(model: GP, found: SearchResult, rows: TrainingRows, late: Postponed) -
 def _ends(runs: list[Run]) -> list[list[int]]:
     """Runs by the place where they ended, the highest objective first.
 
-    Runs that came to the same place by different ways may have found its approximation at different stages.
+    Runs that came to the same place by different ways may have found its approximation at different stages. Runs that
+    were given up ended nowhere.
     """
     found: list[list[int]] = []
-    for i in sorted((i for i, r in enumerate(runs) if np.isfinite(r.value)), key=lambda i: -runs[i].value):
+    ended = (i for i, run in enumerate(runs) if np.isfinite(run.value) and not run.given_up)
+    for i in sorted(ended, key=lambda i: -runs[i].value):
         for same in found:
             if np.max(np.abs(runs[i].theta - runs[same[0]].theta), initial=0.0) < SAME_END:
                 same.append(i)
