@@ -184,7 +184,10 @@ class GPyTorch:
             with torch.no_grad():
                 for parameter, part, shape in zip(self.parameters, np.split(x, cuts), shapes):
                     parameter.copy_(torch.from_numpy(part.copy()).reshape(shape))
-            value = self.value_and_backward()
+            try:
+                value = self.value_and_backward()
+            except RuntimeError:  # not a number in a matrix: a step too far
+                return 1e25, np.zeros(len(x))
             self.trace.see(value)
             gradient = np.concatenate([p.grad.detach().numpy().ravel() for p in self.parameters])
             return -value, -gradient
@@ -285,9 +288,12 @@ def serve(package):
                 subject = package(*load(request["file"]))
                 reply({})
             elif request["op"] == "fit":
-                start = time.perf_counter()
+                start, cpu = time.perf_counter(), time.process_time()
                 value = subject.fit()
-                reply({"seconds": time.perf_counter() - start, "value": float(value)})
+                took, cpu = time.perf_counter() - start, time.process_time() - cpu
+                if value is None:
+                    value = max(seen for _, seen in subject.trace)
+                reply({"seconds": took, "cpu": cpu, "value": float(value)})
             else:
                 took, value, gradient = subject.evidence(np.array(request["theta"]))
                 reply(

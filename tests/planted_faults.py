@@ -80,6 +80,9 @@ FAULTS = [
         "out[0, 0], out[0, 1] = 1 / pi, -1 / (1 - pi)",
         "likelihoods",
     ),
+    Fault("likelihoods/scale_mixture_loops.py", "6.0 * v * g2g", "3.0 * v * g2g", "likelihoods"),
+    Fault("likelihoods/exponential_tail_loops.py", "(-c3_down + z *", "(c3_down + z *", "likelihoods"),
+    Fault("likelihoods/log_concave_loops.py", "0.5 * t0 * (tau * t0)", "t0 * (tau * t0)", "likelihoods"),
     Fault("likelihoods/binomial.py", "N * (N - 1) * p2", "N * N * p2", "likelihoods"),
     Fault("likelihoods/poisson.py", "np.exp(f) - gammaln(y + 1)", "np.exp(f) - gammaln(y)", "likelihoods"),
     Fault(

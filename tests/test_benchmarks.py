@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import exact, peers, problems, report, timing
+from benchmarks import exact, fits, peers, problems, report, timing
 from benchmarks.ours import Evidence, Floor
+from cavity.gp import GP
+from cavity.kernels import SE
+from cavity.likelihoods import Gaussian
 
 RESULT = re.compile(r"RESULT floor_1000=\S+ floor_3000=\S+ sklearn=\S+ gpy=\S+ gpytorch=\S+")
 
@@ -286,3 +289,50 @@ def test_a_peer_gets_half_as_much_again_as_our_time_in_a_quick_run(monkeypatch, 
     for plan, expected in ((exact.QUICK, (-10.5, 6.0)), (exact.FULL, (None, exact.LONGEST_FIT))):
         exact.measure_fits(problems.synthetic(10), plan, ["sklearn"], exact.Outcome(), str(tmp_path))
         assert given["sklearn"] == expected
+
+
+# --- whole fits ---
+
+
+def test_the_last_line_of_fits_has_ratios_over_one_start_and_seconds_of_chains():
+    found = fits.Outcome(mcmc_seconds=12.0)
+    found.series["gaussian_500"] = series(**{"one start": 2.0, "default": 3.0})
+    found.series[f"digits_{fits.DIGITS_ROWS}"] = series(
+        **{"one start": 1.0, "default": 2.0 * fits.DIGITS_BEFORE}
+    )
+    line = report.result_line(found.figures())
+    assert line == (
+        "RESULT gaussian_500=1.500 student_t_500=missing student_t_1000=missing mixture_500=missing "
+        "probit_1500=missing softmax=2.000 mcmc_s=12.000"
+    )
+
+
+def test_growth_is_a_power_of_n():
+    found = fits.Outcome()
+    for n in (100, 200, 400):
+        found.series[f"gaussian_{n}"] = series(**{"one start": 1e-6 * n**2, "default": 1e-6 * n**3})
+    found.series["student_t_100"] = series(**{"one start": 1.0, "default": 1.0})
+    assert fits.exponents(found) == [
+        "gaussian, one start: n^2.00 from 100 to 400 rows",
+        "gaussian, default: n^3.00 from 100 to 400 rows",
+    ]
+
+
+def test_fits_are_timed_with_their_evidences(capsys):
+    found = fits.Outcome()
+    fits._noise(found, "gaussian", 30, 2, {})
+    assert len(found.series["gaussian_30"].rounds) == 2
+    ours = found.evidences["gaussian_30"]
+    assert ours["default"] >= ours["one start"] - 1e-6
+    assert capsys.readouterr().out.startswith("gaussian_30: one start ")
+
+
+def test_evidences_of_peers_are_brought_to_the_units_of_the_targets():
+    X, y = fits.friedman(40)
+    problem, shift = fits.for_peers(X, y)
+    values = np.exp(problem.theta)
+    sd = y.std()
+    ours = GP(values[-2] * sd**2 * SE(values[:-2] * X.std(axis=0)), Gaussian(values[-1] * sd**2))
+    theirs = GP(values[-2] * SE(values[:-2]), Gaussian(values[-1]))
+    expected = ours.evidence(X, y - y.mean())[0]
+    assert theirs.evidence(problem.X, problem.y)[0] + shift == pytest.approx(expected)

@@ -501,7 +501,7 @@ class GP(Parametrized):
         objective : {"evidence", "loo"}
             Log evidence or leave-one-out log density, each plus the log prior of parameters that have one.
         n_restarts : int
-            Runs of the optimizer beside the first one.
+            Most runs of the optimizer beside the first one; two that agree end the search.
         n_jobs : int, optional
             Processes for the runs.
         max_time : float, optional

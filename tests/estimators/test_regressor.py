@@ -174,7 +174,7 @@ def test_time_that_is_up_leaves_a_fitted_estimator_with_a_warning():
 
 def test_an_optimizer_that_gives_up_is_reported(monkeypatch):
     original = optimizer.maximize
-    monkeypatch.setattr(optimizer, "maximize", lambda *args: original(*args[:-1], 2))
+    monkeypatch.setattr(optimizer, "maximize", lambda *args, **options: original(*args[:-1], 2, **options))
     with pytest.warns(ConvergenceWarning, match="optimizer of the hyperparameters stopped early"):
         GPRegressor(standardize=False, n_restarts=0).fit(1e3 * X, 1e3 * Y)
 

@@ -75,7 +75,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         What hyperparameters maximize, plus the log prior of those parameters that have one. None keeps all values
         as given.
     n_restarts : int
-        Runs of the optimizer beside the first, data-driven one.
+        Most runs of the optimizer beside the first, data-driven one; two that agree end the search.
     multi_class : {"auto", "softmax", "one_vs_rest", "one_vs_one"}
         How more than two classes are handled. "softmax": one model of all classes, whatever `likelihood`, with
         Laplace's method in place of EP; "mcmc" samples it, other rules are refused. "one_vs_rest", "one_vs_one":

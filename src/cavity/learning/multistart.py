@@ -5,6 +5,8 @@ others are the most promising of many draws from the priors, by the objective af
 knows to be good are run first, so that a limit of time does not cut them off. Sums of kernels have local optima in
 which two terms share one role; so, at the end, each term of the best solution is drawn anew in turn while the others
 stay. A start that fails numerically is recorded and skipped.
+
+Most runs would end where the first one did; so they race (`cavity.learning.race`), unless optima are rugged.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ SCREENED = 8
 beyond the third, or for each at all among rugged optima."""
 
 COSTLY_SCREENED = 2
-"""The same among rugged optima if an evaluation is itself an iteration."""
+"""Draws for each random start if an evaluation is itself an iteration, and on all rows."""
 
 TRIAL_STEPS = 3
 """Iterations from each draw: enough to tell basins apart, if they differ by much."""
@@ -60,7 +62,7 @@ class SearchOptions:
     Attributes
     ----------
     n_restarts : int
-        Runs beside the first one.
+        Most runs beside the first one. Up to 3 the search ends when two agree, beyond when all but two do.
     given : collection of str
         Parts of the model, of "kernel", "mean" and "likelihood", whose own values are worth a run because a user chose
         them; the others start from the data. Empty for none.
@@ -230,9 +232,9 @@ class _Search:
         if not self.how.data_driven:
             self.starts = replace(self.starts, first=self.goal.model.theta)
         agree = None if self.rugged else max(AGREE, self.how.n_restarts - 1)
+        found: list[Run] = []
         if agree is not None and self.how.every_start:
             agree = EVERY
-        found: list[Run] = []
         few = None if self.rugged or self.how.every_start else on_some_rows(self.goal, self.rng)
         tasks = self._tasks(also, few or self.goal)
         small = few if self.goal.iterates else None
@@ -266,11 +268,11 @@ class _Search:
             left -= 1
         if left == 0:
             return
-        if self.rugged:
-            per_start = COSTLY_SCREENED if self.goal.iterates else SCREENED
-            count, steps = per_start * left, RUGGED_TRIAL_STEPS
+        steps = RUGGED_TRIAL_STEPS if self.rugged else TRIAL_STEPS
+        if self.goal.iterates and few is self.goal and not self.how.every_start:
+            count = COSTLY_SCREENED * left
         else:
-            count, steps = SCREENED * max(1, left - 2), TRIAL_STEPS
+            count = SCREENED * (left if self.rugged else max(1, left - 2))
         draws = [Start("random", self.starts.draw(self.rng)) for _ in range(count)]
         for trial in self._screen(few, draws, left, steps):
             # What a rule knows of some rows it does not know of all.

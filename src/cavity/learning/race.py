@@ -178,10 +178,15 @@ class _Preliminary:
 
 
 def on_some_rows(goal: Objective, rng: np.random.Generator) -> Objective | None:
-    """The objective of some rows, on which starts are tried; None if there are not twice as many."""
-    n = len(goal.X)
+    """The objective of some rows, on which starts are tried; None if there are not twice as many.
+
+    Also None if there is one input only: what a function does along a line shows in neighbors, which are left out.
+    """
+    n, columns = goal.X.shape
     count = max(n // SCREENING_SHARE, COSTLY_SCREENING_ROWS if goal.iterates else SCREENING_ROWS)
-    return None if n < 2 * count else goal.on_rows(np.sort(rng.choice(n, count, replace=False)))
+    if columns == 1 or n < 2 * count:
+        return None
+    return goal.on_rows(np.sort(rng.choice(n, count, replace=False)))
 
 
 def screen(

@@ -149,7 +149,10 @@ def log_cavity_mass(shift: Array, precision: Array) -> Array:
 
 def float_rows(*arrays: Array) -> tuple[Array, ...]:
     """Contiguous float arrays, the one signature of compiled loops."""
-    return tuple(np.ascontiguousarray(a, dtype=float) for a in arrays)
+    rows = (np.ascontiguousarray(a, dtype=float) for a in arrays)
+    return tuple(
+        a if a.flags.writeable else a.copy() for a in rows
+    )  # to Numba read-only arrays are of another type
 
 
 def equal_powers(power: float | Array, n: int) -> list[tuple[float, NDArray[np.intp]]]:

@@ -13,12 +13,13 @@ from cavity.likelihoods.base import (
     first_bad,
 )
 from cavity.likelihoods.counts import CountLikelihood
+from cavity.likelihoods.exponential_family import ExponentialFamily, NaturalForm
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import log_sigmoid
 from cavity.runtime.errors import InputError
 
 
-class Binomial(CountLikelihood):
+class Binomial(ExponentialFamily, CountLikelihood):
     """Successes among a known number of trials, with success probability 1/(1 + exp(-f)).
 
     Parameters
@@ -75,11 +76,18 @@ class Binomial(CountLikelihood):
         """Where the expected count equals the count, roughly."""
         return (np.log(y + 0.5) - np.log(np.maximum(self.trials - y, 0.0) + 0.5))[None]
 
+    def _choose(self, y: Array) -> Array:
+        """log C(N, y)."""
+        return np.asarray(-betaln(self.trials - y + 1, y + 1) - np.log(self.trials + 1))
+
+    def natural_form(self, y: Array) -> NaturalForm:
+        """y f - N log(1 + exp(f)) + log C(N, y)."""
+        return NaturalForm(y, self.trials, self._choose(y), 0.0, logistic=True)
+
     def log_prob(self, y: Array, f: Array) -> Array:
         """log C(N, y) + y log sigma(f) + (N - y) log sigma(-f)."""
         N = self.trials
-        choose = -betaln(N - y + 1, y + 1) - np.log(N + 1)
-        return np.asarray(choose + y * log_sigmoid(f) + (N - y) * log_sigmoid(-f))
+        return np.asarray(self._choose(y) + y * log_sigmoid(f) + (N - y) * log_sigmoid(-f))
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         """y - N p, -N p (1-p), -N p (1-p)(1-2p)."""

@@ -20,12 +20,12 @@ from cavity.likelihoods.base import (
     Likelihood,
     ParameterDerivatives,
     Tilted,
-    log_cavity_mass,
+    float_rows,
     require_cavity,
 )
 from cavity.likelihoods.noise_prediction import NoisePrediction
 from cavity.numerics.arrays import Array
-from cavity.numerics.special import LOG_2PI, Moments, half_line, log_half_line, mix_moments, normal_interval
+from cavity.numerics.special import LOG_2PI, half_line, log_half_line
 
 
 def normal_excess(a: Array) -> tuple[Array, Array]:
@@ -89,42 +89,15 @@ class ExponentialTails(Likelihood):
         power: float | Array = 1.0,
         order: int = 2,
     ) -> Tilted:
-        """Two or three cut normal densities."""
+        """Two or three cut normal densities, see `exponential_tail_loops`."""
+        from cavity.likelihoods.exponential_tail_loops import exponential_tails
+
         require_cavity(self, cavity_precision, power)
-        s, width = self.scale, self._half_width
-        sd = 1 / np.sqrt(cavity_precision)
-        gap = (cavity_shift - cavity_precision * y) / cavity_precision  # cavity mean - y
-        rate = power * sd / s
-        # distances of the cavity mean from the kinks, counted towards the middle
-        sides = np.stack([(width - gap) / sd, (width + gap) / sd])
-        log_w = log_half_line(sides, rate)
-        t = half_line(sides + rate)
-        sign = np.array([[1.0], [-1.0]])
-        parts = Moments(sign * (width + sd * t.mean), sd**2 * t.var, sign * sd**3 * t.c3, sd**4 * t.c4)
-        if width > 0:
-            log_middle, m = normal_interval(-sides[1], sides[0], 2 * width / sd)
-            middle = Moments(sd * m.mean - width, sd**2 * m.var, sd**3 * m.c3, sd**4 * m.c4)
-            log_w = np.concatenate([log_w, log_middle[None]])
-            parts = Moments(*(np.concatenate([p, q[None]]) for p, q in zip(parts, middle)))
-        top = log_w.max(axis=0)
-        r = np.exp(log_w - top)
-        mass = r.sum(axis=0)
-        r /= mass
-        moments = mix_moments(r, parts)
-        normalized = top + np.log(mass) + power * self._log_constant()
-        norm = 1 / (s + width)
-        excess = (r[:2] * sd * t.mean).sum(axis=0)
-        outside = r[:2].sum(axis=0)
-        d_log_z = power * self._rows(excess / s**2 - norm, outside / s - norm)
-        return Tilted(
-            normalized + log_cavity_mass(cavity_shift, cavity_precision),
-            normalized,
-            y + moments.mean,
-            moments.var,
-            d_log_z,
-            moments.c3,
-            moments.c4,
-        )
+        powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
+        rows = float_rows(y, cavity_shift, cavity_precision, powers)
+        out = np.empty((8, len(y)))
+        exponential_tails(*rows, float(self.scale), self._half_width, self._log_constant(), out)
+        return Tilted.of(np.concatenate([out[:6], self._rows(*out[6:])]))
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
         """Expected excesses of a normal variable over the two kinks."""

@@ -9,11 +9,12 @@ from cavity.likelihoods.base import (
     Derivatives,
 )
 from cavity.likelihoods.binary import BinaryLikelihood
+from cavity.likelihoods.exponential_family import ExponentialFamily, NaturalForm
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import log_sigmoid
 
 
-class Logit(BinaryLikelihood):
+class Logit(ExponentialFamily, BinaryLikelihood):
     """p(y|f) = 1/(1 + exp(-y f)).
 
     Examples
@@ -28,6 +29,10 @@ class Logit(BinaryLikelihood):
 
     def __init__(self) -> None:
         self._set_up({})
+
+    def natural_form(self, y: Array) -> NaturalForm:
+        """f - log(1 + exp(f)) for the label +1, -log(1 + exp(f)) for -1."""
+        return NaturalForm(0.5 * (y + 1.0), np.ones(1), np.zeros(1), 0.0, logistic=True)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """-log(1 + exp(-y f))."""

@@ -14,8 +14,10 @@ from scipy.special import betainc, betaln, digamma, expit
 from cavity.likelihoods.base import (
     Derivatives,
     ParameterDerivatives,
+    float_rows,
 )
 from cavity.likelihoods.counts import CountLikelihood, lognormal_moments
+from cavity.likelihoods.exponential_family import ExponentialFamily, NaturalForm
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import log1p_minus, log_sigmoid
 from cavity.parameters.param import LOG
@@ -37,7 +39,7 @@ def _digamma_beyond_log(y: Array, r: float) -> Array:
     return np.asarray(0.5 * y / (r * (r + y)) + gap * powers)
 
 
-class NegativeBinomial(CountLikelihood):
+class NegativeBinomial(ExponentialFamily, CountLikelihood):
     """Over-dispersed counts with mean mu = exp(f) and variance mu + mu^2/shape.
 
     Parameters
@@ -64,6 +66,19 @@ class NegativeBinomial(CountLikelihood):
         r = self.shape
         positive = np.maximum(y, 1.0)
         return np.where(y > 0, -betaln(r, positive) - np.log(positive), 0.0)
+
+    def natural_form(self, y: Array) -> NaturalForm:
+        """y s - (y + r) log(1 + exp(s)) + constant."""
+        r = self.shape
+        return NaturalForm(y, y + r, self._constant(y), float(np.log(r)), logistic=True)
+
+    def _slopes(self, y: Array, rule: tuple[Array, ...]) -> Array:
+        """In the shape; see `parameter_derivatives`."""
+        from cavity.likelihoods.log_concave_loops import shape_slopes
+
+        out = np.empty(len(y))
+        shape_slopes(*float_rows(y), self.shape, *rule, out)
+        return np.asarray(rule[2] * (_digamma_beyond_log(y, self.shape) + out))[None]
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """Log probability: constant + y log sigma(s) + r log sigma(-s)."""

@@ -1,7 +1,7 @@
 """Poisson counts with mean exp(f).
 
-The expected log density is closed form, E[exp(f)] = exp(m + v/2). Tilted moments go through quadrature: a lognormal
-rate has no closed form.
+The expected log density is closed form, E[exp(f)] = exp(m + v/2). Tilted moments have no closed
+form.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from cavity.likelihoods.base import (
     ExpectedLogProb,
 )
 from cavity.likelihoods.counts import CountLikelihood, lognormal_moments
+from cavity.likelihoods.exponential_family import ExponentialFamily, NaturalForm
 from cavity.numerics.arrays import Array
 
 
-class Poisson(CountLikelihood):
+class Poisson(ExponentialFamily, CountLikelihood):
     """Counts with mean exp(f): log p = y f - exp(f) - log y!.
 
     Examples
@@ -31,6 +32,10 @@ class Poisson(CountLikelihood):
 
     def __init__(self) -> None:
         self._set_up({})
+
+    def natural_form(self, y: Array) -> NaturalForm:
+        """y f - exp(f) - log y!."""
+        return NaturalForm(y, np.ones(1), -gammaln(y + 1), 0.0, logistic=False)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """Log probability; -inf where exp(f) overflows."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.numerics.scalar import exp, jit_sums
+from cavity.numerics.scalar import exp, jit_sums, one_minus_exp
 from cavity.numerics.special import LOG_2PI
 
 LOG_TINY = 38.0
@@ -133,6 +133,46 @@ def student_t(
         out[6, i] = (2.0 * a * tail - power) / s
         # E[log(1+x)] = digamma(a) - E[log u]
         out[7, i] = d_constant - 0.5 * power * (digamma_a - c - log_u / mass) + a * tail / df
+
+
+@jit_sums
+def expected_log1p(mean_square: Any, var: Any, out: Any) -> None:
+    """E[log(1 + x^2)] for x ~ N(m, v), given m^2 and v, and its derivatives in both, in out (3, n).
+
+    log(1 + x^2) = integral (1 - exp(-u x^2)) exp(-u) d log u, and with g = 1 / (1 + 2 u v)
+
+        E[exp(-u x^2)] = sqrt(g) exp(-u m^2 g).
+
+    The rule is that of `student_t` with a = 1: 1 - exp(-u x^2) is proportional to u below c.
+    """
+    h = LARGEST_STEP
+    low, high = -math.log(LOG_TINY + 1.0), math.log(LOG_TINY + 4.0) + 1.0
+    widest = 0.0
+    for i in range(len(var)):
+        widest = max(widest, mean_square[i] + 2.0 * var[i])
+    most = int((high - low + 1.0 + math.log1p(widest)) / h) + 2
+    room = np.empty((2, most))
+    grown, weight = room[0], room[1]
+    for j in range(most):
+        slope = exp(-(low + h * j))
+        grown[j] = exp(low + h * j - slope)
+        weight[j] = h * (1.0 + slope)
+    for i in range(len(var)):
+        d2, v = mean_square[i], var[i]
+        C = math.exp(-1.0) / (1.0 + d2 + 2.0 * v)
+        count = min(most, int((high - low - math.log(C)) / h) + 2)
+        value, by_square, by_var = 0.0, 0.0, 0.0
+        for j in range(count):
+            u = C * grown[j]
+            g = 1.0 / (1.0 + 2.0 * u * v)
+            root, ug = math.sqrt(g), u * g
+            w = weight[j] * exp(-u)
+            # 1 - sqrt(g) exp(-z) = (1 - sqrt(g)) + sqrt(g) (1 - exp(-z)), both without cancellation
+            value += w * (2.0 * ug * v / (1.0 + root) + root * one_minus_exp(d2 * ug))
+            slope = w * root * exp(-d2 * ug) * ug
+            by_square += slope
+            by_var += slope * (1.0 - 2.0 * ug * d2)
+        out[0, i], out[1, i], out[2, i] = value, by_square, by_var
 
 
 @jit_sums

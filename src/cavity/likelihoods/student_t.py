@@ -162,27 +162,16 @@ class StudentT(ScaleMixture):
         return np.asarray((below + upper - np.log(a)) / _step(a))
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
-        """Trapezoid rule for E[log(1 + e^2/q)] with e ~ N(y - mean, var)."""
+        """From E[log(1 + e^2/q)] with e ~ N(y - mean, var), see `scale_mixture_loops`."""
+        from cavity.likelihoods.scale_mixture_loops import expected_log1p
+
         s, nu = self.scale, self.df
         q = nu * s * s
         e = y - mean
-        d2, v = e * e / q, var / q
-        low = -LOG_TINY - np.log1p(d2 + v)
-        high = np.full_like(low, np.log(LOG_TINY + 4))
-        count = int(np.ceil(np.max(high - low, initial=1.0) / STEP)) + 1
-        columns = []
-        for block in chunks(len(e), count) or [slice(0)]:
-            x, h = trapezoid_nodes(low[block], high[block], count)
-            u = np.exp(x)
-            p = 1 + 2 * u * v[block]
-            log_phi = -0.5 * np.log1p(2 * u * v[block]) - u * d2[block] / p
-            weight = np.exp(-u) * h
-            slope = np.exp(log_phi) * (u / p) * weight
-            log1p = (-np.expm1(log_phi) * weight).sum(axis=0)
-            by_d2 = slope.sum(axis=0)
-            by_v = (slope * (1 - 2 * u * d2[block] / p)).sum(axis=0)
-            columns.append([log1p, by_d2, by_v])
-        log1p, by_d2, by_v = (np.concatenate(c) for c in zip(*columns))
+        d2, v = float_rows(e * e / q, np.broadcast_to(var / q, e.shape))
+        out = np.empty((3, len(e)))
+        expected_log1p(d2, v, out)
+        log1p, by_d2, by_v = out
         half = 0.5 * (nu + 1)
         by_q = d2 * by_d2 + v * by_v  # -q d/dq of E log(1 + e^2/q)
         d_scale = -1 / s + 2 * half * by_q / s

@@ -7,6 +7,7 @@ densities keep their digits however far away from zero they are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,9 +145,9 @@ def closed_or_panels(
     i, j = np.flatnonzero(where), np.flatnonzero(~where)
     parts = (
         (i, closed(y[i], shift[i], precision[i], power[i], order)),
-        (j, tilted(likelihood, y[j], shift[j], precision[j], power[j], order)),
+        (j, tilted(likelihood.rows(j), y[j], shift[j], precision[j], power[j], order)),
     )
-    merged = []
+    merged: list[Any] = []
     for name in Tilted.__dataclass_fields__:
         pieces = [(rows, getattr(part, name)) for rows, part in parts]
         if any(piece is None for _, piece in pieces):
@@ -156,7 +157,7 @@ def closed_or_panels(
         for rows, piece in pieces:
             full[..., rows] = piece
         merged.append(full)
-    return Tilted(*merged)  # type: ignore[arg-type]
+    return Tilted(*merged)
 
 
 def _by_panels(

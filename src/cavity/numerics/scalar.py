@@ -4,7 +4,8 @@
 All are good to a few units in the last place over the whole range of their argument; `nan` stays `nan`. This module
 loads Numba: import it inside functions, so that `import cavity` does not.
 
-Numba keys its cache on disk by the file of the calling loop: after an edit here delete `__pycache__/*.nb*` of the callers.
+Numba keys its cache on disk by the file of the calling loop: after an edit here, delete `__pycache__/*.nb*` of its
+callers.
 
 Notation: phi, Phi are the standard normal density and distribution function; the half line is the density
 exp(-z t - t^2/2) on t >= 0, see `special`.
@@ -40,6 +41,8 @@ LOG2E = 1.4426950408889634
 LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts (Cody and Waite), so that x - k ln 2 is exact
 LN2_LOW = 1.90821492927058770002e-10
 ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, left in the low bits
+ROUND_BITS = 0x4338000000000000
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 LOWEST = -708.0  # exp of anything smaller is zero: no denormal numbers, which are slow
 HIGHEST = 709.0
 
@@ -54,7 +57,7 @@ ASYMPTOTIC_FROM = 25.0
 
 
 @inlined
-def exp(x: float) -> float:
+def exp(x: Any) -> Any:
     """exp(x) to two units in the last place, vectorized in loops; zero below exp(-708), x at most 709.
 
     Range reduction by ln 2, a Taylor polynomial of degree 13 on |r| <= ln 2 / 2 (truncation below 5e-18), and the
@@ -83,6 +86,53 @@ def exp(x: float) -> float:
     return grown if x >= LOWEST else (0.0 if x < LOWEST else x)
 
 
+@inlined
+def one_minus_exp(z: Any) -> Any:
+    """1 - exp(-z) for z >= 0 to full relative accuracy, vectorized in loops: by its series if z is small."""
+    series = 1.0
+    for k in range(14, 1, -1):
+        series = 1.0 - z / k * series
+    return z * series if z < 0.35 else 1.0 - exp(-z)
+
+
+@inlined
+def log(x: Any) -> Any:
+    """log(x) for a positive normal x, vectorized in loops, to a unit in the last place or 1e-16.
+
+    With x = 2^k m, m between sqrt(1/2) and sqrt(2): k ln 2 + 2 artanh((m - 1) / (m + 1)), eleven terms of its series.
+    """
+    bits = np.float64(x).view(np.int64)
+    k = (bits - SQRT_HALF_BITS) >> 52
+    m = np.int64(bits - (k << 52)).view(np.float64)
+    z = (m - 1.0) / (m + 1.0)
+    s = z * z
+    p = 1.0 / 21.0
+    p = p * s + 1.0 / 19.0
+    p = p * s + 1.0 / 17.0
+    p = p * s + 1.0 / 15.0
+    p = p * s + 1.0 / 13.0
+    p = p * s + 1.0 / 11.0
+    p = p * s + 1.0 / 9.0
+    p = p * s + 1.0 / 7.0
+    p = p * s + 1.0 / 5.0
+    p = p * s + 1.0 / 3.0
+    power = np.int64(k + ROUND_BITS).view(np.float64) - ROUND
+    return 2.0 * z * (s * p) + (2.0 * z + power * LN2_LOW) + power * LN2_HIGH
+
+
+@numba.njit(
+    "void(float64[::1],float64,float64)",
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+    fastmath={"contract"},
+)
+def exp_flat(values: Any, slope: float, factor: float) -> None:
+    """values <- factor exp(slope values), 1-D."""
+    for i in range(values.size):
+        values[i] = factor * exp(slope * values[i])
+
+
 @jit
 def erfcx(x: float) -> float:
     """exp(x^2) erfc(x), with x^2 = h^2 + (x - h)(x + h) for an h whose square is exact."""
@@ -107,7 +157,7 @@ def log_ndtr(x: float) -> float:
 
 
 @jit
-def log_half_line(delta: float, rate: float) -> float:
+def log_half_line(delta: float, rate: float) -> Any:
     """log of the integral over t >= 0 of exp(-rate t) phi(t + delta), for rate >= 0.
 
     With z = delta + rate: phi(delta) times Mills' ratio at z, or exp(rate delta + rate^2/2) Phi(-z), whichever

@@ -146,7 +146,7 @@ def half_line(z: Array) -> Moments:
     return out
 
 
-_X, _W = np.polynomial.legendre.leggauss(INTERVAL_NODES)
+INTERVAL_X, INTERVAL_WEIGHTS = np.polynomial.legendre.leggauss(INTERVAL_NODES)
 
 
 def normal_interval(a: Array, b: Array, length: Array | None = None) -> tuple[Array, Moments]:
@@ -169,8 +169,8 @@ def normal_interval(a: Array, b: Array, length: Array | None = None) -> tuple[Ar
     low, high = np.maximum(-peak, -INTERVAL_CUT), np.minimum(fall, length - peak)
     half = 0.5 * (high - low)
     nodes = (-1, *(1,) * half.ndim)
-    d = low + half * (1 + _X.reshape(nodes))
-    density = np.exp(-d * (right + 0.5 * d)) * _W.reshape(nodes)
+    d = low + half * (1 + INTERVAL_X.reshape(nodes))
+    density = np.exp(-d * (right + 0.5 * d)) * INTERVAL_WEIGHTS.reshape(nodes)
     mass = density.sum(axis=0)
     density /= mass
     from_peak = (density * d).sum(axis=0)
