@@ -110,9 +110,8 @@ class Posterior:
         Examples
         --------
         >>> import numpy as np
-        >>> from cavity import GP
+        >>> from cavity import GP, Inducing
         >>> from cavity.kernels import SE
-        >>> from cavity.latent.inducing import Inducing
         >>> from cavity.likelihoods import Gaussian
         >>> X = np.linspace(0, 10, 200)[:, None]
         >>> exact = GP(1.0 * SE(1.0), Gaussian(0.1)).condition(X, np.sin(X[:, 0]))
@@ -252,7 +251,7 @@ class GP(Parametrized):
         Inference rule; by default ("auto") exact for Gaussian noise, EP or Laplace's method otherwise.
     representation : Representation or {"dense", "inducing"}, optional
         How the process is held at the training inputs: exactly, up to some thousand rows, or by its values at inducing
-        inputs (`cavity.latent.inducing.Inducing`), for many.
+        inputs (`cavity.Inducing`), for many.
 
     Examples
     --------

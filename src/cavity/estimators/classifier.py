@@ -101,7 +101,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         Use a random subset of at most so many rows, the same share of each class.
     representation : {"dense", "inducing"} or Representation
         How the process is held: exactly, up to some thousand rows, or by its values at inducing inputs, in time
-        proportional to the number of rows (`cavity.latent.inducing.Inducing`).
+        proportional to the number of rows (`cavity.Inducing`).
     n_inducing : int
         Number of inducing inputs for "inducing".
 

@@ -76,7 +76,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         Use a random subset of at most so many rows, for data too large for an exact fit.
     representation : {"dense", "inducing"} or Representation
         How the process is held: exactly, up to some thousand rows, or by its values at inducing inputs, in time
-        proportional to the number of rows (`cavity.latent.inducing.Inducing`).
+        proportional to the number of rows (`cavity.Inducing`).
     n_inducing : int
         Number of inducing inputs for "inducing".
 

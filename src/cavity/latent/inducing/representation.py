@@ -44,9 +44,8 @@ class Inducing(Representation):
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity import GP
+    >>> from cavity import GP, Inducing
     >>> from cavity.kernels import SE
-    >>> from cavity.latent.inducing import Inducing
     >>> from cavity.likelihoods import Gaussian
     >>> X = np.linspace(0, 10, 2000)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(2000)
