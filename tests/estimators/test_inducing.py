@@ -31,6 +31,7 @@ def test_a_regressor_learns_predicts_and_leaves_out(fitted):
     assert np.sqrt(np.mean((mean - TRUE) ** 2)) < 0.08
     assert np.all(sd > 0.05)
     assert fitted.model_.representation.inputs.shape == (60, 2)
+    assert fitted.model_.representation.learn
     dense = GPRegressor(n_restarts=0, random_state=0).fit(X, Y)
     assert dense.log_evidence_ - 10.0 < fitted.log_evidence_ < dense.log_evidence_
     np.testing.assert_allclose(mean, dense.predict(NEW), atol=0.1)
@@ -77,6 +78,7 @@ def test_a_classifier_by_ep_and_what_it_refuses():
     ).fit(X, labels)
     assert np.mean(model.predict(NEW) == np.where(TRUE > 0, "up", "down")) > 0.9
     assert model.posterior_.status.converged
+    assert not model.model_.representation.learn
     with pytest.raises(CapabilityError, match="'inducing' does not give several latent functions"):
         GPClassifier(representation="inducing", objective=None).fit(X, np.arange(300) % 3)
     with pytest.raises(ValueError, match="n_inducing must be an integer >= 1, got 0"):

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from cavity.estimators.members import Member
 from cavity.gp import GP, Posterior
+from cavity.inference.registry import as_inference
 from cavity.kernels import SE, Kernel, ard
 from cavity.kernels import parse as parse_kernel
 from cavity.latent.inducing import Inducing
@@ -226,8 +227,11 @@ class GPEstimator(NestedParameters):
         kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel
         if isinstance(kernel, str):
             kernel = parse_kernel(kernel)
-        by_name = isinstance(self.representation, str) and self.representation == "inducing"
-        representation = Inducing(self.n_inducing) if by_name else self.representation
+        representation = self.representation
+        if isinstance(representation, str) and representation == "inducing":
+            # a bound can only gain by moving the inducing inputs; the FITC prior of other rules would overfit
+            bounded = as_inference(inference, likelihood).name == "exact"
+            representation = Inducing(self.n_inducing, learn=bounded)
         return GP(kernel, likelihood, mean, inference, representation)
 
     def _bound(self, model: GP) -> GP:

@@ -78,7 +78,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         How the process is held: exactly, up to some thousand rows, or by its values at inducing inputs, in time
         proportional to the number of rows (`cavity.Inducing`).
     n_inducing : int
-        Number of inducing inputs for "inducing".
+        Number of inducing inputs for "inducing". They are chosen by k-means; exact inference learns them as well.
 
     Attributes
     ----------
