@@ -17,6 +17,7 @@ _MODULES = {
     "GP": "cavity.gp",
     "GPClassifier": "cavity.estimators",
     "GPRegressor": "cavity.estimators",
+    "Inducing": "cavity.latent.inducing",
     "Param": "cavity.parameters",
     "Posterior": "cavity.gp",
     "StackedRegressor": "cavity.estimators",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from cavity.gp import GP as GP
     from cavity.gp import Posterior as Posterior
     from cavity.io import load as load
+    from cavity.latent.inducing import Inducing as Inducing
     from cavity.parameters import Param as Param
     from cavity.parameters import fixed as fixed
 

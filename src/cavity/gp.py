@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.inference.base import Approximation, InferenceRule, Status, TrainingData
-from cavity.inference.exact import Exact
+from cavity.inference.base import Approximation, InferenceRule, Status, TrainingData, UnsupportedPairError
+from cavity.inference.exact import Exact, weight_constant
 from cavity.inference.registry import as_inference
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.kernels.basis_functions import FeatureKernel
 from cavity.latent.base import Inputs, Representation
+from cavity.latent.inducing import EvidenceInterval
 from cavity.latent.registry import as_representation
 from cavity.likelihoods.base import Likelihood
-from cavity.likelihoods.gaussian import Gaussian
+from cavity.likelihoods.gaussian import Gaussian, GaussianNoise
 from cavity.means.basis import Basis
 from cavity.means.functions import FunctionMean, Mean, Zero, as_mean
 from cavity.numerics.arrays import Array
@@ -98,6 +99,47 @@ class Posterior:
     def variance_gradient(self, X: ArrayLike) -> Array:
         """d variance / dx, shape (m, D)."""
         return cast(Array, self._capable("variance_gradient")(self.model.inputs(X)))
+
+    def certify(self, max_time: float | None = None) -> EvidenceInterval:
+        """Two ends between which the log evidence of the model lies, however its process is represented.
+
+        For Gaussian noise. The exact evidence of a dense representation is both ends; inducing inputs take products
+        with the covariance matrix, O(n^2) each, and no memory to speak of. When `max_time` seconds are over, the
+        interval is wider.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cavity import GP, Inducing
+        >>> from cavity.kernels import SE
+        >>> from cavity.likelihoods import Gaussian
+        >>> X = np.linspace(0, 10, 200)[:, None]
+        >>> exact = GP(1.0 * SE(1.0), Gaussian(0.1)).condition(X, np.sin(X[:, 0]))
+        >>> sparse = GP(1.0 * SE(1.0), Gaussian(0.1), representation=Inducing(12)).condition(X, np.sin(X[:, 0]))
+        >>> interval = sparse.certify()
+        >>> interval.lower < exact.log_evidence < interval.upper, interval.gap < 0.02
+        (True, True)
+        """
+        from cavity.latent.inducing.certificate import certify
+        from cavity.latent.inducing.prior import InducingPrior
+
+        model, data = self.model, self.data
+        if not isinstance(model.inference, Exact) or isinstance(model.mean, Basis):
+            raise UnsupportedPairError(
+                "an interval for the evidence needs Gaussian noise, exact inference and a mean without basis functions "
+                "whose weights are integrated out"
+            )
+        prior = model.prior(data.inputs)
+        if not isinstance(prior, InducingPrior):
+            return EvidenceInterval(self.log_evidence, self.log_evidence, data.y.size)
+        noise = cast(GaussianNoise, model.likelihood).noise_variances(len(data.X))[0]
+        weight = np.ones(len(data.X)) if data.weight is None else data.weight
+        residual = (data.y.T - prior.mean).T.reshape(len(data.X), -1)
+        with threads_for(len(data.X)):
+            found = certify(prior, residual, noise / weight, max_time)
+        data.inputs.release()
+        powers = 0.5 * residual.shape[1] * weight_constant(noise, weight)
+        return replace(found, lower=found.lower + powers, upper=found.upper + powers)
 
     def _capable(self, method: str) -> Any:
         """A method that processes of some representations have."""
@@ -209,7 +251,7 @@ class GP(Parametrized):
         Inference rule; by default ("auto") exact for Gaussian noise, EP or Laplace's method otherwise.
     representation : Representation or {"dense", "inducing"}, optional
         How the process is held at the training inputs: exactly, up to some thousand rows, or by its values at inducing
-        inputs (`cavity.latent.inducing.Inducing`), for many.
+        inputs (`cavity.Inducing`), for many.
 
     Examples
     --------
@@ -333,7 +375,7 @@ class GP(Parametrized):
         names = _column_names(X)
         X, y = self._checked_data(X, y)
         model = self._bound(X, names)
-        model = model._for_rows(X)
+        model = model.for_rows(X)
         weight = _checked_weight(sample_weight, len(X))
         data = TrainingData(X, y, weight, model.representation.prepare(X))
         return (model._with_basis_in_kernel(data) if basis_in_kernel else model), data
@@ -417,15 +459,15 @@ class GP(Parametrized):
         new._note = note
         return new
 
-    def _for_rows(self, X: Array) -> Self:
-        """The model made definite for the training rows, if its representation depends on them."""
-        kernel = self.kernel
-        if isinstance(kernel, PerLatent):
+    def for_rows(self, X: Array, kernel: Kernel | None = None) -> Self:
+        """The model made definite for the training rows, if its representation depends on them.
+
+        With the length scales of `kernel`, if they are better known than the model's own.
+        """
+        if self.representation.definite or isinstance(self.kernel, PerLatent):
             return self
-        chosen = self.representation.for_rows(kernel, X)
-        if chosen is self.representation:
-            return self
-        return self._rebuild({}, (kernel, self.mean, self.likelihood, chosen))
+        chosen = self.representation.for_rows(kernel or self.kernel, X)
+        return self._rebuild({}, (self.kernel, self.mean, self.likelihood, chosen))
 
     def _bound(self, X: Array, names: Sequence[str] | None = None) -> Self:
         return self if self._columns == X.shape[1] else self.bind(X.shape[1], names)
@@ -527,7 +569,7 @@ class GP(Parametrized):
         names = _column_names(X)
         X, y = self._checked_data(X, y)
         return learn(
-            self._bound(X, names)._for_rows(X),
+            self._bound(X, names),
             X,
             y,
             _checked_weight(sample_weight, len(X)),

@@ -357,6 +357,44 @@ def test_improper_posteriors_are_refused_and_proper_ones_are_not(representation)
         prior.condition(np.where(np.arange(N) == 3, np.nan, 1.0))
 
 
+@every
+def test_flat_directions_and_how_they_move(representation, monkeypatch):
+    """Against explicit matrices: eigenvalues of I - q A+[N, N] q, and differences of their sum in sites and kernel."""
+    monkeypatch.setattr("cavity.latent.inducing.conditioning.MOST_NEGATIVE", 3)
+    monkeypatch.setattr("cavity.latent.inducing.conditioning.FLATTEST", 2)
+    prior, known = prior_of(representation), truth(representation)
+    direction = np.where(np.arange(N) % 2 == 0, -1.0, 0.7)
+
+    def shares(tau, kernel=KERNEL):
+        negative = np.flatnonzero(tau < 0)
+        A = truth(representation, kernel).sigma(X, np.maximum(tau, 0.0))[np.ix_(negative, negative)]
+        q = np.sqrt(-tau[negative])
+        return np.linalg.eigvalsh(np.eye(len(q)) - q[:, None] * A * q)
+
+    low, high = 0.0, 1e3
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        high, low = (middle, low) if shares(middle * direction)[0] < 0.02 else (high, middle)
+    tau = low * direction
+    if known.curve and np.any(1.0 + known.curve * tau * known.left_over(X) <= 0):
+        return  # improper before anything is flat
+    conditioning = prior.condition(tau)
+    if representation.name == "naive":
+        return
+    c = shares(tau)
+    assert conditioning.smallest_curvature == pytest.approx(c[0], abs=1e-7)
+    limit = 0.5 * (c[0] + c[1])  # the flattest direction alone
+    found = conditioning.flat_directions(limit)
+    np.testing.assert_allclose(found.share, c[:1], atol=1e-7)
+    np.testing.assert_allclose(
+        found.by_site[:, 0], numerical(lambda x: shares(x)[0], tau), rtol=1e-5, atol=1e-6
+    )
+    pulled = KERNEL.to_theta(conditioning.pull_prior(-found.vectors, found.vectors, 0.0).kernel)
+    by_kernel = numerical(lambda theta: shares(tau, KERNEL.replace(theta))[0], KERNEL.theta)
+    np.testing.assert_allclose(pulled, by_kernel, rtol=1e-5, atol=1e-6)
+    assert len(prior.condition(np.abs(tau)).flat_directions(0.5).share) == 0
+
+
 def test_what_a_representation_cannot_do_is_refused_by_name():
     prior = Naive().prior(KERNEL, None, Inputs(RNG.standard_normal((1001, 2))))
     with pytest.raises(

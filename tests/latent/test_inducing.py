@@ -107,8 +107,8 @@ def test_with_all_rows_inducing_it_is_the_process_itself(kind):
 @pytest.mark.parametrize("rule", [EP(), Laplace(), Variational()], ids=lambda rule: rule.name)
 def test_rules_find_what_they_find_on_the_same_matrix_held_densely(kind, problem, rule):
     likelihood, y = PROBLEMS[problem]
-    if not rule.supports(likelihood):
-        return
+    if not rule.supports(likelihood) or (rule.name, problem) == ("variational", "mixture"):
+        return  # the latter takes seconds and does what Student-t noise does
     K = Explicit(KERNEL, Z, share=1.0 if kind == "fitc" else 0.0).K(X)
     sparse = rule.infer(Inducing(kind=kind, inputs=Z).prior(KERNEL, None, Inputs(X)), likelihood, y)
     dense = rule.infer(Dense().prior(Held(K), None, Inputs(X)), likelihood, y)
@@ -128,8 +128,8 @@ def test_rules_find_what_they_find_on_the_same_matrix_held_densely(kind, problem
 @pytest.mark.parametrize("rule", [EP(), Laplace(), Variational()], ids=lambda rule: rule.name)
 def test_gradients_of_rules_in_kernel_and_inducing_inputs(problem, rule):
     likelihood, y = PROBLEMS[problem]
-    if not rule.supports(likelihood):
-        return
+    if not rule.supports(likelihood) or (rule.name, problem) == ("variational", "mixture"):
+        return  # the latter takes seconds and does what Student-t noise does
     model, data = GP(
         KERNEL, likelihood, inference=rule, representation=Inducing(kind="fitc", inputs=Z[:6], learn=True)
     ).training(X, y)
@@ -248,6 +248,46 @@ def test_ep_with_gaussian_noise_is_the_bound_itself():
         np.testing.assert_allclose(ep.mean(NEW), exact.mean(NEW), atol=1e-6)
 
 
+def test_the_certified_interval_contains_the_exact_evidence():
+    """200 random problems: sizes, inputs, length scales, noise, inducing inputs, kernels, weights, several targets."""
+    rng = np.random.default_rng(10)
+    gaps = []
+    for k in range(200):
+        n = int(np.exp(rng.uniform(0, np.log(150)))) if k % 100 else 1200
+        D, m = int(rng.integers(1, 5)), int(rng.integers(1, 40))
+        x = rng.standard_normal((n, D)) if k % 3 else rng.integers(0, 3, (n, D)).astype(float)
+        length = np.exp(rng.uniform(-1.5, 1.5, D))
+        kernel = np.exp(rng.normal()) * (SE(length) if k % 2 else Matern(length, nu=1.5))
+        noise = float(10.0 ** rng.uniform(-4, 1))
+        y = rng.standard_normal((n, 1 + k % 2)) * np.exp(rng.normal()) + np.sin(2 * x[:, :1])
+        weight = np.exp(rng.standard_normal(n)) if k % 5 == 0 else None
+        mean = Constant(0.5)
+        sparse = GP(kernel, Gaussian(noise), mean, representation=Inducing(m, seed=k)).condition(x, y, weight)
+        interval = sparse.certify()
+        exact = GP(kernel, Gaussian(noise), mean).condition(x, y, weight).log_evidence
+        assert interval.lower <= exact <= interval.upper
+        assert sparse.log_evidence <= exact + 1e-6 * (1.0 + abs(exact))
+        gaps.append(interval.gap)
+    assert np.median(gaps) < 0.1
+
+
+def test_a_certificate_narrows_with_more_inducing_inputs_and_says_what_it_needs():
+    def fitted(m):
+        return GP(KERNEL, Gaussian(0.04), representation=Inducing(m)).condition(X, Y)
+
+    few, many = fitted(5).certify(), fitted(40).certify()
+    assert many.gap < 0.5 * few.gap
+    assert few.rows == N
+    assert few.products > many.products
+    hasty = fitted(5).certify(max_time=0.0)
+    assert hasty.products == 0
+    assert hasty.lower <= few.lower < few.upper <= hasty.upper
+    dense = GP(KERNEL, Gaussian(0.04)).condition(X, Y)
+    assert dense.certify().gap == 0.0
+    with pytest.raises(UnsupportedPairError, match="needs Gaussian noise"):
+        GP(KERNEL, Probit(), representation=Inducing(5)).condition(X, LABELS).certify()
+
+
 # --- posteriors ---------------------------------------------------------------------------------------------
 
 
@@ -343,7 +383,7 @@ def test_the_choice_is_repeatable_and_follows_the_length_scales():
 
 def test_k_means_leaves_less_variance_than_random_rows():
     rng = np.random.default_rng(5)
-    rows = rng.standard_normal((2000, 4))
+    rows = rng.standard_normal((2000, 4)) + [5.0, -40.0, 0.0, 300.0]
     kernel = 1.0 * SE(np.full(4, 2.0))
 
     def left(Z):

@@ -17,8 +17,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from cavity.estimators.members import Member
 from cavity.gp import GP, Posterior
+from cavity.inference.registry import as_inference
 from cavity.kernels import SE, Kernel, ard
 from cavity.kernels import parse as parse_kernel
+from cavity.latent.inducing import Inducing
 from cavity.learning import Run
 from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import Likelihood
@@ -87,6 +89,8 @@ class GPEstimator(NestedParameters):
         warm_start: bool,
         max_time: float | None,
         max_rows: int | None,
+        representation: Any,
+        n_inducing: int,
     ) -> None:
         self.kernel = kernel
         self.mean = mean
@@ -99,6 +103,8 @@ class GPEstimator(NestedParameters):
         self.warm_start = warm_start
         self.max_time = max_time
         self.max_rows = max_rows
+        self.representation = representation
+        self.n_inducing = n_inducing
 
     def _check_options(self) -> None:
         """Refuse options that would otherwise show up as an error in the middle of something else."""
@@ -106,7 +112,7 @@ class GPEstimator(NestedParameters):
             *most, last = map(repr, self._objectives)
             problem = f"must be {', '.join(most)} or {last}, got {self.objective!r}"
             raise InputError(problem, parameter="objective", value=self.objective)
-        for name, least in (("n_restarts", 0), ("max_rows", self._fewest_rows)):
+        for name, least in (("n_restarts", 0), ("max_rows", self._fewest_rows), ("n_inducing", 1)):
             value = getattr(self, name)
             if value is None and name == "max_rows":
                 continue
@@ -221,7 +227,12 @@ class GPEstimator(NestedParameters):
         kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel
         if isinstance(kernel, str):
             kernel = parse_kernel(kernel)
-        return GP(kernel, likelihood, mean, inference)
+        representation = self.representation
+        if isinstance(representation, str) and representation == "inducing":
+            # a bound can only gain by moving the inducing inputs; the FITC prior of other rules would overfit
+            bounded = as_inference(inference, likelihood).name == "exact"
+            representation = Inducing(self.n_inducing, learn=bounded)
+        return GP(kernel, likelihood, mean, inference, representation)
 
     def _bound(self, model: GP) -> GP:
         """The model made definite for the columns of the fit."""

@@ -99,6 +99,11 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         evaluation of each is always made. Under "mcmc" as of `GPRegressor`.
     max_rows : int, optional
         Use a random subset of at most so many rows, the same share of each class.
+    representation : {"dense", "inducing"} or Representation
+        How the process is held: exactly, up to some thousand rows, or by its values at inducing inputs, in time
+        proportional to the number of rows (`cavity.Inducing`).
+    n_inducing : int
+        Number of inducing inputs for "inducing". They are chosen by k-means; exact inference learns them as well.
 
     Attributes
     ----------
@@ -148,6 +153,8 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         warm_start: bool = False,
         max_time: float | None = None,
         max_rows: int | None = None,
+        representation: Any = "dense",
+        n_inducing: int = 500,
     ) -> None:
         super().__init__(
             kernel=kernel,
@@ -161,6 +168,8 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             warm_start=warm_start,
             max_time=max_time,
             max_rows=max_rows,
+            representation=representation,
+            n_inducing=n_inducing,
         )
         self.multi_class = multi_class
         self.class_weight = class_weight
@@ -296,6 +305,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         model = self._model(strategy, X[problems[0].rows], problems[0].targets)
         model_key = (
             repr(model),
+            repr(model.representation),
             type(model.inference).__name__,
             model._names,
             strategy.name,
@@ -308,7 +318,8 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         most = max(len(p.rows) for p in problems)
         latents = model.likelihood.n_latent
         copies = min(jobs, len(problems) if strategy.several else self.n_restarts + 1)
-        require_memory(most, "evidence", copies * latents)
+        if model.representation.covariance_limit is None:
+            require_memory(most, "evidence", copies * latents)
         options = {
             "n_restarts": self.n_restarts,
             "given": self._given_parts(),

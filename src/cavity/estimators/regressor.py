@@ -71,6 +71,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         quarter of them, chains end at the limit with the draws they have, and a TimeoutError says so if there are none.
     max_rows : int, optional
         Use a random subset of at most so many rows, for data too large for an exact fit.
+    representation : {"dense", "inducing"} or Representation
+        How the process is held: exactly, up to some thousand rows, or by its values at inducing inputs, in time
+        proportional to the number of rows (`cavity.Inducing`).
+    n_inducing : int
+        Number of inducing inputs for "inducing". They are chosen by k-means; exact inference learns them as well.
 
     Attributes
     ----------
@@ -116,6 +121,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         warm_start: bool = False,
         max_time: float | None = None,
         max_rows: int | None = None,
+        representation: Any = "dense",
+        n_inducing: int = 500,
     ) -> None:
         super().__init__(
             kernel=kernel,
@@ -129,6 +136,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             warm_start=warm_start,
             max_time=max_time,
             max_rows=max_rows,
+            representation=representation,
+            n_inducing=n_inducing,
         )
         self.standardize = standardize
 
@@ -167,7 +176,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         if rows.source is not None:
             model = model.with_likelihood(model.likelihood.rows(rows.source))
         copies = 1 if self.objective is None else effective_n_jobs(self.n_jobs or 1)
-        require_memory(len(rows.X), self.objective or "evidence", min(copies, self.n_restarts + 1))
+        if model.representation.covariance_limit is None:
+            require_memory(len(rows.X), self.objective or "evidence", min(copies, self.n_restarts + 1))
         learned = learn(
             model,
             rows.X,
@@ -219,7 +229,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         if not likelihood.discrete:
             require_usual_units(y)
         model = self._bound(self._unbound_model(likelihood, mean, self.inference))
-        model_key = (repr(model), type(model.inference).__name__, X.shape[1], model._names, y.shape[1:])
+        parts = repr(model), repr(model.representation), type(model.inference).__name__
+        model_key = (*parts, X.shape[1], model._names, y.shape[1:])
         return model, model_key
 
     def _adopt(self, member: Member) -> None:
@@ -395,7 +406,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         if y.shape[1:] not in (wanted, (*wanted, 1)):
             raise ValueError(f"y must have the columns of the fit, {wanted}, got {y.shape[1:]}")
         rows = self.rows_.and_more(X, y.reshape(len(y), *wanted))
-        require_memory(len(rows.X))
+        if self.model_.representation.covariance_limit is None:
+            require_memory(len(rows.X))
         posterior = self.posterior_.update(X, y.reshape(len(y), *wanted), noise_variance)
         self._adopt(replace(self.members_[0], posterior=posterior, rows=rows))
         return self

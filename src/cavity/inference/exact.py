@@ -43,6 +43,13 @@ from cavity.prediction import GaussianPrediction
 from cavity.runtime.errors import Setting
 
 
+def weight_constant(noise: Array, weight: Array) -> float:
+    """Twice the log of what factors to powers w have beyond Gaussians of variances noise / w, for one target."""
+    if np.all(weight == 1.0):
+        return 0.0
+    return float(((1.0 - weight) * (LOG_2PI + np.log(noise)) - np.log(weight)).sum())
+
+
 class _Observed:
     """A prior conditioned on noisy observations: everything the results below are made of."""
 
@@ -84,11 +91,7 @@ class _Observed:
             if self.prior.mean_function.vague:  # type: ignore[union-attr]
                 log_det -= self.trend.root.shape[1] * LOG_2PI
         value = -0.5 * quadratic - 0.5 * self.targets * log_det
-        w = self.sample_weight
-        if np.any(w != 1.0):
-            powers = (1.0 - w) * (LOG_2PI + np.log(self.noise)) - np.log(w)
-            value += 0.5 * self.targets * float(powers.sum())
-        return value
+        return value + 0.5 * self.targets * weight_constant(self.noise, self.sample_weight)
 
     def process(self) -> Process:
         alpha, basis = self.alpha, None if self.trend is None else self.trend.weights

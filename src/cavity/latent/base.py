@@ -157,6 +157,11 @@ class Representation(Parametrized, ABC):
         """Made definite for data with these columns."""
         return self
 
+    @property
+    def definite(self) -> bool:
+        """Whether nothing is left to be chosen for the training rows."""
+        return True
+
     def for_rows(self, kernel: Kernel, X: Array) -> Self:
         """Made definite for these training inputs (n, D): with inducing inputs chosen, say."""
         return self

@@ -106,6 +106,10 @@ def learn(
     if model.inference.samples:
         rule = cast(Any, model.inference).for_fit(rng, learns=objective is not None, warn=warn)
         model = model.with_inference(rule)
+    if not model.representation.definite:
+        guess = data_driven and not warm and objective is not None
+        typical = model.replace(Starts.of(model, X, y, sample_weight).first) if guess else model
+        model = model.for_rows(X, typical.kernel)
     rows = TrainingRows(X, y, sample_weight, np.arange(len(X)))
     if objective is None:
         return choose(model, SearchResult(model, np.nan, ()), rows, time.left)

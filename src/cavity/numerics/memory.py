@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cavity.runtime.errors import Described, Setting
+from cavity.runtime.errors import Described, InPython, Setting
 
 MATRICES = {"evidence": 3.0, "loo": 7.0, "predict": 4.0}
 """n x n matrices alive at the peak: covariance, factor and room for tiles; more for leave-one-out, whose
@@ -75,5 +75,8 @@ def require_memory(n: int, use: str = "evidence", copies: int = 1) -> None:
     rest = ", or fit on a machine with more memory"
     raise TooLargeError(
         f"an exact fit of {n} rows needs {sizes}",
-        remedy=("use ", Setting("max_rows", fits), " (a random subset of the rows)", *fewer, rest),
+        remedy=(
+            *("use ", Setting("max_rows", fits), " (a random subset of the rows)", *fewer),
+            *(InPython(", representation='inducing'"), rest),
+        ),
     )

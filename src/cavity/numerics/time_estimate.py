@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from cavity.numerics.triangles import factor_in_place, invert_factored_in_place
-from cavity.runtime.errors import Described, Setting
+from cavity.runtime.errors import Described, InPython, Setting
 
 LONGEST = 24 * 3600.0
 """Seconds beyond which nobody is taken to be willing to wait without having said so (`max_time`)."""
@@ -93,7 +93,8 @@ def require_time(n: int, rule: str, n_restarts: int, max_time: float | None) -> 
     error = TooLongError(
         f"learning from {n} rows would take about {in_words(seconds)}",
         remedy=(
-            *("use ", Setting("max_rows", fits), " (a random subset, about an hour), or give "),
+            *("use ", Setting("max_rows", fits), " (a random subset, about an hour)"),
+            *(InPython(", representation='inducing'"), ", or give "),
             *(Setting("max_time", int(AN_HOUR)), " or another limit, in seconds, to get the best until then"),
         ),
     )

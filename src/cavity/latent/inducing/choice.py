@@ -80,7 +80,8 @@ def _leaves(kernel: Kernel, columns: NDArray[np.intp]) -> Iterator[tuple[Kernel,
 
 def k_means(X: Array, m: int, rng: np.random.Generator) -> Array:
     """Centers (m, D) of m clusters of the rows of X (n, D), n > m: k-means++ seeds, then a few rounds."""
-    X = X - X.mean(axis=0)
+    middle = X.mean(axis=0)
+    X = X - middle
     norms = np.einsum("ij,ij->i", X, X)
     first = int(rng.integers(len(X)))
     chosen, near = [first], _distances_to(X, norms, first)
@@ -101,7 +102,7 @@ def k_means(X: Array, m: int, rng: np.random.Generator) -> Array:
             np.add.at(sums, nearest, X[block])
         full = counts > 0
         centers[full] = sums[full] / counts[full, None]
-    return np.asarray(centers)
+    return np.asarray(centers + middle)
 
 
 def _distances_to(X: Array, norms: Array, i: int) -> Array:

@@ -16,8 +16,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh
 
-from cavity.latent.base import Conditioning, ImproperPosteriorError, PriorGradient
+from cavity.latent.base import Conditioning, FlatDirections, ImproperPosteriorError, PriorGradient
 from cavity.latent.inducing.blocks import (
     add_weighted_gram,
     inverse_transposed,
@@ -32,6 +33,10 @@ from cavity.numerics.tiles import mirror_lower
 
 if TYPE_CHECKING:
     from cavity.latent.inducing.prior import InducingPrior
+
+
+MOST_NEGATIVE, FLATTEST = 1000, 10
+"""Negative sites up to which all directions are looked at; of more, so many of the flattest."""
 
 
 class InducingConditioning(Conditioning):
@@ -125,12 +130,56 @@ class InducingConditioning(Conditioning):
         return self.kind.excess(self.precision * self.prior.residual) if self.kind.weight > 0 else 0.0
 
     @cached_property
+    def _curvatures(self) -> tuple[Array, Array]:
+        """Smallest eigenvalues c of C = I - q A+[N, N] q, and eigenvectors in columns (n, k), zero but in N, times q.
+
+        N are the negative sites, q the roots of minus their precisions, A+ the covariance without them.
+        """
+        prior, N = self.prior, np.flatnonzero(self.precision < 0)
+        if N.size == 0:
+            return np.ones(1), np.zeros((prior.n, 1))
+        q, seen = np.sqrt(-self.precision[N]), np.empty((N.size, prior.m))
+        for rows, V in prior.white_tiles():
+            first, last = np.searchsorted(N, [rows.start, rows.stop])
+            seen[first:last] = V[N[first:last] - rows.start] * q[first:last, None]
+        seen = times_inverse(self._without_negative._B_root, seen)
+        own = self.kind.share * prior.residual[N] * q**2
+        if N.size > MOST_NEGATIVE:
+            lost, u = eigsh(
+                LinearOperator(
+                    (N.size,) * 2, lambda x: own * np.ravel(x) + seen @ (seen.T @ np.ravel(x)), dtype=float
+                ),
+                k=FLATTEST,
+                which="LA",
+                v0=np.ones(N.size),
+            )
+        else:
+            lost, u = np.linalg.eigh(seen @ seen.T + np.diag(own))
+        z = np.zeros((prior.n, len(lost)))
+        z[N] = q[:, None] * u
+        return 1.0 - lost, z
+
+    @cached_property
+    def _without_negative(self) -> InducingConditioning:
+        """Given the sites of positive precision alone."""
+        return InducingConditioning(self.prior, self.kind, np.maximum(self.precision, 0.0))
+
+    @property
     def smallest_curvature(self) -> float:
-        """The least of 1 / one and of the eigenvalues of B, if it is below one."""
-        if not np.any(self.S < 0):
-            return 1.0
-        L = np.tril(self.B.lower)
-        return min(1.0, float(np.linalg.eigvalsh(L @ L.T)[0]), 1.0 / float(self.share_left.max()))
+        """The smallest eigenvalue of C."""
+        return float(self._curvatures[0].min())
+
+    def flat_directions(self, limit: float) -> FlatDirections:
+        """As of `negative_sites`, for the eigenvectors of C."""
+        tau = self.precision
+        if -float(np.minimum(tau, 0.0) @ self.var) < 1.0 - limit:  # the trace of I - C is at most this
+            return super().flat_directions(limit)
+        values, vectors = self._curvatures
+        c, z = values[values < limit], vectors[:, values < limit]
+        a, s = self._without_negative.project(z)
+        by_site = s**2
+        by_site[tau < 0] /= 1.0 - c
+        return FlatDirections(c, a, by_site)
 
     # --- diagonals ------------------------------------------------------------------------------------------
 

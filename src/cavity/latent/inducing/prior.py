@@ -155,7 +155,7 @@ class InducingPrior(LatentPrior):
 
     def seen(self, rows: slice) -> Array:
         """q of a block, whose d is known."""
-        return self._own[rows] - self._residual[rows]
+        return self.own[rows] - self._residual[rows]
 
     def residual_of(self, rows: slice) -> Array:
         """d of a block that `white_tiles` has just visited."""
@@ -195,14 +195,14 @@ class InducingPrior(LatentPrior):
     # --- the protocol ---------------------------------------------------------------------------------------
 
     @cached_property
-    def _own(self) -> Array:
+    def own(self) -> Array:
         """k_ii."""
         return np.concatenate([self.kernel._diag(self.prepared(rows)) for rows in self.blocks()])
 
     @cached_property
     def diagonal(self) -> Array:
         """Prior variances: those of the kernel, or of Q if f is a function of u."""
-        return self._own - (1.0 - self.kind.share - self.kind.weight) * self.residual
+        return self.own - (1.0 - self.kind.share - self.kind.weight) * self.residual
 
     def condition(self, precision: Array, *, transient: bool = False) -> Conditioning:
         """Given sites of these precisions, of any sign, shape (n,)."""
@@ -215,7 +215,7 @@ class InducingPrior(LatentPrior):
         kind = self.representation.observation_kind
         if np.min(variance) <= 0.0:
             given_u = variance + kind.share * (self.residual if kind.share > 0 else 0.0)
-            if np.any(given_u <= SMALLEST_NOISE * self._own):
+            if np.any(given_u <= SMALLEST_NOISE * self.own):
                 raise NotPositiveDefiniteError(
                     f"{self.m} inducing inputs cannot represent observations without noise (row "
                     f"{int(np.argmin(given_u))}): give the noise a variance, or use representation='dense'"
