@@ -190,7 +190,7 @@ def test_k_fold_density_of_a_real_regression():
         model = start.set_params(n_restarts=0).fit(X[~test], y[~test])
         mean, sd = model.predict(X[test], return_std=True)
         density[test] = norm.logpdf(y[test], mean, sd)
-    assert found.held_out == pytest.approx(density.mean(), rel=1e-3)
+    assert found.held_out == pytest.approx(density.mean(), rel=1e-6)
     assert found.log_evidence == pytest.approx(whole.log_evidence_)
 
 
