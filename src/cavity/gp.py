@@ -167,14 +167,19 @@ class Posterior:
             return GaussianPrediction(mean, np.diagonal(cov).copy(), cov)
         return GaussianPrediction(mean, self._per_target(self.variance(X), mean))
 
-    def predict_y(self, X: ArrayLike, noise_variance: ArrayLike | None = None) -> Prediction:
+    def predict_y(
+        self, X: ArrayLike, noise_variance: ArrayLike | None = None, *, clean: bool = False
+    ) -> Prediction:
         """Distribution of new observations at X.
 
         `noise_variance`, a number or an array (m,), says how noisy they are where the likelihood knows the noise
-        of single observations (`KnownNoise`) and so cannot know that of new ones.
+        of single observations (`KnownNoise`) and so cannot know that of new ones. With `clean`, of observations that
+        are no outliers, for noise that knows what an outlier is.
         """
         mean = self.mean(X)
         likelihood = self.model.likelihood.of_new(len(mean), noise_variance)
+        if clean:
+            return likelihood.clean_predictive(mean, self._per_target(self.variance(X), mean))
         if likelihood.n_latent > 1:
             return likelihood.predictive(mean, cast(Any, self.process).blocks(self.model.inputs(X)))
         return likelihood.predictive(mean, self._per_target(self.variance(X), mean))

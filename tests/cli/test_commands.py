@@ -433,6 +433,19 @@ def test_predictions_from_the_file_alone_in_any_order_of_columns(fitted, folder)
     assert gzip.decompress(zipped.read_bytes()).startswith(b"mean\tsd\tlower\tupper\n")
 
 
+def test_clean_intervals_are_those_of_the_estimator_and_refused_for_classes(fitted, classified, folder):
+    houses(4, seed=3).to_csv(folder / "four.csv", index=False)
+    result = run("predict", fitted[1], folder / "four.csv", "--clean")
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(__import__("io").StringIO(result.stdout))
+    model = cavity.load(fitted[1])
+    expected = model.estimator.predict_dist(model.preparation.inputs(houses(4, seed=3)), clean=True)
+    np.testing.assert_allclose(table["upper"], expected.interval(0.9)[1], rtol=1e-9)
+    np.testing.assert_allclose(table["sd"] ** 2, expected.variance, rtol=1e-9)
+    result = run("predict", classified[1], folder / "four.csv", "--clean")
+    refused(result, "--clean is for regression: classes have no outliers")
+
+
 def test_columns_to_keep_stand_before_the_predictions_as_they_are_in_the_file(fitted, folder):
     new = houses(5, seed=1)
     new["key"] = ["007", "a b", "", "1e3", '"x"']

@@ -105,6 +105,28 @@ def test_noise_is_decided_once_and_from_all_rows(monkeypatch):
     assert fits == [("gaussian", False), ("gaussian", True)]
 
 
+@pytest.mark.parametrize(("ahead", "all_starts"), [(50.0, False), (2.0, True), (-2.0, True)])
+def test_other_starts_of_gaussian_noise_are_run_only_if_they_may_matter(monkeypatch, ahead, all_starts):
+    fits = []
+
+    def judge(model):
+        fits.append((model.likelihood, model.n_restarts))
+        model.log_evidence_ = ahead if model.likelihood == "student-t" else 0.0
+
+    regressor(monkeypatch, lambda _: None, judge)
+    model = fit(far_off(), n_restarts=2)
+    others = [("gaussian", 2)] if all_starts else []
+    assert fits == [("gaussian", 0), ("student-t", 2), *others]
+    assert model.estimator.likelihood == ("student-t" if ahead > 0 else "gaussian")
+    assert (model.estimator.n_restarts, model.estimator.warm_start) == (2, False)
+    fits.clear()
+    smooth = far_off()
+    smooth.loc[5, "y"] -= 30.0
+    model = fit(smooth, n_restarts=2)
+    assert fits == [("gaussian", 0), ("gaussian", 2)]
+    assert (model.estimator.n_restarts, model.estimator.warm_start) == (2, False)
+
+
 def test_a_rule_that_was_asked_for_decides_the_noise():
     assert choice(fit(far_off(), inference="exact")) == (
         "Gaussian noise, because --inference exact has no other."

@@ -21,6 +21,13 @@ def predict(
         Path, typer.Argument(help="Table: .csv, .tsv, .txt (also .gz) or .parquet.", show_default=False)
     ],
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.9,
+    clean: Annotated[
+        bool,
+        typer.Option(
+            "--clean",
+            help="sd and interval without outliers, for noise that knows them: student-t, mixture, laplace.",
+        ),
+    ] = False,
     keep: Annotated[
         list[str] | None,
         typer.Option(help="Column of the table to write beside the predictions; may be repeated."),
@@ -48,7 +55,7 @@ def predict(
         rows = 0
         with _opened(out) as file, Progress("predicting", 0) as progress:
             blocks = fitted.predict_file(
-                data, interval, block_rows, lambda text: say(text, stderr=True), keep or ()
+                data, interval, block_rows, lambda text: say(text, stderr=True), keep or (), clean=clean
             )
             for block in blocks:
                 block.to_csv(file, sep=separator, index=False, header=rows == 0)

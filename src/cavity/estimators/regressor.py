@@ -253,6 +253,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         *,
         noise: bool = True,
         noise_variance: ArrayLike | None = None,
+        clean: bool = False,
     ) -> Any:
         """Predictive mean, and on request the standard deviation or the covariance.
 
@@ -266,6 +267,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         noise_variance : array (m,), optional
             Noise variances of new observations, needed under `KnownNoise`, which knows those of the training
             observations only.
+        clean : bool
+            Whether they refer to new observations that are no outliers, as in `predict_dist`.
 
         Returns
         -------
@@ -278,7 +281,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
                 "return_std and return_cov cannot both be True; the sd is the root of cov's diagonal"
             )
         X = self._checked(X)
-        variances = check_noise(noise, noise_variance)
+        variances = check_noise(noise, noise_variance, clean)
         if return_cov:
             if noise and not self._is_location:
                 raise ValueError(
@@ -289,13 +292,14 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             cov = self.posterior_.covariance(X)
             mean = self.posterior_.mean(X)
             if noise and self.model_.inference.samples:  # averaged over the noise levels drawn
-                cov[np.diag_indices_from(cov)] = self.posterior_.predict_y(X, variances).variance
+                cov[np.diag_indices_from(cov)] = self.posterior_.predict_y(X, variances, clean=clean).variance
             elif noise:
-                cov[np.diag_indices_from(cov)] += self._noise_variance(mean, variances)
+                cov[np.diag_indices_from(cov)] += self._noise_variance(mean, variances, clean)
             return mean, cov
         if not return_std:
             return self._mean(X)
-        prediction = self.posterior_.predict_y(X, variances) if noise else self.posterior_.predict_f(X)
+        posterior = self.posterior_
+        prediction = posterior.predict_y(X, variances, clean=clean) if noise else posterior.predict_f(X)
         return prediction.mean, np.sqrt(prediction.variance)
 
     def _mean(self, X: Array) -> Array:
@@ -308,18 +312,34 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         """Whether y is f plus noise, so that their means agree (whether or not the noise has one)."""
         return self.likelihood_.n_latent == 1 and not self.likelihood_.discrete
 
-    def _noise_variance(self, mean: Array, variances: Array | None) -> Array:
+    def _noise_variance(self, mean: Array, variances: Array | None, clean: bool) -> Array:
         flat = mean if mean.ndim == 1 else mean[:, 0]
         likelihood = self.likelihood_.of_new(len(flat), variances)
-        return likelihood.predictive(flat, np.zeros(len(flat))).variance
+        predictive = likelihood.clean_predictive if clean else likelihood.predictive
+        return predictive(flat, np.zeros(len(flat))).variance
 
-    def predict_dist(self, X: ArrayLike, *, noise_variance: ArrayLike | None = None) -> Prediction:
+    def predict_dist(
+        self, X: ArrayLike, *, noise_variance: ArrayLike | None = None, clean: bool = False
+    ) -> Prediction:
         """Predictive distribution of a new observation y at each row: quantiles, intervals, log densities.
 
-        `noise_variance` as in `predict`. `predict_latent` is that of the function f.
+        Parameters
+        ----------
+        X : array (m, D)
+        noise_variance : array (m,), optional
+            As in `predict`.
+        clean : bool
+            Of an observation that is no outlier, in the sense of `outlier_probability_`: under a mixture one of the
+            regular component, under Student-t and Laplace noise one whose own noise has a sd of at most three scales.
+            Other noise does not tell outliers from other observations, and refuses. If data have gross errors, plain
+            intervals are honest about them and wide; clean ones are those of the process without them.
+
+        See Also
+        --------
+        predict_latent : of the function f
         """
         X = self._checked(X)
-        return self.posterior_.predict_y(X, check_noise(True, noise_variance))
+        return self.posterior_.predict_y(X, check_noise(True, noise_variance, clean), clean=clean)
 
     def predict_latent(self, X: ArrayLike) -> Prediction:
         """Predictive distribution of the function f at each row; `predict_dist` is that of observations y."""
@@ -413,10 +433,16 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         return self
 
 
-def check_noise(noise: Any, noise_variance: ArrayLike | None) -> Array | None:
+def check_noise(noise: Any, noise_variance: ArrayLike | None, clean: Any = False) -> Array | None:
     """Noise variances of new observations, as an array; None if none were given."""
     if not isinstance(noise, bool | np.bool_):
         raise ValueError(f"noise must be True or False, got {noise!r}; variances are given by noise_variance")
+    if not isinstance(clean, bool | np.bool_):
+        raise ValueError(f"clean must be True or False, got {clean!r}")
+    if clean and not noise:
+        raise ValueError(
+            "clean=True is about observations y, but noise=False asks for the function f: leave one out"
+        )
     if noise_variance is None:
         return None
     if not noise:

@@ -228,15 +228,21 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
                     "cannot be mixed with those of other models: ask each of estimators_ for its own, or predict y"
                 )
 
-    def predict_dist(self, X: ArrayLike, *, noise_variance: ArrayLike | None = None) -> Prediction:
+    def predict_dist(
+        self, X: ArrayLike, *, noise_variance: ArrayLike | None = None, clean: bool = False
+    ) -> Prediction:
         """Predictive distribution of a new observation y at each row: a mixture of those of the models.
 
-        Models with `KnownNoise` need the noise variances of new observations, (m,); others know their own.
+        Models with `KnownNoise` need the noise variances of new observations, (m,); others know their own. `clean` as
+        in `GPRegressor.predict_dist`, if every model that has weight can tell outliers.
         """
         check_is_fitted(self, "weights_")
-        return self._mixture(
-            lambda member: member.predict_dist(X, noise_variance=self._own_variance(member, noise_variance))
-        )
+
+        def says(member: GPRegressor) -> Prediction:
+            variance = self._own_variance(member, noise_variance)
+            return member.predict_dist(X, noise_variance=variance, clean=clean)
+
+        return self._mixture(says)
 
     def predict_latent(self, X: ArrayLike) -> Prediction:
         """Predictive distribution of the function f at each row: a mixture of those of the models."""
@@ -252,6 +258,7 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         *,
         noise: bool = True,
         noise_variance: ArrayLike | None = None,
+        clean: bool = False,
     ) -> Any:
         """Predictive mean, and on request the standard deviation or the covariance; see `GPRegressor.predict`."""
         check_is_fitted(self, "weights_")
@@ -259,10 +266,12 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
             raise ValueError(
                 "return_std and return_cov cannot both be True; the sd is the root of cov's diagonal"
             )
-        check_noise(noise, noise_variance)
+        check_noise(noise, noise_variance, clean)
         if return_std:
             prediction = (
-                self.predict_dist(X, noise_variance=noise_variance) if noise else self.predict_latent(X)
+                self.predict_dist(X, noise_variance=noise_variance, clean=clean)
+                if noise
+                else self.predict_latent(X)
             )
             return prediction.mean, np.sqrt(prediction.variance)
         used = np.flatnonzero(self.weights_)
@@ -272,7 +281,13 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         if not noise:
             self._require_one_latent()
         found = [
-            m.predict(X, return_cov=True, noise=noise, noise_variance=self._own_variance(m, noise_variance))
+            m.predict(
+                X,
+                return_cov=True,
+                noise=noise,
+                noise_variance=self._own_variance(m, noise_variance),
+                clean=clean,
+            )
             for m in members
         ]
         mean = np.asarray(w @ np.stack([m for m, _ in found]))

@@ -30,7 +30,7 @@ from cavity.numerics.special import LOG_2PI, Moments
 from cavity.parameters.param import Parametrized
 from cavity.parameters.units import Unit
 from cavity.prediction import Prediction
-from cavity.runtime.errors import InputError
+from cavity.runtime.errors import InputError, Setting
 
 QUADRATURE_NODES = 200.0
 """About the nodes per point of the quadrature for any likelihood."""
@@ -371,6 +371,18 @@ class Likelihood(Parametrized):
         from cavity.likelihoods import quadrature_prediction
 
         return quadrature_prediction.predictive(self, mean, var)
+
+    def clean_predictive(self, mean: ArrayLike, var: ArrayLike) -> Prediction:
+        """Distribution of a new y that is no outlier, in the sense of `outlier_probability`, where f ~ N(mean, var).
+
+        For noise that knows what an outlier is: mixtures and scale mixtures.
+        """
+        raise InputError(
+            f"needs noise that tells outliers from other observations, which {type(self).__name__} does not",
+            parameter="clean",
+            value=True,
+            remedy=("use ", Setting("likelihood", ("student-t", "mixture", "laplace"))),
+        )
 
     # --- further answers ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cavity.likelihoods.exponential_tails import ExponentialTails
-from cavity.likelihoods.scale_mixture import ScaleMixture
+from cavity.likelihoods.scale_mixture import WIDE, ScaleMixture, legendre_nodes
 from cavity.numerics.arrays import Array
 from cavity.numerics.quadrature import trapezoid_nodes
 from cavity.numerics.special import LOG_2PI
@@ -51,6 +51,12 @@ class Laplace(ExponentialTails, ScaleMixture):
         v = 2 * self.scale**2 * np.exp(x[:, 0])
         log_c = x[:, 0] - np.exp(x[:, 0]) + np.log(h[0]) - 0.5 * (LOG_2PI + np.log(v))
         return 1 / v, log_c
+
+    def clean_variances(self) -> tuple[Array, Array]:
+        """Of the sd t, with density t/s^2 exp(-t^2/(2 s^2)), given that it is at most WIDE s."""
+        t, h = legendre_nodes(0.0, WIDE)
+        weights = h * t * np.exp(-0.5 * t**2)
+        return (self.scale * t) ** 2, weights / weights.sum()
 
     def expected_precision(self, squared_residual: Array) -> Array:
         """1/(s |e|): infinite at zero, where the kink is."""

@@ -220,6 +220,10 @@ class Mixture(Likelihood):
         """Mixture of the components' predictions."""
         return MixedPrediction(self.weights, [c.predictive(mean, var) for c in self.components])
 
+    def clean_predictive(self, mean: ArrayLike, var: ArrayLike) -> Prediction:
+        """The prediction of the first component, the regular one."""
+        return self.components[0].predictive(mean, var)
+
     def sample(self, f: ArrayLike, rng: np.random.Generator) -> Array:
         """Draw a component, then from it."""
         f = np.asarray(f, dtype=float)

@@ -179,6 +179,10 @@ class MixtureOfGaussians(ScaleMixture):
         two_normals(*rows, self.fraction, self.scale, self.inflation, out)
         return Tilted.of(out)
 
+    def clean_variances(self) -> tuple[Array, Array]:
+        """That of the regular component."""
+        return np.array([self.scale**2]), np.ones(1)
+
     def expected_precision(self, squared_residual: Array) -> Array:
         """Responsibility-weighted precision."""
         _, r, w = self._responsibilities(squared_residual)

@@ -9,13 +9,19 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import softmax_columns
+from cavity.prediction import MixturePrediction
 
 WIDE = 3.0
 """An observation whose own noise sd exceeds this many scales of the noise model is called an outlier."""
+
+
+CLEAN_NODES = 48
+"""Nodes that stand for the noise variances of observations that are no outliers."""
 
 
 class ScaleMixture(Likelihood):
@@ -42,6 +48,16 @@ class ScaleMixture(Likelihood):
     def sample_precision(self, residual: Array, rng: np.random.Generator) -> Array:
         """One draw of w given each residual e = y - f, for Gibbs sampling."""
 
+    @abstractmethod
+    def clean_variances(self) -> tuple[Array, Array]:
+        """Noise variances (J,), and how probable each is (J,), of an observation that is no outlier."""
+
+    def clean_predictive(self, mean: ArrayLike, var: ArrayLike) -> MixturePrediction:
+        """Of a new y whose own noise is not wide: its sd is at most `WIDE` times the scale."""
+        noise, weights = self.clean_variances()
+        center, spread = np.asarray(mean, dtype=float), np.asarray(var, dtype=float)
+        return MixturePrediction(np.log(weights), center, spread + noise[:, None])
+
     def outlier_probability(self, y: Array, mean: Array, var: Array) -> Array:
         """Posterior probability that the observation's own noise is wide: sd above `WIDE` times the scale.
 
@@ -55,3 +71,10 @@ class ScaleMixture(Likelihood):
         below = -2.0 * np.log(WIDE * float(self.scale)) - np.log(w)
         counted = np.clip(below / np.abs(np.gradient(np.log(w))) + 0.5, 0.0, 1.0)
         return np.asarray(np.clip(counted @ softmax_columns(log_r)[1], 0.0, 1.0))
+
+
+def legendre_nodes(low: float, high: float) -> tuple[Array, Array]:
+    """Nodes and weights (J,) of the Gauss-Legendre rule between two numbers."""
+    x, w = np.polynomial.legendre.leggauss(CLEAN_NODES)
+    half = 0.5 * (high - low)
+    return low + half * (x + 1.0), half * w

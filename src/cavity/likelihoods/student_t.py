@@ -29,7 +29,7 @@ from cavity.likelihoods.base import (
     require_cavity,
 )
 from cavity.likelihoods.noise_prediction import NoisePrediction
-from cavity.likelihoods.scale_mixture import ScaleMixture
+from cavity.likelihoods.scale_mixture import WIDE, ScaleMixture, legendre_nodes
 from cavity.numerics.arrays import Array
 from cavity.numerics.quadrature import chunks, trapezoid_nodes
 from cavity.parameters.param import LOG
@@ -199,6 +199,16 @@ class StudentT(ScaleMixture):
         """Gamma with shape (nu+1)/2 and rate (nu s^2 + e^2)/2."""
         rate = 0.5 * (self.df * self.scale**2 + residual**2)
         return np.asarray(rng.gamma(0.5 * (self.df + 1), 1 / rate))
+
+    def clean_variances(self) -> tuple[Array, Array]:
+        """Of the variance nu s^2 / (2 u), u ~ Gamma(nu / 2, 1), given that it is at most (WIDE s)^2."""
+        a = 0.5 * self.df
+        least = np.log(a / WIDE**2)
+        below, upper = _gamma_range(a)
+        x, h = legendre_nodes(max(least, np.log(a) - below), upper)  # x = log u
+        log_weight = a * x - np.exp(x)
+        weights = h * np.exp(log_weight - log_weight.max())
+        return self.scale**2 * a * np.exp(-x), weights / weights.sum()
 
     def predictive(self, mean: ArrayLike, var: ArrayLike) -> NoisePrediction:
         """Student-t convolved with a normal density."""

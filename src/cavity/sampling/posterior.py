@@ -197,15 +197,18 @@ class SamplePosterior:
         f, likelihoods = self.process.sample_with_likelihoods(X, size, rng)
         return np.stack([likelihood.sample(one, rng) for likelihood, one in zip(likelihoods, f)])
 
-    def predict_y(self, X: ArrayLike, noise_variance: ArrayLike | None = None) -> Prediction:
+    def predict_y(
+        self, X: ArrayLike, noise_variance: ArrayLike | None = None, *, clean: bool = False
+    ) -> Prediction:
         """Distribution of new observations at X, averaged over the draws.
 
-        `noise_variance` (m,) is that of the new observations, for noise with known variances.
+        `noise_variance` (m,) is that of the new observations, for noise with known variances. With `clean`, of
+        observations that are no outliers.
         """
         X = self.process.inputs(X)
         components = self.process.components
         likelihood = components[0].model.likelihood.of_new(len(X), noise_variance)
-        if likelihood.discrete and likelihood.n_latent == 1 and not self._likelihood_varies:
+        if likelihood.discrete and likelihood.n_latent == 1 and not clean and not self._likelihood_varies:
             means, variances = self.process.moments_of_draws(X)
             whole = likelihood.predictive(means.ravel(), variances.ravel())
             if not isinstance(whole, CategoricalPrediction):
@@ -214,7 +217,8 @@ class SamplePosterior:
         for c in components:
             variance = c.variances(X)
             likelihood = c.model.likelihood.of_new(len(X), noise_variance)
-            parts += [likelihood.predictive(mean, variance) for mean in c.means(X)]
+            predictive = likelihood.clean_predictive if clean else likelihood.predictive
+            parts += [predictive(mean, variance) for mean in c.means(X)]
         return average(parts)
 
     @property

@@ -3,7 +3,8 @@
 Three yardsticks, because they answer different questions. *Log evidence*: how probable the data are under the model, at
 the hyperparameters that were learned; values of EP and of Laplace's method are estimates, and those of different rules
 should not be compared to the last nat. *Leave-one-out*: mean log density of each target given the others, from one fit,
-so that its hyperparameters have seen the target. *K folds*: mean log density of targets that learning has not seen.
+so that its hyperparameters have seen the target. *K folds*: mean log density of targets that learning has not seen;
+each fold learns anew, from where learning from all rows has ended, which is one run of the optimizer.
 Differences are paired by row, so that their standard error is that of the difference: of g_i = log p_best(y_i) -
 log p(y_i) it is sd(g) / sqrt(n). The ranking is by k folds where they were run, else by leave-one-out, else by
 evidence.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -333,7 +335,7 @@ def _try(
             for k in range(folds):
                 progress.advance()
                 test = fold == k
-                part = _estimator(candidate, preparation, restarts, seed)
+                part = copy(model).set_params(warm_start=True, n_restarts=0)
                 _fitted(part, X.iloc[~test], y[~test], time_left)
                 held[test] = _log_density(part, X.iloc[test], y[test])
     except (ValueError, np.linalg.LinAlgError) as error:

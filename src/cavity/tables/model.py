@@ -40,7 +40,12 @@ class TableModel:
     report: FitReport
 
     def predict(
-        self, frame: pd.DataFrame, interval: float = 0.9, rows: NDArray[np.intp] | None = None
+        self,
+        frame: pd.DataFrame,
+        interval: float = 0.9,
+        rows: NDArray[np.intp] | None = None,
+        *,
+        clean: bool = False,
     ) -> pd.DataFrame:
         """Predictions for the rows of a table, one row each.
 
@@ -51,6 +56,8 @@ class TableModel:
             Probability that the central interval of a regression holds, between 0 and 1.
         rows : array of int, optional
             Row numbers for error messages.
+        clean : bool
+            Whether sd and interval are those of observations that are no outliers (`GPRegressor.predict_dist`).
         """
         import pandas as pd
 
@@ -60,12 +67,16 @@ class TableModel:
             )
         X = self.preparation.inputs(frame, rows)
         if self.preparation.task == "classification":
+            if clean:
+                raise TableError(
+                    "is for regression: classes have no outliers", parameter="clean", value=clean
+                )
             probabilities = self.estimator.predict_proba(X)
             classes = [_label(c) for c in self.estimator.classes_]
             table = pd.DataFrame(probabilities, columns=[f"p({c})" for c in classes])
             table.insert(0, self.preparation.target, [classes[i] for i in np.argmax(probabilities, axis=1)])
             return table
-        prediction = self.estimator.predict_dist(X)
+        prediction = self.estimator.predict_dist(X, clean=clean)
         lower, upper = prediction.interval(interval)
         with np.errstate(invalid="ignore"):
             sd = np.sqrt(prediction.variance)
@@ -78,6 +89,8 @@ class TableModel:
         block_rows: int = BLOCK_ROWS,
         heard: Callable[[str], None] | None = None,
         keep: Sequence[str] = (),
+        *,
+        clean: bool = False,
     ) -> Iterator[pd.DataFrame]:
         """Predictions for a file, block by block: it may be larger than memory.
 
@@ -94,7 +107,7 @@ class TableModel:
                     heard(
                         f"Ignored, because the data of the fit did not have them: {', '.join(map(repr, unknown))}."
                     )
-            predicted = self.predict(block, interval, np.arange(done + 1, done + 1 + len(block)))
+            predicted = self.predict(block, interval, np.arange(done + 1, done + 1 + len(block)), clean=clean)
             yield _beside(block, keep, predicted)
             done += len(block)
         if done == 0:

@@ -1,8 +1,9 @@
 """Which noise a regression has, if that is left open: decided once, with all rows.
 
-Gaussian noise is learned first. If rows are then far from what the others predict, Student-t noise is learned too, and
-the higher log evidence decides. Chains do not tell the evidence, so the noise they are run under is chosen by
-optimization as well.
+Gaussian noise is learned first, from one start. If rows are then far from what the others predict, Student-t noise is
+learned too, and the higher log evidence decides. The other starts of Gaussian noise are run only if they may matter: if
+no row is far, or if the evidences are close. Chains do not tell the evidence, so the noise they are run under is chosen
+by optimization as well.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ SURPRISING = 4.0
 MEDIAN_OF_NORMAL = 0.6745
 """Median of the absolute value of a standard normal variable."""
 
+CLOSE = 10.0
+"""Nats of log evidence by which Student-t noise must be ahead of one start of Gaussian noise to spare its others."""
+
 ROBUST = "student-t"
 
 
@@ -35,16 +39,21 @@ def with_chosen_noise(training: Training, time: Deadline, say: Say) -> Fitted:
         found = fitted(training.estimator(ROBUST), training.X, training.y, time)
         why = ("Student-t noise, because Gaussian noise needs no ", Setting("inference", rule), ".")
         return replace(found, choice=Message(why))
-    gaussian = fitted(
-        training.estimator("gaussian", rule if rule == "exact" else "auto"), training.X, training.y, time
-    )
     if rule == "exact":
         why = ("Gaussian noise, because ", Setting("inference", "exact"), " has no other.")
-        return replace(gaussian, choice=Message(why))
+        exact = fitted(training.estimator("gaussian", "exact"), training.X, training.y, time)
+        return replace(exact, choice=Message(why))
+    estimator = training.estimator("gaussian", "auto")
+    restarts = estimator.n_restarts
+    gaussian = fitted(estimator.set_params(n_restarts=0), training.X, training.y, time)
     if gaussian.interrupted:
         return replace(gaussian, undone=("Student-t noise was not tried",))
     count = int(np.sum(far_rows(residuals(gaussian.model))))
     if not count:
+        gaussian = _other_starts(gaussian, restarts, training, time)
+        count = int(np.sum(far_rows(residuals(gaussian.model))))
+        restarts = 0
+    if gaussian.interrupted or not count:
         none = f"Gaussian noise: no row is more than {SURPRISING:g} sd from what the others predict."
         return replace(gaussian, choice=Message((none,)))
     if time.left == 0.0:
@@ -61,7 +70,20 @@ def with_chosen_noise(training: Training, time: Deadline, say: Say) -> Fitted:
         reason = message_of(error)
         remedy = ("; ", *reason.remedy) if reason.remedy else ()
         return _kept(gaussian, count, "Student-t noise could not be fitted (", *reason.clause, *remedy, ")")
+    if not robust.interrupted and robust.model.log_evidence_ < gaussian.model.log_evidence_ + CLOSE:
+        gaussian = _other_starts(gaussian, restarts, training, time)
     return _higher_evidence(gaussian, robust, count)
+
+
+def _other_starts(gaussian: Fitted, restarts: int, training: Training, time: Deadline) -> Fitted:
+    """The same after further runs of the optimizer; as it is if there are none, or no time for them."""
+    if not restarts or time.left == 0.0:
+        return gaussian
+    again = gaussian.model.set_params(n_restarts=restarts, warm_start=True)
+    try:
+        return fitted(again, training.X, training.y, time)
+    finally:
+        again.set_params(warm_start=False)
 
 
 def _higher_evidence(gaussian: Fitted, robust: Fitted, count: int) -> Fitted:

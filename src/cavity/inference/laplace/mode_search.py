@@ -282,13 +282,14 @@ class LogPosterior(ABC):
                 break
         return at
 
-    def newton(self, start: LatentPoint) -> Mode:
+    def newton(self, start: LatentPoint, *, whole_steps: bool = False) -> Mode:
         """The mode that Newton's method reaches from a start; its residual says how closely.
 
         Raises
         ------
         NoModeError
-            If it ends at a point where K^-1 + W is not positive definite, or where Psi is not finite.
+            If it ends at a point where K^-1 + W is not positive definite, or where Psi is not finite; with
+            `whole_steps` at once if the mode would not be `clean`.
         """
         if not np.isfinite(start.value):
             raise NoModeError(
@@ -297,11 +298,15 @@ class LogPosterior(ABC):
         at, clean, escapes, exact = start, True, 0, False
         smallest, stalled = np.inf, 0
         for iteration in range(1, MAX_ITERATIONS + 1):
+            if whole_steps and not clean:
+                raise NoModeError("whole steps of Newton's method do not lead to a mode")
             d = self.derivatives(at.f)
             try:
                 curvature, exact = self.curvature(at.f, d), True
             except ImproperPosteriorError:
                 exact, clean = False, False
+                if whole_steps:
+                    continue
                 try:
                     curvature = self.curvature(at.f, d, safe=True)
                 except ImproperPosteriorError:  # so steep that rounding hides the prior

@@ -189,28 +189,29 @@ def _warm(problem: LogPosterior, f: Array) -> Found:
 def _continued(problem: LogPosterior, f: Array) -> Mode | None:
     """The mode that whole Newton steps reach from f, or None if they do not."""
     try:
-        mode = problem.newton(problem.near(f))
+        return problem.newton(problem.near(f), whole_steps=True)
     except (ImproperPosteriorError, NoModeError):
         return None
-    return mode if mode.clean else None
 
 
 def _follow(problem: LogPosterior, last: KnownMode) -> Found:
     """The branch of the last mode at the new hyperparameters."""
     strides, evaluations = 1, 0
     while strides <= STRIDES:
-        f: Array | None = last.f
+        f = last.f
         for k in range(1, strides + 1):
             at = problem if k == strides else _between(problem, last, k / strides)
-            mode = None if f is None else _continued(at, f)
-            f = None if mode is None else mode.f
-            evaluations += 0 if mode is None else mode.iterations
-        if mode is not None:
-            return Found(mode, Stage.NEWTON, evaluations, 1, 1)
+            mode = _continued(at, f)
+            if mode is None:
+                break
+            f = mode.f
+            evaluations += mode.iterations
+            if k == strides:
+                return Found(mode, Stage.NEWTON, evaluations, 1, 1)
         strides *= 4
     raise InferenceFailedError(
         "the mode of the posterior cannot be followed to these hyperparameters: its branch ends on the way, "
-        "and another mode's evidence is not comparable"
+        "and no mode here has a higher evidence"
     )
 
 
