@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.numerics.scalar import exp, jit_sums, one_minus_exp
+from cavity.numerics.scalar import exp, jit, jit_sums, one_minus_exp
 from cavity.numerics.special import LOG_2PI
 
 LOG_TINY = 38.0
@@ -175,7 +175,7 @@ def expected_log1p(mean_square: Any, var: Any, out: Any) -> None:
         out[0, i], out[1, i], out[2, i] = value, by_square, by_var
 
 
-@jit_sums
+@jit
 def two_normals(
     y: Any, shift: Any, precision: Any, power: Any, fraction: float, scale: float, inflation: float, out: Any
 ) -> None:
