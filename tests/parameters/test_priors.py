@@ -27,6 +27,7 @@ from cavity.parameters.priors import (
     Normal,
     SmoothedBox,
     Uniform,
+    by_kind,
 )
 
 
@@ -349,3 +350,18 @@ def test_log_prior_of_a_vector_parameter(prior, jacobian):
 def test_a_start_outside_the_support_is_refused():
     with pytest.raises(ValueError, match=r"Part: width = 20.0 has no density under its prior Uniform"):
         Part(Param(20.0, prior=Uniform(0.1, 10.0)), 0.5)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_priors_of_one_kind_are_evaluated_together(inside):
+    """Elements of a vector with a prior each: as each prior says for itself, also outside the support."""
+    shared, other = LogNormal(0.0, 2.0), HalfNormal(1.0)
+    priors = [LogNormal(0.5, 1.0), None, shared, Normal(1.0, 2.0), other, Normal(-1.0, 0.5), shared]
+    x = np.array([0.7, 3.0, 2.0, -0.3, 0.2, 4.0, 1.5 if inside else -1.0])
+    groups = by_kind(priors)
+    assert [at for _, at in groups] == [[0, 2, 6], [3, 5], [4]]
+    assert groups[2][0] is other
+    for prior, at in groups:
+        each = [priors[i] for i in at]
+        assert_array_equal(prior.log_density(x[at]), [float(p.log_density(v)) for p, v in zip(each, x[at])])
+        assert_array_equal(prior.gradient(x[at]), [float(p.gradient(v)) for p, v in zip(each, x[at])])

@@ -11,7 +11,7 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.kernels import SE, Matern
 from cavity.likelihoods import Gaussian, Laplace, StudentT
 from cavity.parameters.priors import LogNormal
-from cavity.sampling.diagnostics import mcse_mean
+from cavity.sampling.diagnostics import mcse_mean, mcse_sd
 from cavity.sampling.evidence_given_noise import evidence_given_noise
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.scale_mixture import (
@@ -154,6 +154,30 @@ def test_against_elliptical_slice_sampling_of_the_function():
         error = np.hypot(mcse_mean(ours), mcse_mean(theirs))
         assert np.all(error < 0.25)
         assert np.all(np.abs(ours.mean(axis=(0, 1)) - theirs.mean(axis=(0, 1))) < 4 * error)
+
+
+@pytest.mark.parametrize("family", [StudentT, Laplace])
+def test_hyperparameters_against_quadrature(family):
+    """Signal variance and noise scale given two observations far apart: p(y | theta) on a grid of each f."""
+    X, y = np.array([[0.0], [20.0]]), np.array([0.3, 2.5])
+    df = (3.0,) if family is StudentT else ()
+    noise = Param(0.4, prior=LogNormal(np.log(0.4), 0.7)), *(Param(value, fixed=True) for value in df)
+    model = GP(Param(1.0, prior=LogNormal(0.0, 0.7)) * SE(Param(1.0, fixed=True)), family(*noise))
+    found = sample_noise_variances(model, X, y, n_draws=600, warmup=100, chains=2, rng=0, progress=False)
+
+    a, b = np.linspace(-3.5, 3.5, 57), np.log(0.4) + np.linspace(-3.5, 3.5, 57)
+    f = np.linspace(-30, 30, 24_001)
+    prior = norm.pdf(f, 0.0, np.exp(0.5 * a)[:, None])
+    p = np.multiply.outer(norm.pdf(a, 0.0, 0.7), norm.pdf(b, np.log(0.4), 0.7))
+    for j in range(57):
+        for target in y:
+            p[:, j] *= prior @ np.exp(family(np.exp(b[j]), *df).log_prob(np.full(len(f), target), f))
+    p /= p.sum()
+    for k, (grid, mass) in enumerate([(a, p.sum(axis=1)), (b, p.sum(axis=0))]):
+        x = found.trace.positions[:, :, k]
+        mean = mass @ grid
+        assert abs(x.mean() - mean) < 4 * mcse_mean(x)
+        assert abs(x.std() - np.sqrt(mass @ (grid - mean) ** 2)) < 4 * mcse_sd(x)
 
 
 def test_scale_and_degrees_of_freedom_are_sampled():
