@@ -939,7 +939,7 @@ def test_values_set_by_hand_are_not_overwritten_without_a_word():
         again.fit(two_levels())  # the remedy that the warning names
 
 
-def test_a_second_fit_overwrites_estimates_silently_but_not_what_was_set_since():
+def test_a_second_fit_overwrites_estimates_silently_but_not_what_was_set_since(tmp_path):
     model = HMM(2, random_state=0).fit(two_levels())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -951,6 +951,11 @@ def test_a_second_fit_overwrites_estimates_silently_but_not_what_was_set_since()
     model.covars_ = np.ones((2, 1, 1))
     with pytest.warns(UserWarning, match=r"overwritten: covars_ start"):
         model.fit(two_levels())
+    model.save(tmp_path / "hmm.cavity")
+    again = cavity.load(tmp_path / "hmm.cavity")
+    again.means_ = np.array([[1.0], [3.0]])
+    with pytest.warns(UserWarning, match=r"overwritten: means_ start"):
+        again.fit(two_levels())
 
 
 def test_a_covariance_set_by_hand_is_named_by_its_state():

@@ -335,6 +335,8 @@ def _model_of(kind: type) -> Callable[..., Any]:
         model.family_ = family
         for name, value in {**theta, **found}.items():
             setattr(model, name, value)
+        if kind is HMM and "converged_" in found:
+            model._remember_estimates()
         return model
 
     return build

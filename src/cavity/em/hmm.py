@@ -195,10 +195,12 @@ class HMM(EmissionParameters, EMEstimator):
 
     def _set_by_hand(self) -> set[str]:
         """Names of parameters that were set since the last fit; start and transition probabilities are "s" and "t"."""
-        if "converged_" in self.__dict__ and "_estimates" not in self.__dict__:
-            return set()  # read from a file
         found, old = self._values(), self.__dict__.get("_estimates", {})
         return {name for name, value in found.items() if value is not old.get(name)}
+
+    def _remember_estimates(self) -> None:
+        """Take the present values for those of a fit, which another fit may replace."""
+        self._estimates = self._values()
 
     def _values(self) -> dict[str, Any]:
         """Parameters by name, as far as there are any."""
@@ -296,7 +298,7 @@ class HMM(EmissionParameters, EMEstimator):
             visits = visits[order]
         self.family_ = family
         self.startprob_, self.transmat_, self.params_ = theta.startprob, theta.transmat, theta.params
-        self._estimates = self._values()
+        self._remember_estimates()
         self.n_states_ = len(theta.startprob)
         self.converged_ = run.converged
         self.n_iter_ = run.n_iter
