@@ -13,13 +13,13 @@ the odds would count twice what is known once. C answers say as much as C - 1, s
 
     P(y = c)  proportional to  (p_c / (1 - p_c))^((C - 1) / C),
 
-which is exact for two classes, and the first formula for many. Dividing p_c by their sum, the usual way, is too cautious:
-its log loss was larger on each of seven data sets (docs/classification.md).
+which is exact for two classes, and the first formula for many. Dividing p_c by their sum, the usual way, is too
+cautious: its log loss was larger on each of seven data sets (docs/classification.md).
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
