@@ -18,7 +18,7 @@ from cavity.latent.base import CapabilityError
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
 from cavity.latent.markov import Markov
-from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, Softmax, StudentT
+from cavity.likelihoods import Gaussian, MixtureOfGaussians, OneVsRest, Probit, Softmax, StudentT
 from cavity.sampling import MCMC
 from cavity.sampling.annealing.path import Bridge
 from tests.latent.naive import Naive
@@ -42,10 +42,20 @@ RUNS = {
     "exact, leave-one-out learning": lambda r: GP(
         1.2 * SE(0.8), Gaussian(0.1), representation=r
     ).leave_one_out_log_prob(X, REAL),
+<<<<<<< HEAD
     "laplace": lambda r: condition(Probit(), LABELS, Laplace(), r),
     "laplace, several latent functions": lambda r: condition(Softmax(2), LABELS > 0, Laplace(), r),
     "ep, log-concave likelihoods": lambda r: condition(Probit(), LABELS, EP(), r),
     "ep, other likelihoods": lambda r: condition(StudentT(0.3, 4.0), REAL, EP(), r),
+=======
+    "laplace": lambda: condition(Probit(), LABELS, Laplace()),
+    "laplace, several latent functions": lambda: condition(Softmax(2), LABELS > 0, Laplace()),
+    "every rule, several functions that the likelihood keeps apart": lambda: condition(
+        OneVsRest(3), np.arange(N) % 3.0, EP()
+    ),
+    "ep, log-concave likelihoods": lambda: condition(Probit(), LABELS, EP()),
+    "ep, other likelihoods": lambda: condition(StudentT(0.3, 4.0), REAL, EP()),
+>>>>>>> fb9c916 (Tests of one against the rest: gradients, posteriors, evidence by draws, leaving out, files)
     "ep, its Newton method and continuation (up to 1000 rows)": None,
     "sequential ep, assumed-density filtering": lambda r: condition(Probit(), LABELS, SequentialEP(), r),
     "variational": None,
