@@ -23,7 +23,7 @@ from cavity import GP, GPClassifier
 from cavity.datasets import make_clusters_1d
 from cavity.estimators import classifier, decisions, multiclass
 from cavity.inference.base import ConvergenceWarning, Status
-from cavity.kernels import SE, Linear
+from cavity.kernels import SE, Linear, ard
 from cavity.learning import signal_prior
 from cavity.likelihoods import LapseProbit, Probit
 from cavity.means.functions import Constant
@@ -400,6 +400,18 @@ def test_auto_uses_what_was_asked_for():
     assert lapse.likelihood_.answer == LapseProbit()
     means = GPClassifier(mean="constant", **options).fit(IRIS_X[some], IRIS_Y[some])
     assert means.mean_.flat.size == 3
+
+
+def test_many_columns_share_a_length_scale_if_their_ranges_allow_it():
+    wide = np.random.default_rng(0).normal(size=(30, 21))
+    wide[:, 3] = 0.0  # a constant column has no range
+    labels = wide[:, 0] > 0
+    assert classifier.default_kernel(wide) == 1.0 * SE(1.0)
+    assert classifier.default_kernel(wide[:, :20]) == 1.0 * SE(ard)
+    assert classifier.default_kernel(wide * np.where(np.arange(21) == 5, 1e3, 1.0)) == 1.0 * SE(ard)
+    assert classifier.default_kernel(np.ones((3, 21))) == 1.0 * SE(ard)
+    model = GPClassifier(n_restarts=0, random_state=0).fit(wide, labels)
+    assert np.ndim(model.kernel_.get("se.lengthscale")) == 0
 
 
 def test_processes_do_not_change_the_result():

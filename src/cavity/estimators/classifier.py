@@ -34,7 +34,7 @@ from cavity.estimators.multiclass import (
     fit_member,
 )
 from cavity.gp import GP
-from cavity.kernels import Kernel
+from cavity.kernels import SE, Kernel, ard
 from cavity.learning.signal_prior import with_signal_prior
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import require_numbers
@@ -50,14 +50,32 @@ from cavity.runtime.stop_reason import StopReason
 Indices = NDArray[np.intp]
 
 
+WIDE, COMPARABLE = 20, 100.0
+"""Columns beyond which one length scale serves all of them, if their ranges differ by less than this factor.
+
+Labels say too little about each of many length scales: on Sonar and Ionosphere (60 and 33 columns, 130 rows) learning
+them all takes five times as long and has 1.3 to 1.4 times the log loss, on digits (64 columns, 500 rows) 14 times as
+long and 1.15 times the log loss.
+"""
+
+
+def default_kernel(X: Array) -> Kernel:
+    """A length scale for each column, or one for all of many columns of comparable ranges."""
+    extent = np.ptp(X, axis=0)
+    extent = extent[extent > 0]
+    one = X.shape[1] > WIDE and extent.size > 0 and extent.max() < COMPARABLE * extent.min()
+    return 1.0 * SE(1.0) if one else 1.0 * SE(ard)
+
+
 class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     """Gaussian process classification, of two or more classes.
 
     Parameters
     ----------
     kernel : Kernel or str, optional
-        Covariance function of the latent functions, or its text; `1.0 * SE(ard)` by default. Its values are one of
-        the starting points of learning, and its priors, bounds and fixed flags are respected.
+        Covariance function of the latent functions, or its text. By default `1.0 * SE(ard)`, or `1.0 * SE(1.0)` for more
+        than 20 columns of comparable ranges, where labels say too little about a length scale for each. Its values are
+        one of the starting points of learning, and its priors, bounds and fixed flags are respected.
     likelihood : {"probit", "logit", "lapse-probit"} or Likelihood
         How latent values become probabilities of two classes, or of a class and the others; "lapse-probit" allows for
         wrong labels.
@@ -254,7 +272,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         if isinstance(strategy, OneModel):
             likelihood, rule = strategy.likelihood(likelihood, len(self.classes_)), strategy.rule(rule)
             mean = None if isinstance(mean, str) and mean == "zero" else [mean] * likelihood.n_latent
-        model = self._bound(self._unbound_model(likelihood, mean, rule))
+        model = self._bound(self._unbound_model(likelihood, mean, rule, default_kernel(X)))
         if self.signal_prior is None:
             return model
         prior = None if isinstance(self.signal_prior, str) else self.signal_prior
