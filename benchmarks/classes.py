@@ -86,12 +86,12 @@ def _clusters() -> tuple[Array, NDArray[Any]]:
 
 
 PROBLEMS = {
-    "iris": Problem(lambda: load_iris(return_X_y=True), 75, (5, 20)),
-    "wine": Problem(lambda: load_wine(return_X_y=True), 90, (3, 20)),
-    "crabs": Problem(_crabs, 100, (3, 20)),
-    "clusters": Problem(_clusters, 150, (2, 10)),
-    "digits": Problem(lambda: load_digits(return_X_y=True), 200, (1, 5), pixels=True),
-    "usps": Problem(_usps, 200, (1, 5), pixels=True),
+    "iris": Problem(lambda: load_iris(return_X_y=True), 75, (20, 100)),
+    "wine": Problem(lambda: load_wine(return_X_y=True), 90, (10, 100)),
+    "crabs": Problem(_crabs, 100, (10, 100)),
+    "clusters": Problem(_clusters, 150, (5, 30)),
+    "digits": Problem(lambda: load_digits(return_X_y=True), 200, (3, 20), pixels=True),
+    "usps": Problem(_usps, 200, (3, 20), pixels=True),
 }
 KERNEL = "1.0 * SE(1.0)"
 

@@ -73,8 +73,8 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     Parameters
     ----------
     kernel : Kernel or str, optional
-        Covariance function of the latent functions, or its text. By default `1.0 * SE(ard)`, or `1.0 * SE(1.0)` for more
-        than 20 columns of comparable ranges, where labels say too little about a length scale for each. Its values are
+        Covariance function of the latent functions, or its text. By default `1.0 * SE(ard)`, or `1.0 * SE(1.0)` for
+        more than 20 columns of comparable ranges: labels say too little about a length scale for each. Its values are
         one of the starting points of learning, and its priors, bounds and fixed flags are respected.
     likelihood : {"probit", "logit", "lapse-probit"} or Likelihood
         How latent values become probabilities of two classes, or of a class and the others; "lapse-probit" allows for
