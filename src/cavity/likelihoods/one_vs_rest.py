@@ -49,7 +49,7 @@ class OneVsRest(ClassLabels):
     >>> from cavity.likelihoods import OneVsRest
     >>> prediction = OneVsRest(3).predictive(np.array([[-1.0, 0.0, 2.0]]), np.ones((1, 3)))
     >>> prediction.probabilities.round(3)
-    array([[0.025, 0.082, 0.893]])
+    array([[0.07 , 0.151, 0.779]])
     """
 
     def __init__(self, n_classes: int, answer: Likelihood | None = None) -> None:
