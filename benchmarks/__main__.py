@@ -7,7 +7,18 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 
-NAMES = ("exact", "em", "approx", "ep_stress", "control", "sampling", "large", "fits", "fit_quality")
+NAMES = (
+    "exact",
+    "em",
+    "approx",
+    "ep_stress",
+    "classes",
+    "control",
+    "sampling",
+    "large",
+    "fits",
+    "fit_quality",
+)
 """Modules of this folder with a function `main(argv) -> exit code`."""
 
 

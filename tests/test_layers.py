@@ -92,7 +92,7 @@ def test_imports_respect_the_layers():
     assert not problems, "\n".join(problems)
 
 
-PROTOCOL = {"base", "integrated_basis", "negative_sites", "prior_times_sites", "sites"}
+PROTOCOL = {"base", "integrated_basis", "negative_sites", "prior_times_sites", "several", "sites"}
 """Modules of `latent` that inference rules and samplers may know: the protocol and what is said in it alone."""
 
 

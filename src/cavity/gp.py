@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from cavity.inference.base import Approximation, InferenceRule, Status, TrainingData, UnsupportedPairError
 from cavity.inference.exact import Exact, weight_constant
+from cavity.inference.function_by_function import FunctionByFunction
 from cavity.inference.registry import as_inference
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.kernels.basis_functions import FeatureKernel
@@ -316,6 +317,11 @@ class GP(Parametrized):
         return cast(Likelihood, self._parts[2])
 
     @property
+    def rule(self) -> InferenceRule:
+        """The inference rule as it applies to the likelihood: function by function if that keeps functions apart."""
+        return FunctionByFunction.if_separable(self.inference, self.likelihood)
+
+    @property
     def representation(self) -> Representation:
         """How the process is held at the training inputs."""
         return cast(Representation, self._parts[3])
@@ -498,9 +504,7 @@ class GP(Parametrized):
         """
         model = self._with_basis_in_kernel(data)
         with threads_for(len(data.X)):
-            found = model.inference.evidence(
-                model.prior(data.inputs), model.likelihood, data.y, data.weight, warm
-            )
+            found = model.rule.evidence(model.prior(data.inputs), model.likelihood, data.y, data.weight, warm)
         return found.value, model.to_theta(found.gradient.flat), found.warm
 
     def leave_one_out_log_prob(
@@ -514,7 +518,7 @@ class GP(Parametrized):
         """As `leave_one_out_log_prob`, for data of `training`."""
         model = self._with_basis_in_kernel(data)
         with threads_for(len(data.X)):
-            value, gradient = model.inference.leave_one_out_log_prob(
+            value, gradient = model.rule.leave_one_out_log_prob(
                 model.prior(data.inputs), model.likelihood, data.y, data.weight
             )
         return value, model.to_theta(gradient.flat)
@@ -614,9 +618,7 @@ class GP(Parametrized):
         data = replace(data, X=X, y=y, inputs=model.representation.prepare(X))
         model = model._with_basis_in_kernel(data)
         with threads_for(len(X)):
-            approximation = model.inference.infer(
-                model.prior(data.inputs), model.likelihood, y, data.weight, warm
-            )
+            approximation = model.rule.infer(model.prior(data.inputs), model.likelihood, y, data.weight, warm)
         if model._note:
             message = "; ".join(part for part in (approximation.status.message, model._note) if part)
             approximation = replace(approximation, status=replace(approximation.status, message=message))
@@ -628,15 +630,13 @@ class GP(Parametrized):
         model, data = self.training(X, y, sample_weight)
         model = model._with_basis_in_kernel(data)
         with threads_for(len(data.X)):
-            return model.inference.leave_one_out(
-                model.prior(data.inputs), model.likelihood, data.y, data.weight
-            )
+            return model.rule.leave_one_out(model.prior(data.inputs), model.likelihood, data.y, data.weight)
 
     def degrees_of_freedom(self, X: ArrayLike, y: ArrayLike) -> float:
         """Effective number of parameters of the fit."""
         model, data = self.training(X, y)
         model = model._with_basis_in_kernel(data)
-        return float(model.inference.degrees_of_freedom(model.prior(data.inputs), model.likelihood, data.y))
+        return float(model.rule.degrees_of_freedom(model.prior(data.inputs), model.likelihood, data.y))
 
 
 @dataclass(frozen=True, eq=False)

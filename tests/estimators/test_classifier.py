@@ -23,9 +23,9 @@ from cavity import GP, GPClassifier
 from cavity.datasets import make_clusters_1d
 from cavity.estimators import classifier, decisions, multiclass
 from cavity.inference.base import ConvergenceWarning, Status
-from cavity.kernels import SE, Linear
+from cavity.kernels import SE, Linear, ard
 from cavity.learning import signal_prior
-from cavity.likelihoods import Probit
+from cavity.likelihoods import LapseProbit, Probit
 from cavity.means.functions import Constant
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import LogNormal
@@ -205,7 +205,9 @@ def test_softmax_on_inputs_of_very_different_sizes():
     """Rounding once hid the curvature of Newton's method, and a log probability of 1e33 won."""
     wine, label = load_wine(return_X_y=True)
     wine, label = wine[::2], label[::2]
-    model = GPClassifier("1.0 * Linear(ard)", n_restarts=1, random_state=0).fit(wine, label)
+    model = GPClassifier("1.0 * Linear(ard)", multi_class="softmax", n_restarts=1, random_state=0).fit(
+        wine, label
+    )
     assert all(run.value <= 0 for run in model.runs_)
     assert model.log_evidence_ < 0
     assert model.score(wine, label) > 0.95  # linear discriminants tell these classes apart
@@ -306,13 +308,13 @@ def test_iris(three, name):
 
 @pytest.mark.parametrize("name", ["posterior", "model", "kernel", "mean", "likelihood", "runs"])
 def test_attributes_of_one_model_exist_where_there_is_one(three, name):
-    (only,) = three["softmax"].members_
-    assert getattr(three["softmax"], name + "_") is getattr(only, name)
+    (only,) = three["one_vs_rest"].members_
+    assert getattr(three["one_vs_rest"], name + "_") is getattr(only, name)
     with pytest.raises(
         AttributeError, match=rf"made of 3 models.* \[member.{name} for member in model.members_\]"
     ):
-        getattr(three["one_vs_rest"], name + "_")
-    assert not hasattr(three["one_vs_rest"], name + "_")
+        getattr(three["one_vs_one"], name + "_")
+    assert not hasattr(three["one_vs_one"], name + "_")
     with pytest.raises(AttributeError, match=f"no {name}_ yet: call fit first"):
         getattr(GPClassifier(), name + "_")
 
@@ -328,16 +330,44 @@ def test_the_distribution_of_labels_is_that_of_places_in_classes(three, name):
 
 
 def test_what_each_model_tells_apart(three):
-    assert three["softmax"].problems_ == ("",)
-    assert three["one_vs_rest"].problems_[1] == "versicolor against the rest"
+    assert three["softmax"].problems_ == three["one_vs_rest"].problems_ == ("",)
     assert three["one_vs_one"].problems_[2] == "versicolor against virginica"
     assert [m.name for m in three["one_vs_one"].members_] == list(three["one_vs_one"].problems_)
     assert three["softmax"].predict_latent(IRIS_X[:5]).mean.shape == (5, 3)
-    latent = three["one_vs_rest"].predict_latent(IRIS_X[:5])
-    np.testing.assert_allclose(latent.mean[:, 2], three["one_vs_rest"].members_[2].posterior.mean(IRIS_X[:5]))
+    latent = three["one_vs_one"].predict_latent(IRIS_X[:5])
+    np.testing.assert_allclose(latent.mean[:, 2], three["one_vs_one"].members_[2].posterior.mean(IRIS_X[:5]))
     assert latent.variance.shape == (5, 3)
-    total = sum(member.posterior.log_evidence for member in three["one_vs_rest"].members_)
-    assert three["one_vs_rest"].log_evidence_ == pytest.approx(total)
+    total = sum(member.posterior.log_evidence for member in three["one_vs_one"].members_)
+    assert three["one_vs_one"].log_evidence_ == pytest.approx(total)
+
+
+@pytest.mark.parametrize("rule", ["ep", "laplace", "variational"])
+def test_one_against_the_rest_is_a_model_of_two_classes_for_each(rule):
+    """The functions of all classes are those of separate models with the same kernel."""
+    given, some = {"inference": rule, **AS_GIVEN}, slice(None, None, 3)
+    model = GPClassifier(20.0 * SE(2.0), **given).fit(IRIS_X[some], IRIS_NAMES[some])
+    latent, total = model.predict_latent(IRIS_X[::5]), 0.0
+    log_odds = np.empty(latent.mean.shape)
+    for c, label in enumerate(model.classes_):
+        alone = GPClassifier(20.0 * SE(2.0), **given).fit(IRIS_X[some], IRIS_NAMES[some] == label)
+        one = alone.predict_latent(IRIS_X[::5])
+        np.testing.assert_allclose(latent.mean[:, c], one.mean, atol=1e-6)
+        np.testing.assert_allclose(latent.variance[:, c], one.variance, atol=1e-6)
+        log_odds[:, c] = alone.decision_function(IRIS_X[::5])
+        total += alone.log_evidence_
+    assert model.log_evidence_ == pytest.approx(total, abs=1e-6)
+    p = np.exp(2 / 3 * log_odds)
+    np.testing.assert_allclose(model.predict_proba(IRIS_X[::5]), p / p.sum(axis=1, keepdims=True), atol=1e-6)
+
+
+def test_probabilities_of_all_classes_are_far_better_than_those_of_laplaces_method():
+    """Log loss on the other half of the data: that of the softmax is more than twice as large."""
+    loss = {}
+    for name in ("auto", "softmax"):
+        model = GPClassifier("1.0 * SE(1.0)", multi_class=name, n_restarts=0, random_state=0)
+        p = model.fit(IRIS_X[::2], IRIS_Y[::2]).predict_proba(IRIS_X[1::2])
+        loss[name] = -np.mean(np.log(p[np.arange(75), IRIS_Y[1::2]]))
+    assert loss["auto"] < 0.5 * loss["softmax"]
 
 
 def test_pairs_are_coupled_as_they_should():
@@ -362,16 +392,26 @@ def test_auto_uses_what_was_asked_for():
     options = {"objective": None, "kernel": 20.0 * SE(2.0)}
     some = slice(None, None, 6)
     auto = GPClassifier(**options).fit(IRIS_X[some], IRIS_Y[some])
-    assert auto.multi_class_ == "softmax"
-    assert auto.posterior_.model.inference.name == "laplace"
-    assert (
-        GPClassifier(inference="variational", **options).fit(IRIS_X[some], IRIS_Y[some]).multi_class_
-        == "one_vs_rest"
-    )
+    assert auto.multi_class_ == "one_vs_rest"
+    assert auto.model_.inference.name == "ep"
+    softmax = GPClassifier(multi_class="softmax", **options).fit(IRIS_X[some], IRIS_Y[some])
+    assert softmax.model_.inference.name == "laplace"
     lapse = GPClassifier(likelihood="lapse-probit", **options).fit(IRIS_X[some], IRIS_Y[some])
-    assert lapse.multi_class_ == "one_vs_rest"
+    assert lapse.likelihood_.answer == LapseProbit()
     means = GPClassifier(mean="constant", **options).fit(IRIS_X[some], IRIS_Y[some])
     assert means.mean_.flat.size == 3
+
+
+def test_many_columns_share_a_length_scale_if_their_ranges_allow_it():
+    wide = np.random.default_rng(0).normal(size=(30, 21))
+    wide[:, 3] = 0.0  # a constant column has no range
+    labels = wide[:, 0] > 0
+    assert classifier.default_kernel(wide) == 1.0 * SE(1.0)
+    assert classifier.default_kernel(wide[:, :20]) == 1.0 * SE(ard)
+    assert classifier.default_kernel(wide * np.where(np.arange(21) == 5, 1e3, 1.0)) == 1.0 * SE(ard)
+    assert classifier.default_kernel(np.ones((3, 21))) == 1.0 * SE(ard)
+    model = GPClassifier(n_restarts=0, random_state=0).fit(wide, labels)
+    assert np.ndim(model.kernel_.get("se.lengthscale")) == 0
 
 
 def test_processes_do_not_change_the_result():
@@ -444,7 +484,7 @@ def test_a_subset_keeps_the_shares_of_classes():
     ("options", "message"),
     [
         ({"objective": "best"}, "objective must be"),
-        ({"multi_class": "ovr"}, "multi_class must be one of 'auto', 'softmax'"),
+        ({"multi_class": "ovr"}, "multi_class must be one of 'auto', 'one_vs_rest'"),
         ({"signal_prior": "strong"}, "signal_prior must be 'weak'"),
         ({"n_restarts": -1}, "n_restarts must be an integer >= 0"),
         ({"max_rows": 1}, "max_rows must be an integer >= 2"),
@@ -486,9 +526,9 @@ def test_a_warning_names_the_problem_and_the_remedy(monkeypatch):
         return learned
 
     monkeypatch.setattr(multiclass, "learn", stopped)
-    model = GPClassifier(KERNEL, multi_class="one_vs_rest", **AS_GIVEN)
+    model = GPClassifier(KERNEL, multi_class="one_vs_one", **AS_GIVEN)
     with pytest.warns(
-        ConvergenceWarning, match=r"setosa against the rest: EP did not converge \(stage 'variational'\)"
+        ConvergenceWarning, match=r"setosa against versicolor: EP did not converge \(stage 'variational'\)"
     ) as all_:
         model.fit(IRIS_X[some], IRIS_NAMES[some])
     assert len(all_) == 3
@@ -556,8 +596,8 @@ def test_one_ctrl_c_ends_the_learning_of_all_models(monkeypatch):
         return evidence(self, *arguments, **options)
 
     monkeypatch.setattr(GP, "evidence_of", interrupted)
-    model = GPClassifier(multi_class="one_vs_rest", n_restarts=0, random_state=0)
-    with pytest.warns(ConvergenceWarning, match=r"against the rest: .* \(interrupted\)") as all_:
+    model = GPClassifier(multi_class="one_vs_one", n_restarts=0, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"against versicolor: .* \(interrupted\)") as all_:
         model.fit(IRIS_X[some], IRIS_NAMES[some])
     assert len(all_) == 3
     assert len(calls) == 12  # one evaluation for each of the others

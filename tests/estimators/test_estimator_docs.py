@@ -17,7 +17,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
     [
         (
             "classification.md",
-            ["['in' 'out']", "[[0.5 0.5]]", "softmax True", "versicolor against virginica", "None"],
+            ["['in' 'out']", "[[0.5 0.5]]", "one_vs_rest True", "versicolor against virginica", "None"],
         ),
         ("robust_regression.md", ["[ 5 20 33 50]", "MixtureOfGaussians(fraction=", "\nep\n", "laplace "]),
     ],

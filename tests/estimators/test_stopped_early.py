@@ -127,7 +127,7 @@ def test_an_interrupt_of_one_of_several_chains_ends_the_fit():
             raise KeyboardInterrupt
 
     rule = MCMC(n_draws=5, warmup=5, chains=2, progress=press)
-    model = GPClassifier("1.0*SE(1.0)", inference=rule, multi_class="one_vs_rest", n_restarts=0)
+    model = GPClassifier("1.0*SE(1.0)", inference=rule, multi_class="one_vs_one", n_restarts=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, CODES)
     assert len(steps) == 8
@@ -145,7 +145,7 @@ def test_an_interrupt_between_the_chains_of_several_models_ends_the_fit(monkeypa
 
     monkeypatch.setattr("cavity.sampling.mcmc.SamplePosterior", pressed)
     rule = MCMC(n_draws=5, warmup=5, chains=2, warn=False)
-    model = GPClassifier("1.0*SE(1.0)", inference=rule, multi_class="one_vs_rest", n_restarts=0)
+    model = GPClassifier("1.0*SE(1.0)", inference=rule, multi_class="one_vs_one", n_restarts=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, CODES)
     assert len(made) == 1
@@ -211,5 +211,5 @@ def test_time_that_one_model_leaves_goes_to_the_others(seconds, monkeypatch):
 
     monkeypatch.setattr(classifier, "fit_member", noted)
     with pytest.warns(ConvergenceWarning):
-        GPClassifier(multi_class="one_vs_rest", n_restarts=0, max_time=30.0).fit(X, CODES)
+        GPClassifier(multi_class="one_vs_one", n_restarts=0, max_time=30.0).fit(X, CODES)
     assert given == [10.0, 13.5, 16.0]

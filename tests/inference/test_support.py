@@ -18,7 +18,7 @@ from cavity.latent.base import CapabilityError
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
 from cavity.latent.markov import Markov
-from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, Softmax, StudentT
+from cavity.likelihoods import Gaussian, MixtureOfGaussians, OneVsRest, Probit, Softmax, StudentT
 from cavity.sampling import MCMC
 from cavity.sampling.annealing.path import Bridge
 from tests.latent.naive import Naive
@@ -44,6 +44,9 @@ RUNS = {
     ).leave_one_out_log_prob(X, REAL),
     "laplace": lambda r: condition(Probit(), LABELS, Laplace(), r),
     "laplace, several latent functions": lambda r: condition(Softmax(2), LABELS > 0, Laplace(), r),
+    "every rule, several functions that the likelihood keeps apart": lambda r: condition(
+        OneVsRest(3), np.arange(N) % 3.0, EP(), r
+    ),
     "ep, log-concave likelihoods": lambda r: condition(Probit(), LABELS, EP(), r),
     "ep, other likelihoods": lambda r: condition(StudentT(0.3, 4.0), REAL, EP(), r),
     "ep, its Newton method and continuation (up to 1000 rows)": None,

@@ -18,6 +18,7 @@ import cavity
 from cavity import GP, GPClassifier, GPRegressor
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.ep import SequentialEP
+from cavity.inference.function_by_function import FunctionByFunction
 from cavity.inference.registry import RULES, as_inference
 from cavity.inference.variational.rule import Variational
 from cavity.io import dumps, loads
@@ -37,6 +38,7 @@ from cavity.likelihoods import (
     MixtureOfGaussians,
     NegativeBinomial,
     Noiseless,
+    OneVsRest,
     OrdinalProbit,
     Poisson,
     Probit,
@@ -151,6 +153,8 @@ LIKELIHOODS = {
     "binomial-shared": (Binomial(5), np.arange(14) % 4.0),
     "ordinal": (OrdinalProbit([-0.5, 0.5]), np.digitize(SIGNAL, [-0.5, 0.5]).astype(float)),
     "softmax": (Softmax(3), np.arange(14) % 3.0),
+    "one-vs-rest": (OneVsRest(3), np.arange(14) % 3.0),
+    "one-vs-rest, lapse": (OneVsRest(3, LapseProbit(0.05)), np.arange(14) % 3.0),
     "heteroscedastic": (HeteroscedasticGaussian(0.2), SIGNAL),
 }
 PAIRS = [
@@ -158,7 +162,7 @@ PAIRS = [
     for name, (likelihood, _) in LIKELIHOODS.items()
     for rule in RULES
     if rule in ("exact", "laplace", "ep", "variational", "scale-mixture-em")
-    and as_inference(rule).supports(likelihood)
+    and FunctionByFunction.if_separable(as_inference(rule), likelihood).supports(likelihood)
     and (name, rule) not in {("noiseless", "ep"), ("noiseless", "laplace"), ("noiseless", "variational")}
 ]
 

@@ -10,8 +10,8 @@ from cavity.latent.base import ImproperPosteriorError, Inputs
 from cavity.latent.several_functions import (
     BlockConditioning,
     PerLatent,
-    SeveralPrior,
-    SeveralProcess,
+    SeveralDense,
+    SeveralDenseProcess,
     SoftmaxConditioning,
 )
 from cavity.means.functions import Constant
@@ -73,7 +73,7 @@ for name, kernel in (("shared", SHARED), ("own", OWN)):
 
 @pytest.mark.parametrize(("name", "kernel", "cls", "curvature"), CASES, ids=[c[0] for c in CASES])
 def test_corrections_against_dense_algebra(name, kernel, cls, curvature):
-    prior = SeveralPrior(kernel, X, L)
+    prior = SeveralDense(kernel, X, L)
     correction = cls(prior, curvature)
     W = softmax_W(curvature) if cls is SoftmaxConditioning else curvature
     K, R = full_K(prior), full_R(prior, W)
@@ -93,9 +93,9 @@ def test_corrections_against_dense_algebra(name, kernel, cls, curvature):
 
 @pytest.mark.parametrize(("name", "kernel", "cls", "curvature"), CASES, ids=[c[0] for c in CASES])
 def test_posterior_elsewhere_against_dense_algebra(name, kernel, cls, curvature):
-    prior = SeveralPrior(kernel, X, L)
+    prior = SeveralDense(kernel, X, L)
     a = RNG.normal(size=(N, L))
-    posterior = SeveralProcess(prior, a, cls(prior, curvature))
+    posterior = SeveralDenseProcess(prior, a, cls(prior, curvature))
     R = full_R(prior, softmax_W(curvature) if cls is SoftmaxConditioning else curvature)
     m = len(NEW)
     cross, own = np.zeros((L, N, L, m)), np.zeros((L, m, L, m))
@@ -112,8 +112,8 @@ def test_posterior_elsewhere_against_dense_algebra(name, kernel, cls, curvature)
 
 
 def test_draws_have_the_posterior_s_moments():
-    prior = SeveralPrior(OWN, X, L, PerLatent([Constant(1.0), Constant(-2.0), LinearMean().bind(2)]))
-    posterior = SeveralProcess(prior, RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
+    prior = SeveralDense(OWN, X, L, PerLatent([Constant(1.0), Constant(-2.0), LinearMean().bind(2)]))
+    posterior = SeveralDenseProcess(prior, RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
     draws = posterior.sample(NEW, 40000, rng=1)
     assert draws.shape == (40000, 4, L)
     se = np.sqrt(posterior.variance(NEW) / 40000)
@@ -134,12 +134,12 @@ def test_pulls_against_finite_differences(kernel):
     g = RNG.normal(size=(N, L))
 
     def value(kernel, means):
-        prior = SeveralPrior(kernel, X, L, means)
+        prior = SeveralDense(kernel, X, L, means)
         return sum(np.vdot(G[c], p.covariance) for c, p in enumerate(prior.functions)) + np.vdot(
             g, prior.mean
         )
 
-    prior = SeveralPrior(kernel, X, L, means)
+    prior = SeveralDense(kernel, X, L, means)
     np.testing.assert_allclose(
         prior.times(g), np.column_stack([p.covariance @ g[:, c] for c, p in enumerate(prior.functions)])
     )
@@ -155,12 +155,12 @@ def test_pulls_against_finite_differences(kernel):
                 ends.append(value(moved, means) if which == 0 else value(kernel, moved))
             slopes.append((ends[0] - ends[1]) / 2e-5)
         np.testing.assert_allclose(part.to_theta(found[which]), slopes, rtol=1e-6, atol=1e-6)
-    assert SeveralPrior(kernel, X, L).pull_mean(g).size == 0
+    assert SeveralDense(kernel, X, L).pull_mean(g).size == 0
 
 
 def test_mean_gradient_against_finite_differences():
-    prior = SeveralPrior(OWN.bind(2), X, L, PerLatent([Constant(1.0), LinearMean(), Constant(0.0)]).bind(2))
-    posterior = SeveralProcess(prior, RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
+    prior = SeveralDense(OWN.bind(2), X, L, PerLatent([Constant(1.0), LinearMean(), Constant(0.0)]).bind(2))
+    posterior = SeveralDenseProcess(prior, RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
     slopes = posterior.mean_gradient(NEW)
     for d in range(2):
         step = np.zeros(2)
@@ -172,7 +172,7 @@ def test_mean_gradient_against_finite_differences():
 
 
 def test_negative_curvature_that_outweighs_the_prior_is_refused():
-    prior = SeveralPrior(SHARED, X, L)
+    prior = SeveralDense(SHARED, X, L)
     with pytest.raises(ImproperPosteriorError, match="improper"):
         BlockConditioning(prior, -softmax_W(5 * PI))
 
@@ -190,14 +190,14 @@ def test_names_are_numbered_and_values_are_replaced():
 
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match="3 latent functions, got 2 kernels"):
-        SeveralPrior(PerLatent([SHARED, SHARED]), X, 3)
-    prior = SeveralPrior(SHARED, X, L)
+        SeveralDense(PerLatent([SHARED, SHARED]), X, 3)
+    prior = SeveralDense(SHARED, X, L)
     with pytest.raises(ValueError, match="5 columns"):
-        SeveralProcess(prior, np.zeros((N, L)), SoftmaxConditioning(prior, PI)).mean(np.zeros((2, 5)))
+        SeveralDenseProcess(prior, np.zeros((N, L)), SoftmaxConditioning(prior, PI)).mean(np.zeros((2, 5)))
 
 
 def test_memory_is_shared_between_evaluations():
     inputs = Inputs(X)
-    first = SeveralPrior(OWN, inputs, L).functions[1].covariance
-    second = SeveralPrior(OWN, inputs, L).functions[1].covariance
+    first = SeveralDense(OWN, inputs, L).functions[1].covariance
+    second = SeveralDense(OWN, inputs, L).functions[1].covariance
     assert np.shares_memory(first, second)

@@ -70,6 +70,8 @@ ALL = [
     lk.Heaviside(),
     lk.Logit(),
     lk.Softmax(3),
+    lk.OneVsRest(3),
+    lk.OneVsRest(4, lk.LapseProbit(0.1)),
     lk.Poisson(),
     lk.NegativeBinomial(2.0),
     lk.Binomial([3, 4, 5]),
@@ -114,6 +116,7 @@ def test_learning_keeps_outliers_wider_and_weights_normalized():
         (lk.Binomial([3, 4]), [1, 2, 3], "trials has shape"),
         (lk.OrdinalProbit([0.0]), [0, 2], "categories must be 0..1, got 2"),
         (lk.Softmax(3), [0, 3], "labels must be 0..2, got 3"),
+        (lk.OneVsRest(3), [0, 3], "OneVsRest: labels must be 0..2, got 3"),
         (lk.Mixture([lk.Poisson(), lk.NegativeBinomial()]), [-1], "non-negative"),
     ],
 )
@@ -140,6 +143,8 @@ def test_bad_targets_are_named(likelihood, y, message):
         (lambda: lk.OrdinalProbit([1.0, 0.0]), "increasing"),
         (lambda: lk.OrdinalProbit(), "give thresholds"),
         (lambda: lk.Softmax(1), "n_classes"),
+        (lambda: lk.OneVsRest(2), "n_classes must be an integer >= 3"),
+        (lambda: lk.OneVsRest(3, lk.Poisson()), "labels -1 and .1, got Poisson"),
         (lambda: lk.StudentT(df=-1.0), "df"),
     ],
 )

@@ -35,6 +35,7 @@ def test_every_likelihood_is_on_the_page_with_its_properties():
         lk.LapseProbit(),
         lk.Heaviside(),
         lk.Softmax(3),
+        lk.OneVsRest(3),
         lk.OrdinalProbit([0.0, 1.0]),
         lk.Poisson(),
         lk.NegativeBinomial(),

@@ -1,10 +1,10 @@
-"""Several latent values per observation: softmax, and normal noise with its own latent level."""
+"""Several latent values per observation: softmax, one against the rest, normal noise with its own latent level."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import softmax
+from scipy.special import log_ndtr, softmax
 
 from cavity import likelihoods as lk
 
@@ -24,6 +24,8 @@ def numeric_gradient(function, f, h=1e-5):
 CASES = [
     (lk.Softmax(4), rng.integers(0, 4, 6).astype(float), 2 * rng.standard_normal((6, 4))),
     (lk.HeteroscedasticGaussian(0.4), rng.standard_normal(6), rng.standard_normal((6, 2))),
+    (lk.OneVsRest(4), rng.integers(0, 4, 6).astype(float), 2 * rng.standard_normal((6, 4))),
+    (lk.OneVsRest(3, lk.LapseProbit(0.4)), rng.integers(0, 3, 6).astype(float), rng.standard_normal((6, 3))),
 ]
 
 
@@ -42,8 +44,9 @@ def test_gradient_hessian_and_third_derivatives(likelihood, y, f):
     assert likelihood.log_prob(y, np.stack([f, f])).shape == (2, 6)
 
 
-def test_parameter_derivatives_of_the_noise_level():
-    likelihood, y, f = CASES[1]
+@pytest.mark.parametrize("case", [1, 3])
+def test_parameter_derivatives(case):
+    likelihood, y, f = CASES[case]
     p = likelihood.latent_parameter_derivatives(y, f)
     h = 1e-6
     up, down = (likelihood.with_flat([0.4 + s * h]).latent_derivatives(y, f) for s in (1, -1))
@@ -212,3 +215,44 @@ def test_correlated_softmax_and_draws():
     draws = likelihood.sample(np.broadcast_to(mean[0], (40000, 3)), rng)
     share = np.bincount(draws.astype(int), minlength=3) / 40000
     np.testing.assert_allclose(share, softmax(mean[0]), atol=0.012)
+
+
+# --- one against the rest -----------------------------------------------------------------------------------
+
+
+def test_classes_by_answers_against_enumeration_and_draws():
+    """Draws of f and of C answers, of which those with one "yes" count; the power is for labels that answers share."""
+    likelihood = lk.OneVsRest(3)
+    mean, var = np.array([0.3, -0.5, -1.0]), np.array([0.5, 2.0, 0.1])
+    f = mean + np.sqrt(var) * rng.standard_normal((400000, 3))
+    yes = f + rng.standard_normal(f.shape) > 0
+    kept = yes[yes.sum(axis=1) == 1]
+    share = kept.mean(axis=0) ** (2 / 3)
+    p = likelihood.predictive(mean[None], var[None])
+    np.testing.assert_allclose(p.probabilities[0], share / share.sum(), atol=4e-3)
+    np.testing.assert_allclose(p.probabilities, np.exp([p.log_prob(c)[0] for c in range(3)])[None])
+    np.testing.assert_array_equal(
+        likelihood.predictive(mean[None], np.diag(var)[None]).probabilities, p.probabilities
+    )
+    draws = likelihood.sample(np.broadcast_to(mean, (40000, 3)), rng)
+    sure = likelihood.predictive(mean[None], np.zeros((1, 3))).probabilities[0]
+    np.testing.assert_allclose(np.bincount(draws.astype(int)) / 40000, sure, atol=0.012)
+
+
+def test_small_probabilities_of_classes_keep_their_digits():
+    p = lk.OneVsRest(3).predictive(np.array([[40.0, -40.0, -39.0]]), np.zeros((1, 3)))
+    expected = 2 / 3 * (log_ndtr(-40.0) - log_ndtr(40.0))
+    np.testing.assert_allclose(p.log_prob(1.0) - p.log_prob(0.0), 2 * expected, rtol=1e-12)
+    assert p.log_prob(2.0)[0] > p.log_prob(1.0)[0] > -np.inf
+
+
+def test_expected_log_probability_of_answers():
+    likelihood, y = lk.OneVsRest(3), np.array([2.0])
+    mean, var = np.array([[0.3, -0.5, 1.0]]), np.array([[0.5, 2.0, 0.1]])
+    f = mean + np.sqrt(var) * rng.standard_normal((200000, 1, 3))
+    draws = likelihood.log_prob(y, f)
+    e = likelihood.expected_log_prob(y, mean, var)
+    assert e.value[0] == pytest.approx(draws.mean(), abs=4 * draws.std() / np.sqrt(len(draws)))
+    at = lambda m, v: likelihood.expected_log_prob(y, m, v).value  # noqa: E731
+    np.testing.assert_allclose(e.d_mean, numeric_gradient(lambda m: at(m, var), mean), atol=1e-7)
+    np.testing.assert_allclose(e.d_var, numeric_gradient(lambda v: at(mean, v), var), atol=1e-6)

@@ -18,6 +18,7 @@ from cavity.likelihoods import (
     HeteroscedasticGaussian,
     Laplace,
     MixtureOfGaussians,
+    OneVsRest,
     Poisson,
     Probit,
     Softmax,
@@ -42,6 +43,7 @@ TARGETS = {
     "poisson": (Poisson(), lambda y: np.round(2 * np.exp(y))),
     "student": (StudentT(0.3, 4.0), lambda y: y),
     "softmax": (Softmax(3), lambda y: np.round(y + 1)),
+    "one vs rest": (OneVsRest(3), lambda y: np.round(y + 1)),
     "heteroscedastic": (HeteroscedasticGaussian(0.3), lambda y: y),
 }
 
@@ -137,7 +139,7 @@ def test_fixed_hyperparameters_are_exact_for_gaussian_noise():
     assert drawn.problem is None
 
 
-@pytest.mark.parametrize("case", ["probit", "poisson", "softmax"])
+@pytest.mark.parametrize("case", ["probit", "poisson", "softmax", "one vs rest"])
 @pytest.mark.parametrize("hyperparameters", [True, False])
 def test_other_likelihoods_sample_jointly_or_f_alone(case, hyperparameters):
     likelihood, of = TARGETS[case]

@@ -9,7 +9,7 @@ import pytest
 from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
-from cavity.latent.several_functions import SeveralPrior
+from cavity.latent.several_functions import SeveralDense
 from cavity.likelihoods import Gaussian, Logit, Poisson, Probit, Softmax, StudentT
 from cavity.means.functions import Constant
 from cavity.parameters.param import Param, fixed
@@ -81,14 +81,14 @@ def test_gradient_with_several_latent_functions(shared):
 
     kernel = KERNEL if shared else PerLatent([SE(0.5), 2.0 * SE(1.0), SE(0.3)])
     labels = np.arange(12) % 3
-    target = LatentTarget(SeveralPrior(kernel, X, 3), Softmax(3), labels, np.linspace(0.5, 2.0, 12))
+    target = LatentTarget(SeveralDense(kernel, X, 3), Softmax(3), labels, np.linspace(0.5, 2.0, 12))
     U = np.random.default_rng(1).standard_normal((2, 36))
     _value, gradient = target.value_and_gradient(U)
     np.testing.assert_allclose(gradient, finite_difference(target.log_density, U), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(target.gradient(U), gradient)
     np.testing.assert_allclose(target.whiten(target.latent(U)), U, atol=1e-7)
     with pytest.raises(ValueError, match="one latent function only"):
-        LatentTarget(SeveralPrior(kernel, X, 3), Softmax(3), labels, metric="ep")
+        LatentTarget(SeveralDense(kernel, X, 3), Softmax(3), labels, metric="ep")
 
 
 def test_wrong_combinations_are_refused():

@@ -222,9 +222,11 @@ class GPEstimator(NestedParameters):
             if given
         ]
 
-    def _unbound_model(self, likelihood: Likelihood, mean: Any, inference: Any) -> GP:
-        """The model with the kernel asked for, before it meets data."""
-        kernel: Any = 1.0 * SE(ard) if self.kernel is None else self.kernel
+    def _unbound_model(
+        self, likelihood: Likelihood, mean: Any, inference: Any, default: Kernel | None = None
+    ) -> GP:
+        """The model with the kernel asked for, else with the default one, before it meets data."""
+        kernel: Any = (default or 1.0 * SE(ard)) if self.kernel is None else self.kernel
         if isinstance(kernel, str):
             kernel = parse_kernel(kernel)
         representation = self.representation

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from cavity.estimators.classifier import GPClassifier
 from cavity.estimators.members import Member
-from cavity.estimators.multiclass import STRATEGIES, Binary, Strategy
+from cavity.estimators.multiclass import STRATEGIES, Binary, OneModel, Strategy
 from cavity.estimators.regressor import GPRegressor
 from cavity.estimators.stacking import SCORE, StackedRegressor
 from cavity.gp import GP, Posterior
@@ -212,9 +212,8 @@ def _classifier(
     for member in members:
         _check_data(member.posterior, member.rows, model)
         latents = member.posterior.model.likelihood.n_latent
-        require(
-            latents == (len(classes) if strategy == "softmax" else 1), "classes and latent functions differ"
-        )
+        wanted = len(classes) if isinstance(chosen, OneModel) else 1
+        require(latents == wanted, "classes and latent functions differ")
     require((strategy == Binary.name) == (len(classes) == 2), f"{strategy} is not for {len(classes)} classes")
     model.classes_ = classes
     model._adopt(chosen, members)

@@ -1,9 +1,8 @@
 """Two or more classes as one or several Gaussian process models, and back to probabilities of classes.
 
 - `Binary`: one latent function, labels -1 and +1.
-- `AllAtOnce`: a latent function for each class, coupled by the softmax; O(C n^3) with a shared kernel.
-- `OneVsRest`: C binary models, class c against all others. Their probabilities p_c, each from a model of its own,
-  are divided by their sum.
+- `Softmax`, `OneVsRest`: one model with a latent function for each class, which share a kernel; coupled by the softmax,
+  or each told from all others (`cavity.likelihoods.OneVsRest`). O(C n^3).
 - `OneVsOne`: C (C - 1) / 2 binary models on the rows of two classes each. From the pairwise r_cd = P(c | c or d) the
   probabilities p minimize sum_{c != d} (r_dc p_c - r_cd p_d)^2 subject to sum p = 1 (Wu, Lin and Weng 2004, second
   method): one linear system per point.
@@ -21,12 +20,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
+from cavity import likelihoods
 from cavity.estimators.members import Member
 from cavity.gp import GP
 from cavity.learning.fit import learn
 from cavity.learning.training_rows import TrainingRows, contains_white
+from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
 
 Indices = NDArray[np.intp]
@@ -76,10 +76,9 @@ class Binary(Strategy):
         return members[0]
 
 
-class AllAtOnce(Strategy):
+class OneModel(Strategy):
     """A latent function for each class."""
 
-    name = "softmax"
     several = False
 
     def problems(self, codes: Indices, classes: NDArray[Any]) -> list[Problem]:
@@ -90,24 +89,37 @@ class AllAtOnce(Strategy):
         """They are the classes' already."""
         return members[0]
 
+    @abstractmethod
+    def likelihood(self, answer: Likelihood, n_classes: int) -> Likelihood:
+        """Of all classes, from that of two."""
 
-class OneVsRest(Strategy):
+    def rule(self, given: Any) -> Any:
+        """The inference rule, from what was asked for."""
+        return given
+
+
+class OneVsRest(OneModel):
     """Each class against all others."""
 
     name = "one_vs_rest"
 
-    def problems(self, codes: Indices, classes: NDArray[Any]) -> list[Problem]:
-        """C of them, on all rows."""
-        everything = np.arange(len(codes))
-        return [
-            Problem(everything, _signs(codes == c), f"{label} against the rest")
-            for c, label in enumerate(classes)
-        ]
+    def likelihood(self, answer: Likelihood, n_classes: int) -> Likelihood:
+        """Made of that of two classes."""
+        return likelihoods.OneVsRest(n_classes, answer)
 
-    def combine(self, members: Sequence[Array], n_classes: int) -> Array:
-        """Probabilities of +1, divided by their sum."""
-        log_p = np.column_stack([member[:, 1] for member in members])
-        return np.asarray(log_softmax(log_p, axis=1))
+
+class Softmax(OneModel):
+    """Functions coupled by the softmax."""
+
+    name = "softmax"
+
+    def likelihood(self, answer: Likelihood, n_classes: int) -> Likelihood:
+        """The softmax, whatever that of two classes."""
+        return likelihoods.Softmax(n_classes)
+
+    def rule(self, given: Any) -> Any:
+        """Laplace's method in place of EP."""
+        return "laplace" if isinstance(given, str) and given in ("auto", "ep") else given
 
 
 class OneVsOne(Strategy):
@@ -149,7 +161,7 @@ def couple(r: Array) -> Array:
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
-STRATEGIES: dict[str, type[Strategy]] = {s.name: s for s in (AllAtOnce, OneVsRest, OneVsOne)}
+STRATEGIES: dict[str, type[Strategy]] = {s.name: s for s in (OneVsRest, Softmax, OneVsOne)}
 """Strategies for more than two classes, by name."""
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from cavity.inference.base import InferenceRule
+from cavity.inference.function_by_function import FunctionByFunction
 from cavity.likelihoods.base import Likelihood
 from cavity.runtime.errors import InputError
 
@@ -53,7 +54,7 @@ def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> Infe
                 rule = _rule(name)
             except (ImportError, AttributeError):  # a rule that this installation does not have
                 continue
-            if likelihood is None or rule.supports(likelihood):
+            if likelihood is None or FunctionByFunction.if_separable(rule, likelihood).supports(likelihood):
                 return rule
         raise ValueError(f"no inference rule supports {type(likelihood).__name__}")
     if spec not in RULES:

@@ -15,6 +15,7 @@ NEEDS: dict[str, tuple[Capability, ...]] = {
     "exact, leave-one-out learning": (Capability.COVARIANCE,),
     "laplace": (),
     "laplace, several latent functions": (Capability.SEVERAL_FUNCTIONS,),
+    "every rule, several functions that the likelihood keeps apart": (Capability.SEVERAL_FUNCTIONS,),
     "ep, log-concave likelihoods": (),
     "ep, other likelihoods": (Capability.NEGATIVE_SITES,),
     "ep, its Newton method and continuation (up to 1000 rows)": (Capability.COVARIANCE,),

@@ -221,6 +221,7 @@ FAMILIES = (
     likelihoods.Likelihood,
     likelihoods.MultiLatentLikelihood,
     likelihoods.BinaryLikelihood,
+    likelihoods.ClassLabels,
     likelihoods.CountLikelihood,
     likelihoods.GaussianNoise,
     likelihoods.ScaleMixture,

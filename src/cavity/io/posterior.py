@@ -20,8 +20,9 @@ from cavity.io.registry import Codec, add, field_values
 from cavity.kernels.base import Kernel
 from cavity.latent.base import Representation
 from cavity.latent.prior_times_sites import Conditioned
+from cavity.latent.several import SeveralConditioning, SeveralPrior
 from cavity.latent.sites import Sites
-from cavity.likelihoods import GaussianNoise, Likelihood
+from cavity.likelihoods import GaussianNoise, Likelihood, OneVsRest
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
@@ -118,8 +119,7 @@ def _approximation(
     with threads_for(len(data.X)):
         prior = model.prior(data.inputs)
         if curvature is not None:
-            softmax = curvature.ndim == 2
-            found = prior.condition_softmax(curvature) if softmax else prior.condition(curvature)
+            found = _several(model.likelihood, prior, curvature)
             return Approximation(prior.process(weights, found), log_evidence, status)
         if sites is None:
             require(
@@ -134,6 +134,15 @@ def _approximation(
         require(process.weights.shape == weights.shape, "weights must be one for each row")
         process.weights = weights
         return Approximation(process, log_evidence, status, q)
+
+
+def _several(likelihood: Likelihood, prior: SeveralPrior, curvature: Array) -> SeveralConditioning:
+    """What a curvature makes of several latent functions: of blocks, of a softmax, or of each function alone."""
+    if curvature.ndim == 3:
+        return prior.condition(curvature)
+    if isinstance(likelihood, OneVsRest):
+        return prior.condition_separately(curvature)
+    return prior.condition_softmax(curvature)
 
 
 def _posterior(

@@ -36,6 +36,7 @@ from cavity.parameters.param import Parametrized
 if TYPE_CHECKING:
     from cavity.latent.integrated_basis import BasisWeights
     from cavity.latent.prior_times_sites import Conditioned
+    from cavity.latent.several import SeveralPrior
     from cavity.means.functions import Mean
 
 COVARIANCE_LIMIT = 1000
@@ -133,9 +134,7 @@ class Representation(Parametrized, ABC):
     def prior(self, kernel: Kernel, mean_function: Mean | None, inputs: Inputs) -> LatentPrior:
         """The process at the inputs."""
 
-    def several(
-        self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int
-    ) -> Any:  # a `latent.several.SeveralPrior`
+    def several(self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int) -> SeveralPrior:
         """Several independent processes at the inputs, which the likelihood couples."""
         raise CapabilityError(self.name, Capability.SEVERAL_FUNCTIONS)
 

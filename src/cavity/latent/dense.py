@@ -50,6 +50,7 @@ from cavity.numerics.tiles import (
 
 if TYPE_CHECKING:
     from cavity.latent.integrated_basis import BasisWeights
+    from cavity.latent.several import SeveralPrior
     from cavity.means.functions import Mean
 
 TRUSTED = 1e-3
@@ -75,11 +76,11 @@ class Dense(Representation):
         """The process at the inputs."""
         return DensePrior(kernel, inputs, mean_function)
 
-    def several(self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int) -> Any:
+    def several(self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int) -> SeveralPrior:
         """Several independent processes at the inputs."""
-        from cavity.latent.several_functions import SeveralPrior
+        from cavity.latent.several_functions import SeveralDense
 
-        return SeveralPrior(kernel, inputs, n_latent, mean_functions)
+        return SeveralDense(kernel, inputs, n_latent, mean_functions)
 
 
 class DensePrior(LatentPrior):

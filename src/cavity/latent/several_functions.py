@@ -1,15 +1,15 @@
-"""Several independent latent functions at the same inputs: classes of a softmax, a level and a log noise.
+"""Several independent latent functions with dense covariances: classes, or a level and a log noise.
 
-The prior of f_1..f_L is block-diagonal, K = diag(K_1, .., K_L), with one kernel shared by all functions or
-one each. The likelihood couples them at each input, so that the posterior covariance of (f_1(x), .., f_L(x))
-is an L x L block for every x:
+One kernel is shared by all functions, or each has its own. The posterior covariance of (f_1(x), .., f_L(x)) is an
+L x L block for every x:
 
     mean_c(x*)    = m_c(x*) + k_c(X, x*)' a_c
     cov_cd(x*)    = k_c(x*, x*) [c = d] - k_c(X, x*)' R_cd k_d(X, x*)
 
-R = (K + W^-1)^-1 is known to a `SeveralConditioning`, never formed. Two of them are here, for the two kinds of
-curvature W, which is an L x L matrix at each point:
+R = (K + W^-1)^-1 is known to a `SeveralConditioning`, never formed. Three of them are here, for the kinds of curvature
+W, which is an L x L matrix at each point:
 
+- `SeparateConditioning`: W diagonal, sites of each function alone; each function is conditioned for itself.
 - `SoftmaxConditioning`: W = D - D R1 (R1'D R1)^-1 R1'D with D diagonal, R1 stacked identities; then, with E_c =
   (K_c + D_c^-1)^-1, R = E - E R1 (sum_c E_c)^-1 R1' E (book eq. 3.47). O(L n^3) time, O(L n^2) memory.
 - `BlockConditioning`: any symmetric W, indefinite ones too; with K_c = L_c L_c', M = I + L' W L is positive
@@ -21,17 +21,19 @@ Shapes: latent values (n, L), blocks (n, L, L).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg.blas import dsymm
 
 from cavity.kernels.base import Kernel, as_inputs
-from cavity.latent.base import ImproperPosteriorError, Inputs
+from cavity.latent.base import Conditioning, ImproperPosteriorError, Inputs
 from cavity.latent.dense import DensePrior
 from cavity.latent.posterior_process import BLOCK_DOUBLES
+from cavity.latent.several import SeveralConditioning
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize, try_factorize
@@ -44,7 +46,7 @@ INVERSE_ITERATIONS = 20
 # --- the prior ----------------------------------------------------------------------------------------------
 
 
-class SeveralPrior:
+class SeveralDense:
     """L independent Gaussian processes at n training inputs.
 
     Parameters
@@ -80,6 +82,13 @@ class SeveralPrior:
         if mean_function is not None:
             self.mean = np.column_stack([cast(Mean, m)(self.X) for m in mean_function])
 
+    def function(self, c: int) -> DensePrior:
+        """The prior of one function, with its mean, on the same memory."""
+        alone = copy(self.functions[c])
+        alone.mean = self.mean[:, c]
+        alone.mean_function = None if self.mean_function is None else cast(Mean, self.mean_function[c])
+        return alone
+
     def times(self, A: Array) -> Array:
         """K a, shapes (n, L)."""
         if self.shared:
@@ -109,13 +118,13 @@ class SeveralPrior:
         """The largest amount added to the diagonal of a covariance matrix for L."""
         return max(p.white_jitter for p in self.functions)
 
-    def at(self, kernel: Any, mean_function: Any) -> SeveralPrior:
+    def at(self, kernel: Any, mean_function: Any) -> SeveralDense:
         """The same rows with other hyperparameters, in memory of its own."""
-        return SeveralPrior(kernel, self.X, self.n_latent, mean_function)
+        return SeveralDense(kernel, self.X, self.n_latent, mean_function)
 
-    def rows(self, index: Any) -> SeveralPrior:
+    def rows(self, index: Any) -> SeveralDense:
         """The same processes at some of the rows."""
-        return SeveralPrior(self.kernel, self.X[index], self.n_latent, self.mean_function)
+        return SeveralDense(self.kernel, self.X[index], self.n_latent, self.mean_function)
 
     def condition(self, W: Array) -> BlockConditioning:
         """Given a curvature of any symmetric blocks, shape (n, L, L)."""
@@ -124,6 +133,14 @@ class SeveralPrior:
     def condition_softmax(self, D: Array) -> SoftmaxConditioning:
         """Given the curvature D - D R1 (R1'D R1)^-1 R1'D of a softmax, shape (n, L)."""
         return SoftmaxConditioning(self, D)
+
+    def condition_separately(
+        self, precision: Array, known: Sequence[Conditioning] | None = None
+    ) -> SeparateConditioning:
+        """Given sites of each function alone, of precisions (n, L); `known` is what they make of each function."""
+        if known is None:
+            known = [p.condition(tau) for p, tau in zip(self.functions, precision.T)]
+        return SeparateConditioning(self, precision, known)
 
     def downward(self, W: Array) -> tuple[Array, Array]:
         """(da, K da), shapes (n, L), for the eigenvector of the smallest eigenvalue of I + L' W L."""
@@ -135,9 +152,9 @@ class SeveralPrior:
         da = np.column_stack([F.half_solve_transposed(x) for F, x in zip(factors, u)])
         return da, np.column_stack([F.multiply(x[:, None])[:, 0] for F, x in zip(factors, u)])
 
-    def process(self, weights: Array, conditioning: SeveralConditioning) -> SeveralProcess:
+    def process(self, weights: Array, conditioning: SeveralConditioning) -> SeveralDenseProcess:
         """The posterior processes anywhere, given weights (n, L)."""
-        return SeveralProcess(self, weights, conditioning)
+        return SeveralDenseProcess(self, weights, conditioning)
 
     def pull(self, cotangent: Callable[[int, slice, slice], Array]) -> Array:
         """Gradient, in the natural values of the kernels, of sum_c sum_ij G^c_ij K^c_ij.
@@ -170,43 +187,45 @@ class SeveralPrior:
 # --- corrections --------------------------------------------------------------------------------------------
 
 
-class SeveralConditioning(Protocol):
-    """R = (K + W^-1)^-1 for a curvature W of L x L blocks.
+class SeparateConditioning:
+    """R for sites of each function alone: that of each function for itself.
 
-    Attributes
+    Parameters
     ----------
-    log_det : float
-        log |I + K W|.
-    jitter : float
-    curvature : array (n, L) or (n, L, L)
-        What it was made of.
+    precision : array (n, L)
+        Of the sites.
+    functions : sequence of Conditioning
+        What they make of each function.
     """
 
-    log_det: float
-    jitter: float
-    curvature: Array
+    def __init__(self, prior: SeveralDense, precision: Array, functions: Sequence[Conditioning]) -> None:
+        self.prior, self.curvature, self.functions = prior, precision, list(functions)
+        self.log_det = float(sum(f.log_det for f in functions))
+        self.jitter = max(f.jitter for f in functions)
 
     @property
     def smallest_curvature(self) -> float:
-        """Precision left in the flattest direction, as a share of the prior's; at most one."""
-        ...
+        """Of the function that has least left."""
+        return min(f.smallest_curvature for f in self.functions)
 
     def project(self, b: Array) -> tuple[Array, Array]:
-        """((I - R K) b, K (I - R K) b), shapes (n, L)."""
-        ...
+        """Function by function."""
+        pairs = [f.project(x) for f, x in zip(self.functions, b.T)]
+        return np.column_stack([a for a, _ in pairs]), np.column_stack([Ka for _, Ka in pairs])
 
     def training_blocks(self) -> Array:
-        """Posterior covariance blocks at the training inputs, shape (n, L, L)."""
-        ...
+        """Variances on the diagonal."""
+        var = np.column_stack([f.var for f in self.functions])
+        return var[:, :, None] * np.eye(len(self.functions))
 
     def into_matrices(self) -> list[Array]:
-        """R_cc of every function, in lower triangles; the correction may be gone afterwards."""
-        ...
+        """R of every function."""
+        return [f.matrix() for f in self.functions]
 
     def reduce(self, cross: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-        """(U, V), one array per function, with k_c' R_cd k_d = [c = d] k_c' U_c - V_c' V_d for
-        cross-covariances k_c = K_c(X, X*) of shape (n, m)."""
-        ...
+        """U_c = R_c k_c, and nothing between the functions."""
+        U = [f.apply(k) for f, k in zip(self.functions, cross)]
+        return U, [np.zeros((0, k.shape[1])) for k in cross]
 
 
 class SoftmaxConditioning:
@@ -218,7 +237,7 @@ class SoftmaxConditioning:
         Positive; rows add up to the sample weights.
     """
 
-    def __init__(self, prior: SeveralPrior, D: Array) -> None:
+    def __init__(self, prior: SeveralDense, D: Array) -> None:
         self.prior, self.D, self.jitter = prior, D, 0.0
         self.curvature = D
         self._information = np.empty_like(D)
@@ -307,7 +326,7 @@ class BlockConditioning:
         If K^-1 + W is not positive definite.
     """
 
-    def __init__(self, prior: SeveralPrior, W: Array) -> None:
+    def __init__(self, prior: SeveralDense, W: Array) -> None:
         self.prior, self.W, self.curvature = prior, W, W
         self.jitter = max(p.factor.jitter for p in prior.functions)
         self.factors = [p.factor for p in prior.functions]
@@ -331,7 +350,7 @@ class BlockConditioning:
         return min(1.0, 1.0 / size)
 
     @staticmethod
-    def whitened(prior: SeveralPrior, W: Array) -> Array:
+    def whitened(prior: SeveralDense, W: Array) -> Array:
         """I + L' W L, shape (L n, L n), function by function."""
         n, L = prior.n, prior.n_latent
         roots = [np.tril(p.factor.lower) for p in prior.functions]
@@ -405,12 +424,12 @@ def _cross_products(V: Sequence[Array]) -> Array:
 # --- the posterior ------------------------------------------------------------------------------------------
 
 
-class SeveralProcess:
+class SeveralDenseProcess:
     """L Gaussian processes conditioned on data that couple them.
 
     Parameters
     ----------
-    prior : SeveralPrior
+    prior : SeveralDense
     weights : array (n, L)
         a, with mean_c = m_c + k_c(., X) a_c.
     conditioning : SeveralConditioning
@@ -419,7 +438,7 @@ class SeveralProcess:
     basis = None
     """Several functions have no basis functions with weights integrated out."""
 
-    def __init__(self, prior: SeveralPrior, weights: Array, conditioning: SeveralConditioning) -> None:
+    def __init__(self, prior: SeveralDense, weights: Array, conditioning: SeveralConditioning) -> None:
         self.prior, self.weights, self.conditioning = prior, weights, conditioning
         self.X = prior.X
 

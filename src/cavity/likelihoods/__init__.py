@@ -11,6 +11,7 @@ from cavity.likelihoods.base import (
 )
 from cavity.likelihoods.binary import BinaryLikelihood
 from cavity.likelihoods.binomial import Binomial
+from cavity.likelihoods.class_labels import ClassLabels
 from cavity.likelihoods.counts import CountLikelihood
 from cavity.likelihoods.epsilon_insensitive import EpsilonInsensitive
 from cavity.likelihoods.gaussian import Gaussian, GaussianNoise, KnownNoise, Noiseless
@@ -20,6 +21,7 @@ from cavity.likelihoods.logit import Logit
 from cavity.likelihoods.mixture import Mixture
 from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.likelihoods.negative_binomial import NegativeBinomial
+from cavity.likelihoods.one_vs_rest import OneVsRest
 from cavity.likelihoods.ordinal import OrdinalProbit
 from cavity.likelihoods.poisson import Poisson
 from cavity.likelihoods.probit import Heaviside, LapseProbit, Probit
@@ -31,6 +33,7 @@ from cavity.likelihoods.student_t import StudentT
 __all__ = [
     "BinaryLikelihood",
     "Binomial",
+    "ClassLabels",
     "CountLikelihood",
     "Derivatives",
     "EpsilonInsensitive",
@@ -50,6 +53,7 @@ __all__ = [
     "MultiLatentLikelihood",
     "NegativeBinomial",
     "Noiseless",
+    "OneVsRest",
     "OrdinalProbit",
     "ParameterDerivatives",
     "Poisson",

@@ -21,17 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax, ndtr, ndtri, softmax
 
-from cavity.likelihoods.base import (
-    ExpectedLogProb,
-    LatentDerivatives,
-    MultiLatentLikelihood,
-    Tilted,
-    as_targets,
-    first_bad,
-)
+from cavity.likelihoods.base import ExpectedLogProb, LatentDerivatives, Tilted
+from cavity.likelihoods.class_labels import ClassLabels
 from cavity.numerics.arrays import Array
 from cavity.prediction import CategoricalPrediction
-from cavity.runtime.errors import InputError
 
 STEP = 0.28
 """Trapezoid step in x: a Gumbel density is analytic in a strip of half-width pi/2, error exp(-pi^2/step)."""
@@ -104,7 +97,7 @@ def _averages(mean: Array, var: Array) -> tuple[Array, Array, Array]:
     return probability, log_sum, spread
 
 
-class Softmax(MultiLatentLikelihood):
+class Softmax(ClassLabels):
     """Classes 0..C-1 with one latent function each.
 
     Parameters
@@ -121,36 +114,10 @@ class Softmax(MultiLatentLikelihood):
     """
 
     log_concave = True
-    discrete = True
 
     def __init__(self, n_classes: int) -> None:
-        if int(n_classes) != n_classes or n_classes < 2:
-            raise ValueError(f"Softmax: n_classes must be an integer >= 2, got {n_classes!r}")
-        self.n_latent = int(n_classes)
+        self._set_classes(n_classes)
         self._set_up({})
-
-    @property
-    def n_classes(self) -> int:
-        """C."""
-        return self.n_latent
-
-    def check(self, y: ArrayLike) -> Array:
-        """Labels must be 0..C-1."""
-        labels = as_targets(y, "Softmax")
-        bad = (labels < 0) | (labels > self.n_latent - 1) | (labels != np.floor(labels))
-        if bad.any():
-            value, row = first_bad(labels, bad)
-            raise InputError(
-                f"Softmax: labels must be 0..{self.n_latent - 1}, got {value:g}",
-                value=value,
-                row=row,
-                remedy="encode the classes first",
-            )
-        return labels
-
-    def one_hot(self, y: Array) -> Array:
-        """0/1 indicators, shape (n, C)."""
-        return np.asarray(np.eye(self.n_latent)[np.asarray(y).astype(int)])
 
     def probabilities(self, f: Array) -> Array:
         """softmax(f), shape of f; pi in W = diag(pi) - pi pi'."""

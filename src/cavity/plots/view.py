@@ -205,12 +205,10 @@ def _labeled_rows(classifier: Any) -> tuple[Array, NDArray[Any]]:
     found = []
     for i, member in enumerate(classifier.members_):
         X, y = member.rows.X, member.rows.y
-        if classifier.multi_class_ == "softmax":
+        if member.likelihood.n_latent > 1:
             codes = y.astype(int)
         elif classifier.multi_class_ == "binary":
             codes = (y > 0).astype(int)
-        elif classifier.multi_class_ == "one_vs_rest":
-            X, codes = X[y > 0], np.full(int(np.sum(y > 0)), i)
         else:
             codes = np.where(y > 0, pairs[i][0], pairs[i][1])
         found.append(np.column_stack([X, codes]))

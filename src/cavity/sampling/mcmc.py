@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.inference.base import Approximation, Evidence, Gradient, InferenceRule
+from cavity.inference.function_by_function import FunctionByFunction
 from cavity.inference.registry import as_inference
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
@@ -169,7 +170,7 @@ class MCMC(InferenceRule):
         return isinstance(likelihood, Likelihood)
 
     def _fast(self, likelihood: Likelihood) -> InferenceRule:
-        return as_inference(self.start, likelihood)
+        return FunctionByFunction.if_separable(as_inference(self.start, likelihood), likelihood)
 
     def infer(
         self,

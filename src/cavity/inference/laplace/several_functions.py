@@ -24,6 +24,7 @@ import numpy as np
 
 from cavity.inference.base import Gradient, InferenceRule, refit_without
 from cavity.inference.laplace.mode_search import LatentPoint, LogPosterior, Mode
+from cavity.latent.several import SeveralConditioning, SeveralPrior
 from cavity.likelihoods.base import LatentDerivatives, MultiLatentLikelihood
 from cavity.likelihoods.softmax import Softmax
 from cavity.numerics.arrays import Array
@@ -32,12 +33,12 @@ from cavity.numerics.arrays import Array
 class SeveralLatents(LogPosterior):
     """The log posterior density of L latent values per observation."""
 
-    prior: Any
+    prior: SeveralPrior
     likelihood: MultiLatentLikelihood
 
     def __init__(
         self,
-        prior: Any,
+        prior: SeveralPrior,
         likelihood: MultiLatentLikelihood,
         y: Array,
         sample_weight: Array | None = None,
@@ -72,7 +73,7 @@ class SeveralLatents(LogPosterior):
         """W x."""
         return np.asarray(np.einsum("nij,nj->ni", self.W(derivatives, safe), x))
 
-    def curvature(self, f: Array, derivatives: LatentDerivatives, safe: bool = False) -> Any:
+    def curvature(self, f: Array, derivatives: LatentDerivatives, safe: bool = False) -> SeveralConditioning:
         """The conditioning on W."""
         if self.dense:
             return self.prior.condition(self.W(derivatives, safe))
@@ -82,8 +83,7 @@ class SeveralLatents(LogPosterior):
 
     def downward(self, f: Array, derivatives: LatentDerivatives) -> tuple[Array, Array]:
         """Along the direction of most negative curvature."""
-        found: tuple[Array, Array] = self.prior.downward(self.W(derivatives, safe=False))
-        return found
+        return self.prior.downward(self.W(derivatives, safe=False))
 
     def starts(self) -> Iterator[LatentPoint]:
         """The prior mean, and one step from it of the first function alone (a level, before its noise)."""

@@ -1,0 +1,156 @@
+"""Any rule for one latent function, applied to each function of a likelihood that factorizes over them.
+
+If p(y | f) = prod_c p(s_c | f_c), the functions are independent a priori and stay so: the log evidence is the sum of
+theirs, and so is its gradient in whatever they share, kernel and likelihood. With a shared kernel there is one
+covariance matrix; what differs are the sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from cavity.inference.base import (
+    Approximation,
+    Evidence,
+    Gradient,
+    InferenceRule,
+    Status,
+    UnsupportedPairError,
+    cavities_by_refit,
+)
+from cavity.latent.base import LatentPrior
+from cavity.latent.prior_times_sites import Conditioned
+from cavity.latent.several import SeveralPrior
+from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.one_vs_rest import OneVsRest
+from cavity.numerics.arrays import Array
+from cavity.prediction import Prediction
+
+
+class FunctionByFunction(InferenceRule):
+    """A rule for one latent function, applied to each of several.
+
+    Parameters
+    ----------
+    rule : InferenceRule
+        For the likelihood of one function.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.kernels import SE
+    >>> from cavity.likelihoods import OneVsRest
+    >>> posterior = GP(1.0 * SE(1.0), OneVsRest(3), inference="ep").condition([[0.0], [1.0], [2.0]], [0, 1, 2])
+    >>> posterior.mean([[0.0]]).shape, posterior.status.converged
+    ((1, 3), True)
+    """
+
+    def __init__(self, rule: InferenceRule) -> None:
+        self.rule, self.name = rule, rule.name
+
+    @classmethod
+    def if_separable(cls, rule: InferenceRule, likelihood: Likelihood) -> InferenceRule:
+        """The rule as it applies to a likelihood: as it is, or to each function that the likelihood keeps apart."""
+        separable = isinstance(likelihood, OneVsRest) and not rule.samples
+        return cls(rule) if separable else rule
+
+    def supports(self, likelihood: Likelihood) -> bool:
+        """Whether the rule supports the likelihood of one function."""
+        return isinstance(likelihood, OneVsRest) and self.rule.supports(likelihood.answer)
+
+    def _functions(
+        self, prior: SeveralPrior, likelihood: OneVsRest, y: Array
+    ) -> Iterator[tuple[LatentPrior, Likelihood, Array]]:
+        """Prior, likelihood and targets of each function."""
+        for c, answers in enumerate(likelihood.answers(y).T):
+            yield prior.function(c), likelihood.answer, np.ascontiguousarray(answers)
+
+    def infer(
+        self,
+        prior: Any,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        warm: tuple[Any, ...] | None = None,
+    ) -> Approximation:
+        """Posterior processes, the sum of the log evidences, and what the rule said of each function."""
+        found = self._posteriors(prior, likelihood, y, sample_weight, warm)
+        Q = [cast(Conditioned, part.q) for part in found]
+        precision = np.column_stack([q.sites.precision for q in Q])
+        conditioning = prior.condition_separately(precision, [q.conditioning for q in Q])
+        process = prior.process(np.column_stack([q.weights for q in Q]), conditioning)
+        return Approximation(process, sum(part.log_evidence for part in found), _status(found))
+
+    def _posteriors(
+        self,
+        prior: Any,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None,
+        warm: tuple[Any, ...] | None = None,
+    ) -> list[Approximation]:
+        several = cast(OneVsRest, likelihood)
+        known = (None,) * several.n_latent if warm is None else warm
+        parts = self._functions(prior, several, y)
+        found = [self.rule.infer(*part, sample_weight, memory) for part, memory in zip(parts, known)]
+        if any(part.q is None for part in found):
+            raise UnsupportedPairError(
+                f"inference={self.name!r} gives no sites, which several functions need"
+            )
+        return found
+
+    def evidence(
+        self,
+        prior: Any,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        warm: tuple[Any, ...] | None = None,
+    ) -> Evidence:
+        """Sums over the functions; each goes on from its own last solution."""
+        several = cast(OneVsRest, likelihood)
+        known = (None,) * several.n_latent if warm is None else warm
+        parts = self._functions(prior, several, y)
+        # one after the other: each uses the memory of the last
+        found = [self.rule.evidence(*part, sample_weight, memory) for part, memory in zip(parts, known)]
+        kernels = [part.gradient.kernel for part in found]
+        gradient = Gradient(
+            np.sum(kernels, axis=0) if prior.shared else np.concatenate(kernels),
+            np.concatenate([part.gradient.mean for part in found]),
+            np.sum([part.gradient.likelihood for part in found], axis=0),
+        )
+        return Evidence(sum(part.value for part in found), gradient, tuple(part.warm for part in found))
+
+    def leave_one_out(
+        self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+    ) -> Prediction:
+        """Distribution of each label given the others: from what these say of every function."""
+        several = cast(OneVsRest, likelihood)
+        found = self._posteriors(prior, likelihood, y, sample_weight)
+        pairs = [
+            cavities_by_refit(self.rule, cast(Conditioned, part.q), several.answer, answers, sample_weight)
+            for part, answers in zip(found, several.answers(y).T)
+        ]
+        mean, var = (np.column_stack(columns) for columns in zip(*pairs))
+        return several.predictive(mean, var)
+
+    def degrees_of_freedom(self, prior: Any, likelihood: Likelihood, y: Array) -> float:
+        """Sum over the functions."""
+        parts = self._functions(prior, cast(OneVsRest, likelihood), y)
+        return sum(self.rule.degrees_of_freedom(*part) for part in parts)
+
+
+def _status(found: list[Approximation]) -> Status:
+    """Of all functions: that of the one furthest from its solution, with all iterations and notes."""
+    worst = max((part.status for part in found), key=lambda s: (not s.converged, s.extended, s.residual))
+    notes = dict.fromkeys(part.status.message for part in found if part.status.message)
+    return replace(
+        worst,
+        iterations=sum(part.status.iterations for part in found),
+        jitter=max(part.status.jitter for part in found),
+        message="; ".join(notes),
+    )
