@@ -3,26 +3,60 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cavity.gp import Posterior
 from cavity.inference.base import ConvergenceWarning, Stage
+from cavity.learning.data_scale import DataScale, resolution
+from cavity.learning.guesses import Reader
 from cavity.learning.multistart import SearchResult
+from cavity.learning.robust_starts import is_robust
+from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import JITTER_LADDER
 from cavity.parameters.per_latent import PerLatent
 from cavity.runtime.errors import InPython, Message, Setting
 from cavity.sampling.posterior import SamplePosterior
 
+AT_THE_FLOOR = 1e-3
+"""Share by which a noise level may exceed its limit and still be at it."""
+
+FEW_VALUES = 12
+"""Different whole targets up to which they may be categories."""
+
 NEARLY_SINGULAR = JITTER_LADDER[3]
 """Jitter, relative to the mean prior variance, that a user should know of."""
 
 
-def warnings_of(search: SearchResult, posterior: Posterior | SamplePosterior, X: Array) -> list[Message]:
-    """What a user should know about a fit."""
-    return [found for found in (_about_learning(search), _about_inference(posterior, X)) if found]
+def warnings_of(
+    search: SearchResult, posterior: Posterior | SamplePosterior, X: Array, y: Array | None = None
+) -> list[Message]:
+    """What a user should know about a fit; of targets y that are numbers also if they are too coarse for it."""
+    found = [_about_learning(search), _about_inference(posterior, X)]
+    if y is not None and y.ndim == 1 and search.runs:
+        found.append(_about_ties(posterior.model.likelihood, X, y))
+    return [message for message in found if message]
+
+
+def _about_ties(likelihood: Likelihood, X: Array, y: Array) -> Message | None:
+    """That the noise is as fine as the targets allow, which says that it would be finer still."""
+    gap = resolution(y) if is_robust(likelihood) else 0.0
+    floors = [g.floor for g in Reader(replace(DataScale.of(X, y), resolution=gap)).part(likelihood)]
+    if not gap or not np.any(likelihood.flat <= (1.0 + AT_THE_FLOOR) * np.array(floors)):
+        return None
+    distinct = len(np.unique(y))
+    few = distinct <= FEW_VALUES and bool(np.all(y == np.round(y)))
+    other = "OrdinalProbit, whose categories are ordered, or a classifier" if few else "Gaussian noise"
+    return Message(
+        (
+            f"the targets take {distinct} values, at least {gap:.3g} apart, and the noise is as fine as that: equal "
+            f"targets would draw {type(likelihood).__name__} noise to nothing",
+        ),
+        remedy=(f"use {other}",),
+    )
 
 
 def issue(messages: list[Message], about: str = "", stacklevel: int = 3) -> None:

@@ -195,7 +195,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         )
         self._model_key = model_key
         self._adopt(Member("", learned.search, learned.posterior, rows))
-        issue(warnings_of(learned.search, learned.posterior, rows.X))
+        issue(warnings_of(learned.search, learned.posterior, rows.X, rows.y))
         return self
 
     def _checked_data(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Array, Array]:

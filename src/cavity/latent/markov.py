@@ -76,8 +76,8 @@ class Markov(Representation):
     >>> t = np.linspace(0, 100, 5000)[:, None]
     >>> y = np.sin(t[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(5000)
     >>> model = GP(1.0 * Matern(2.0, nu=2.5), Gaussian(0.01), representation=Markov())
-    >>> model.condition(t, y).mean([[50.0]]).round(2), np.sin(50.0).round(2)
-    (array([-0.26]), np.float64(-0.26))
+    >>> abs(model.condition(t, y).mean([[50.0]])[0] - np.sin(50.0)) < 0.05
+    np.True_
     """
 
     name: ClassVar[str] = "markov"

@@ -24,6 +24,9 @@ SPECTRUM_POINTS = 3000
 FAR = 10.0
 """Robust standard deviations from the median beyond which a target says nothing about the spread of the function."""
 
+SAME_TARGET = 1e-9
+"""Share of the range of the targets below which two of them are the same."""
+
 MAD_TO_SD = 1.0 / 0.6744897501960817
 """Standard deviation of a normal density per median absolute deviation."""
 
@@ -52,6 +55,8 @@ class DataScale:
         Spread of the targets, for noise.
     reach : float
         Distance from the bulk of the targets to the farthest one, if `without_far` found some; else zero.
+    resolution : float
+        Smallest gap between different targets, if targets repeat and noise may not be finer than that; else zero.
     constant : bool
         Whether the targets do not vary at all; `f_sd` and `y_sd` are then small beside their level, not read off them.
     """
@@ -68,6 +73,7 @@ class DataScale:
     y_sd: float
     reach: float = 0.0
     constant: bool = False
+    resolution: float = 0.0
 
     @classmethod
     def of(
@@ -130,7 +136,7 @@ class DataScale:
         new = DataScale.of(U, self.signal)
         return DataScale(
             U, self.signal, new.distance, new.extent, new.spacing, new.x_center, new.x_sd, self.f_center,
-            self.f_sd, self.y_sd, self.reach, self.constant,
+            self.f_sd, self.y_sd, self.reach, self.constant, self.resolution,
         )  # fmt: skip
 
     def frequencies(self, column: int, count: int) -> Array:
@@ -159,6 +165,17 @@ def _spread(X: Array) -> Array:
     """Standard deviation of each column, also if squares of its values are beyond floating-point numbers."""
     _, exponent = np.frexp(np.max(np.abs(X), axis=0))
     return np.asarray(np.ldexp(np.std(np.ldexp(X, -exponent), axis=0), exponent))
+
+
+def resolution(y: Array) -> float:
+    """Smallest gap between different targets (n,) if some are equal, as rounded ones are; else zero.
+
+    Values that differ by no more than rounding are equal.
+    """
+    values = np.sort(y)
+    gaps = np.diff(values)
+    apart = gaps > SAME_TARGET * (values[-1] - values[0])
+    return float(np.min(gaps[apart])) if apart.any() and not apart.all() else 0.0
 
 
 def without_far(y: Array) -> tuple[Array, float]:

@@ -52,7 +52,8 @@ PROBE_ROWS = 100
 class Guess:
     """A typical value with its spread, the limits of the optimizer, and the size of a step.
 
-    `center`, `low` and `high` are in natural units; `spread` (a standard deviation, in steps) and `step` are
+    `floor` is a limit below `low` that holds for values a model came with too.
+    `center`, `low`, `high` and `floor` are in natural units; `spread` (a standard deviation, in steps) and `step` are
     in unconstrained units.
     """
 
@@ -61,6 +62,7 @@ class Guess:
     low: float
     high: float
     step: float = 1.0
+    floor: float = -np.inf
 
 
 def size_guess(size: float, spread: float = 1.5, down: float = 1e-12, up: float = 1e8) -> Guess:
@@ -307,11 +309,14 @@ class Reader:
         least = min(max(1e-9 * noise, LEAST_NOISE * data.f_sd**2), noise)
         if data.constant:
             least = LEAST_UNSEEN_NOISE * noise
+        # Targets that were rounded have an error of at least sd resolution / sqrt(12), whatever their density.
+        floor = data.resolution**2 / 12.0 or -np.inf
         if unit is Unit.NOISE_VARIANCE:
-            return [replace(size_guess(noise, 1.5, up=1e4), low=least)] * size
+            return [replace(size_guess(noise, 1.5, up=1e4), low=least, floor=floor)] * size
         sd = float(np.sqrt(noise))
         if unit is Unit.NOISE_SD:
-            return [replace(size_guess(sd, 0.8, up=1e3), low=0.1 * float(np.sqrt(least)))] * size
+            low, floor = 0.1 * float(np.sqrt(least)), data.resolution / np.sqrt(12.0) or -np.inf
+            return [replace(size_guess(sd, 0.8, up=1e3), low=low, floor=floor)] * size
         # a ratio that is wide enough for the farthest target
         return [_widened(g, max(1.0, data.reach / sd / g.center)) for g in self._given(param)]
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.kernels import Kernel
-from cavity.learning.data_scale import DataScale, without_far
+from cavity.learning.data_scale import DataScale, resolution, without_far
 from cavity.learning.guesses import Guess, Reader, fitted_mean, free_guess
+from cavity.likelihoods import GaussianNoise
 from cavity.numerics.arrays import Array
 from cavity.parameters.per_latent import PerLatent
 
@@ -93,6 +94,11 @@ class Starts:
             high = layout.to_unconstrained(np.array([g.high for g in chosen]))
         # The box must hold what the user gave, and must not cross a bound of the user's.
         low, high = np.minimum(low, model.theta), np.maximum(high, model.theta)
+        for i, guess in enumerate(chosen):
+            if guess.floor > -np.inf:
+                floors = [guess.floor if g is guess else g.center for g in chosen]
+                floor = layout.to_unconstrained(np.array(floors))[i]
+                low[i], high[i] = max(low[i], floor), max(high[i], floor)
         own = np.array(layout.bounds).reshape(-1, 2)
         low, high = (
             np.where(np.isfinite(own[:, 0]), own[:, 0], low),
@@ -115,7 +121,9 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
 
     f_scale = latent_scale(model.likelihood, y)
     plain = f_scale is None and model.likelihood.n_latent == 1  # one function, in the units of y
-    reach = 0.0
+    reach, finest = 0.0, 0.0
+    if plain and y.ndim == 1 and not isinstance(model.likelihood, GaussianNoise):
+        finest = resolution(y)
     if plain and not model.likelihood.log_concave:
         y, reach = without_far(y)  # the noise explains the others
     fitted, rest, level = model.mean, y, None
@@ -126,7 +134,8 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
         rest, level = (y.T - model.mean(X)).T, 0.0
     # What a mean that explains everything leaves over is nothing but rounding.
     least = EXPLAINED * float(np.max(np.abs(y))) if rest is not y else 0.0
-    reader = Reader(replace(DataScale.of(X, rest, f_scale, sample_weight, level, least), reach=reach))
+    scale = DataScale.of(X, rest, f_scale, sample_weight, level, least)
+    reader = Reader(replace(scale, reach=reach, resolution=finest))
     columns = tuple(range(X.shape[1]))
     if isinstance(model.kernel, PerLatent) and f_scale is None:
         # The first function is that of y; the others are logarithms, of a size of about one.

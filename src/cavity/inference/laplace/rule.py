@@ -20,6 +20,7 @@ from the marginal of f_i.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -45,6 +46,9 @@ from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 from cavity.runtime.errors import Setting
+
+TOLD = 0.05
+"""Nats that nearly flat directions must cost before the status says so."""
 
 LONGEST_STEP = 1.0
 """Longest step of an optimizer if there may be several modes."""
@@ -90,6 +94,10 @@ class Laplace(InferenceRule):
         value, status = problem.log_evidence(mode), _status(found)
         if isinstance(problem, SeveralLatents):
             return Approximation(problem.prior.process(mode.a, mode.curvature), value, status)
+        fence = barrier(mode.curvature).value
+        if fence < -TOLD:
+            told = f"the log evidence pays {-fence:.1f} nats for directions in which the mode is nearly flat"
+            status = replace(status, message="; ".join(part for part in (status.message, told) if part))
         q = _gaussian(problem, mode)
         # the weights of the mode itself: those of the sites agree up to the remaining Newton step
         return Approximation(prior.process(mode.a, mode.curvature), value, status, q)
