@@ -13,7 +13,7 @@ from cavity.io import dumps, loads
 from cavity.kernels import SE, Categorical, Kernel, Linear, Matern, White, ard
 from cavity.latent.base import Inputs
 from cavity.latent.dense import Dense
-from cavity.latent.inducing import Inducing
+from cavity.latent.inducing import Inducing, conditioning
 from cavity.latent.inducing import prior as prior_module
 from cavity.latent.inducing.choice import choose, input_scales
 from cavity.latent.sites import Sites
@@ -286,6 +286,21 @@ def test_a_certificate_narrows_with_more_inducing_inputs_and_says_what_it_needs(
     assert dense.certify().gap == 0.0
     with pytest.raises(UnsupportedPairError, match="needs Gaussian noise"):
         GP(KERNEL, Probit(), representation=Inducing(5)).condition(X, LABELS).certify()
+
+
+def test_the_flattest_directions_alone_are_those_of_all(monkeypatch):
+    tau = np.where(np.arange(N) % 3 == 0, -0.35, 2.0)
+    prior = Inducing(kind="fitc", inputs=Z).prior(KERNEL, None, Inputs(X))
+    every = prior.condition(tau)
+    monkeypatch.setattr(conditioning, "MOST_NEGATIVE", 5)
+    monkeypatch.setattr(conditioning, "FLATTEST", 4)
+    some = prior.condition(tau)
+    assert some.smallest_curvature == pytest.approx(every.smallest_curvature, rel=1e-8)
+    limit = float(np.sort(every._curvatures[0])[2]) + 1e-6
+    mine, other = some.flat_directions(limit), every.flat_directions(limit)
+    assert len(mine.share) == 3
+    for a, b in zip(mine, other):
+        np.testing.assert_allclose(np.sort(np.abs(a)), np.sort(np.abs(b)), atol=1e-6)
 
 
 # --- posteriors ---------------------------------------------------------------------------------------------

@@ -153,6 +153,8 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
 
 def _of_representation(representation: Representation, X: Array) -> list[Guess]:
     """Values that were chosen for the rows, such as inducing inputs, stay where they are in every start."""
+    if representation.flat.size == 0:
+        return []
     steps = np.resize(
         SMALL_MOVE * np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0), representation.flat.size
     )
