@@ -42,20 +42,13 @@ RUNS = {
     "exact, leave-one-out learning": lambda r: GP(
         1.2 * SE(0.8), Gaussian(0.1), representation=r
     ).leave_one_out_log_prob(X, REAL),
-<<<<<<< HEAD
     "laplace": lambda r: condition(Probit(), LABELS, Laplace(), r),
     "laplace, several latent functions": lambda r: condition(Softmax(2), LABELS > 0, Laplace(), r),
+    "every rule, several functions that the likelihood keeps apart": lambda r: condition(
+        OneVsRest(3), np.arange(N) % 3.0, EP(), r
+    ),
     "ep, log-concave likelihoods": lambda r: condition(Probit(), LABELS, EP(), r),
     "ep, other likelihoods": lambda r: condition(StudentT(0.3, 4.0), REAL, EP(), r),
-=======
-    "laplace": lambda: condition(Probit(), LABELS, Laplace()),
-    "laplace, several latent functions": lambda: condition(Softmax(2), LABELS > 0, Laplace()),
-    "every rule, several functions that the likelihood keeps apart": lambda: condition(
-        OneVsRest(3), np.arange(N) % 3.0, EP()
-    ),
-    "ep, log-concave likelihoods": lambda: condition(Probit(), LABELS, EP()),
-    "ep, other likelihoods": lambda: condition(StudentT(0.3, 4.0), REAL, EP()),
->>>>>>> fb9c916 (Tests of one against the rest: gradients, posteriors, evidence by draws, leaving out, files)
     "ep, its Newton method and continuation (up to 1000 rows)": None,
     "sequential ep, assumed-density filtering": lambda r: condition(Probit(), LABELS, SequentialEP(), r),
     "variational": None,
