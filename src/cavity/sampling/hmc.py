@@ -206,8 +206,6 @@ class HMCOptions:
     center : array (d,), optional
         Mean of a normal density near the target, whose motion is then followed exactly (`rotations`) instead of by
         leapfrog steps; by default the target's own `center`, if it has one.
-    held : array of bool (d,), optional
-        Coordinates that trajectories leave as they are, because other moves (`between`) change them.
     adapt_scale : bool
         Whether warm-up learns the scales.
     step : float, optional
@@ -226,7 +224,6 @@ class HMCOptions:
     target_acceptance: float = 0.8
     scale: ArrayLike | None = None
     center: ArrayLike | None = None
-    held: NDArray[np.bool_] | None = None
     adapt_scale: bool = True
     step: float | None = None
 
@@ -268,14 +265,12 @@ class _Tuner:
             self.scales.scale = np.broadcast_to(np.asarray(options.scale, dtype=float), (d,)).copy()
             if not (np.isfinite(self.scales.scale) & (self.scales.scale > 0)).all():
                 raise ValueError("scale must be positive and finite")
-        self._moved = np.ones(d, dtype=bool) if options.held is None else ~options.held
         center = getattr(target, "center", None) if options.center is None else options.center
         self.reference: Reference | None = None
         if center is not None:
             mean: Array = np.broadcast_to(np.asarray(center, dtype=float), (d,))
             self.reference = Reference(mean, self.scales.scale)
-        moved = self._moved * self.scales.scale
-        self.size = options.step or first_step(target, state, moved, rng, self.reference)
+        self.size = options.step or first_step(target, state, self.scales.scale, rng, self.reference)
         self._averaging = DualAveraging(self.size, options.target_acceptance)
         self._acceptance = Acceptance(len(state.position), options.target_acceptance)
         free = options.steps is None and options.length is None and self.reference is None
@@ -286,8 +281,8 @@ class _Tuner:
 
     @property
     def step_size(self) -> Array:
-        """Step of each coordinate, shape (d,); zero if it is held."""
-        return self.size * self.scales.scale * self._moved
+        """Step of each coordinate, shape (d,)."""
+        return self.size * self.scales.scale
 
     def _limited(self, size: float) -> float:
         return size if self.reference is None else min(size, QUARTER_PERIOD)
@@ -337,8 +332,7 @@ class _Tuner:
         if self.options.adapt_scale:
             old = scales.scale
             scales.learn()
-            ratio = (old / scales.scale)[self._moved]
-            averaging.restart(averaging.average * float(np.exp(np.mean(np.log(ratio)))))
+            averaging.restart(averaging.average * float(np.exp(np.mean(np.log(old / scales.scale)))))
             if self.reference is not None:
                 self.reference = Reference(scales.mean, scales.scale)
         if not last:

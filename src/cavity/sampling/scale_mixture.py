@@ -1,9 +1,9 @@
-"""Student-t and Laplace noise as scale mixtures of normals: hyperparameters given noise variances, and these given f.
+"""Student-t and Laplace noise as scale mixtures of normals: Hamiltonian Monte Carlo on the noise variances.
 
 Each observation has a noise variance v_i of its own, with the mixing density as its prior. Given all of them f is
-integrated out exactly (Kuss 2006, section 5.4.2, eq. 5.47). Hamiltonian trajectories move the hyperparameters, with the
-variances held in coordinates e_i that have about unit scale under the prior whatever the hyperparameters, so that scale
-and degrees of freedom take the variances with them:
+integrated out exactly (Kuss 2006, section 5.4.2, eq. 5.47). Variances and hyperparameters are sampled together, the
+variances in coordinates e_i that have about unit scale under the prior whatever the hyperparameters, so that scale and
+degrees of freedom can move without all variances having to follow:
 
     Student-t:  v = nu s^2 / (2 g), g ~ Gamma(nu/2, 1):   log g = psi(nu/2) + sqrt(psi'(nu/2)) e,
     Laplace:    v = 2 s^2 g,        g ~ Exponential(1):   log g = e,
@@ -18,9 +18,10 @@ The gradient is that of the exact evidence in v (`evidence_given_noise`), d log 
 and the chain rule. An evaluation costs one factorization per chain.
 
 After each trajectory the variances and the noise parameters are drawn together given a draw of f (`noise_given_f`),
-which lets the degrees of freedom move even if the variances would hold them. (Trajectories of variances and
-hyperparameters together took 1.3 to 1.5 times as many steps, for 0.7 to 1.5 times as many effective draws.) If several
-modes of the hyperparameters are known, chains also jump between them with a draw of f (`mode_jumping`).
+which lets the degrees of freedom move even if the variances would hold them. (Trajectories of the
+hyperparameters alone, with the variances left to this step, took two thirds of the evaluations, and left more effective
+draws on some data, but a third of them for the length scales of Friedman's function with outliers.) If several modes of
+the hyperparameters are known, chains also jump between them with a draw of f (`mode_jumping`).
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from cavity.numerics.special import LOG_2PI
 from cavity.numerics.threads import threads_for
 from cavity.runtime.interrupts import Postponed
 from cavity.runtime.progress import ProgressLike
-from cavity.sampling.affine import AffineTarget, sample_whitened, whitened_at_mode
+from cavity.sampling.affine import WHITE_HMC, AffineTarget, sample_whitened, whitened_at_mode
 from cavity.sampling.default_priors import unit_steps, with_proper_priors
 from cavity.sampling.draws import Draws
 from cavity.sampling.evidence_given_noise import evidence_given_noise
-from cavity.sampling.hmc import QUARTER_PERIOD, HMCOptions
+from cavity.sampling.hmc import QUARTER_PERIOD
 from cavity.sampling.mode_jumping import JointJumps, Modes, jump_counts
 from cavity.sampling.noise_given_f import draw_noise_parameters, draw_residuals, noise_entries
 from cavity.sampling.targets import chain_by_chain, inside
@@ -57,7 +58,7 @@ MOST_DF = 1e12
 """Degrees of freedom beyond which rounding errors would rule: the density counts as zero there."""
 
 LENGTH = 1.5 * QUARTER_PERIOD
-"""Length of trajectories, in white coordinates: a quarter period left a third fewer effective draws."""
+"""Length of trajectories, in white coordinates."""
 
 MODE_ROUNDS = 2
 """Times that noise variances and the mode of the hyperparameters are found in turn before sampling."""
@@ -342,8 +343,6 @@ def sample_noise_variances(
 ) -> Draws:
     """Sample the noise variances and hyperparameters of a model with Student-t or Laplace noise.
 
-    Trajectories move the hyperparameters; if these are not sampled, they move the noise variances.
-
     With `modes` chains start at all of them and jump between them.
 
     Returns
@@ -384,13 +383,12 @@ def sample_noise_variances(
         )
         return Draws(target.model, target.X, target.y, theta, noise=noise, method="scale-mixture")
 
-    held = np.arange(target.dim) < target.n if target.p else None
     with threads_for(target.n):
         white = target.whitened()
         trace = sample_whitened(
             white,
             target.start(white, chains, rng, modes),
-            HMCOptions(length=LENGTH, held=held),
+            replace(WHITE_HMC, length=LENGTH),
             n_draws=n_draws,
             warmup=warmup,
             rng=rng,
