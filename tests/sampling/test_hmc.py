@@ -377,30 +377,3 @@ def test_starts_are_checked():
         importance(nowhere, lambda r, s: np.zeros((s, 2)), lambda x: np.zeros(len(x)), size=10)
     with pytest.raises(ValueError, match="size must be"):
         importance(nowhere, lambda r, s: np.zeros((s, 2)), lambda x: np.zeros(len(x)), size=0)
-
-
-def test_held_coordinates_are_left_to_other_moves():
-    """Trajectories of one coordinate given two, and exact draws of these given the first: a Gibbs sampler."""
-    covariance = np.array([[1.0, 0.6, 0.2], [0.6, 1.0, -0.3], [0.2, -0.3, 1.0]])
-    held, rest = [0, 2], [1]
-    gain = covariance[np.ix_(held, rest)] / covariance[1, 1]
-    root = np.linalg.cholesky(covariance[np.ix_(held, held)] - gain @ covariance[np.ix_(rest, held)])
-
-    def between(U, rng):
-        V = U.copy()
-        V[:, held] = (
-            MEAN[held] + (U[:, rest] - MEAN[rest]) @ gain.T + rng.standard_normal((len(U), 2)) @ root.T
-        )
-        return V
-
-    mask = np.array([True, False, True])
-    target, start = normal_target(MEAN, covariance), MEAN + np.zeros((4, 3))
-    trace = hamiltonian(
-        target, start, HMCOptions(length=2.0, held=mask), n_draws=1000, warmup=200, rng=0, between=between,
-        progress=False,
-    )  # fmt: skip
-    check_normal(trace, MEAN, covariance)
-    assert trace.step_size[[0, 2]].tolist() == [0.0, 0.0]
-    alone = hamiltonian(target, start, HMCOptions(held=mask), n_draws=20, warmup=20, rng=0, progress=False)
-    assert np.all(alone.positions[:, :, held] == MEAN[held])
-    assert np.std(alone.positions[:, :, 1]) > 0.1
