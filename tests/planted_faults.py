@@ -148,7 +148,7 @@ FAULTS = [
         "latent means inference",
     ),
     Fault(
-        "latent/several_functions.py",
+        "latent/dense_multi_latent.py",
         "self.M.log_det - float(",
         "self.M.log_det + float(",
         "latent inference",

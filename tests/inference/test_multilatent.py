@@ -13,7 +13,7 @@ from cavity.inference.laplace import Laplace
 from cavity.inference.laplace.several_functions import SeveralLatents, cavities, gradient
 from cavity.inference.laplace.tracking import search
 from cavity.kernels import SE, Matern
-from cavity.latent.several_functions import BlockConditioning
+from cavity.latent.dense_multi_latent import BlockConditioning
 from cavity.learning import learn
 from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Logit, Softmax
 from cavity.means.basis import Basis

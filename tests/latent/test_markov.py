@@ -11,10 +11,9 @@ from cavity.inference import EP, Exact, Laplace, Variational
 from cavity.inference.variational import ScaleMixtureEM
 from cavity.kernels import SE, Constant, Cosine, IntegratedWiener, Linear, Matern, White, Wiener
 from cavity.kernels.state_space import NoStateSpaceError
-from cavity.latent import markov
 from cavity.latent.base import ImproperPosteriorError, Inputs
 from cavity.latent.dense import Dense
-from cavity.latent.markov import Markov
+from cavity.latent.markov import Markov, prior
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Poisson, Probit, StudentT
 from cavity.likelihoods import Laplace as LaplaceNoise
 from cavity.means import Basis
@@ -157,7 +156,7 @@ def test_stretches_of_time_change_nothing(monkeypatch):
     model = GP(kernel, Gaussian(0.1), representation="markov")
     value, gradient = model.evidence(t, y)
     mean = model.condition(t, y).mean(t[:5])
-    monkeypatch.setattr(markov, "MEMORY", 1)
+    monkeypatch.setattr(prior, "MEMORY", 1)
     assert len(model.bind(1).prior(t).stretches) == 5
     again, slope = model.evidence(t, y)
     assert again == pytest.approx(value, rel=1e-13)

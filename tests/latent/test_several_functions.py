@@ -7,7 +7,7 @@ import pytest
 
 from cavity.kernels import SE, Matern
 from cavity.latent.base import ImproperPosteriorError, Inputs
-from cavity.latent.several_functions import (
+from cavity.latent.dense_multi_latent import (
     BlockConditioning,
     PerLatent,
     SeveralDense,

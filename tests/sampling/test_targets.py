@@ -9,7 +9,7 @@ import pytest
 from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
-from cavity.latent.several_functions import SeveralDense
+from cavity.latent.dense_multi_latent import SeveralDense
 from cavity.likelihoods import Gaussian, Logit, Poisson, Probit, Softmax, StudentT
 from cavity.means.functions import Constant
 from cavity.parameters.param import Param, fixed

@@ -23,8 +23,8 @@ from cavity.inference.base import (
     cavities_by_refit,
 )
 from cavity.latent.base import LatentPrior
+from cavity.latent.multi_latent import SeveralPrior
 from cavity.latent.prior_times_sites import Conditioned
-from cavity.latent.several import SeveralPrior
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.one_vs_rest import OneVsRest
 from cavity.numerics.arrays import Array

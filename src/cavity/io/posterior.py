@@ -19,8 +19,8 @@ from cavity.io.errors import ModelFileError
 from cavity.io.registry import Codec, add, field_values
 from cavity.kernels.base import Kernel
 from cavity.latent.base import Representation
+from cavity.latent.multi_latent import SeveralConditioning, SeveralPrior
 from cavity.latent.prior_times_sites import Conditioned
-from cavity.latent.several import SeveralConditioning, SeveralPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods import GaussianNoise, Likelihood, OneVsRest
 from cavity.means.functions import Mean

@@ -35,8 +35,8 @@ from cavity.parameters.param import Parametrized
 
 if TYPE_CHECKING:
     from cavity.latent.integrated_basis import BasisWeights
+    from cavity.latent.multi_latent import SeveralPrior
     from cavity.latent.prior_times_sites import Conditioned
-    from cavity.latent.several import SeveralPrior
     from cavity.means.functions import Mean
 
 COVARIANCE_LIMIT = 1000

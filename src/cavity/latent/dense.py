@@ -50,7 +50,7 @@ from cavity.numerics.tiles import (
 
 if TYPE_CHECKING:
     from cavity.latent.integrated_basis import BasisWeights
-    from cavity.latent.several import SeveralPrior
+    from cavity.latent.multi_latent import SeveralPrior
     from cavity.means.functions import Mean
 
 TRUSTED = 1e-3
@@ -78,7 +78,7 @@ class Dense(Representation):
 
     def several(self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int) -> SeveralPrior:
         """Several independent processes at the inputs."""
-        from cavity.latent.several_functions import SeveralDense
+        from cavity.latent.dense_multi_latent import SeveralDense
 
         return SeveralDense(kernel, inputs, n_latent, mean_functions)
 

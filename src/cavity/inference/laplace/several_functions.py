@@ -24,7 +24,7 @@ import numpy as np
 
 from cavity.inference.base import Gradient, InferenceRule, refit_without
 from cavity.inference.laplace.mode_search import LatentPoint, LogPosterior, Mode
-from cavity.latent.several import SeveralConditioning, SeveralPrior
+from cavity.latent.multi_latent import SeveralConditioning, SeveralPrior
 from cavity.likelihoods.base import LatentDerivatives, MultiLatentLikelihood
 from cavity.likelihoods.softmax import Softmax
 from cavity.numerics.arrays import Array

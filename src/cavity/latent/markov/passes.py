@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cavity.latent.markov_transitions import compiled
+from cavity.latent.markov.transitions import compiled
 
 CHUNK = 256
 """Steps between stored covariances: others are computed again when they are needed."""

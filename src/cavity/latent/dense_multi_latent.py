@@ -32,8 +32,8 @@ from scipy.linalg.blas import dsymm
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.latent.base import Conditioning, ImproperPosteriorError, Inputs
 from cavity.latent.dense import DensePrior
+from cavity.latent.multi_latent import SeveralConditioning
 from cavity.latent.posterior_process import BLOCK_DOUBLES
-from cavity.latent.several import SeveralConditioning
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize, try_factorize

@@ -1,0 +1,71 @@
+# mypy: disable-error-code="call-arg"
+"""What the covariance filter leaves, and products with the innovations it defines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cavity.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    from cavity.latent.markov.prior import MarkovPrior
+
+CHUNK = 256
+"""Steps between stored covariances, as in `passes`."""
+
+
+class Filtered(NamedTuple):
+    """What the covariance filter leaves, in order of time: w (n, d); s, c, q, pivots (n,); covariances by stretch."""
+
+    w: Array
+    s: Array
+    c: Array
+    q: Array
+    pivots: Array
+    kept: list[Array]
+
+    def innovations(self, prior: MarkovPrior, Y: Array, inverse: bool = False) -> Array:
+        """V Y, R = V' diag(c) V, or V^-1 Y, for columns in order of time."""
+        from cavity.latent.markov import passes
+
+        Y = np.ascontiguousarray(Y)
+        out, x = np.empty(Y.shape), np.zeros((Y.shape[1], prior.dim))
+        for stretch in prior.stretches:
+            A, at = prior.transitions(stretch)[0], stretch.steps
+            passes.innovations(
+                prior.start, A, stretch.which, x, self.w[at], self.c[at], Y[at], inverse, out[at]
+            )
+        return out
+
+    def innovations_adjoint(self, prior: MarkovPrior, Y: Array, inverse: bool = False) -> Array:
+        """V'Y or V^-T Y."""
+        from cavity.latent.markov import passes
+
+        Y = np.ascontiguousarray(Y)
+        out, r = np.empty(Y.shape), np.zeros((Y.shape[1], prior.dim))
+        for stretch in reversed(prior.stretches):
+            A, at = prior.transitions(stretch)[0], stretch.steps
+            passes.innovations_adjoint(
+                prior.start, A, stretch.which, r, self.w[at], self.c[at], Y[at], inverse, out[at]
+            )
+        return out
+
+
+def filtered(prior: MarkovPrior, noise: Array, observed: bool) -> Filtered:
+    """Run the covariance filter, in the arithmetic of the noise."""
+    from cavity.latent.markov.passes import forward
+    from cavity.latent.markov.transitions import initial_covariance
+
+    n, d, dtype = len(noise), prior.dim, noise.dtype
+    P = initial_covariance(prior.system, prior.t[0]).astype(dtype)
+    w, (s, c, q, g) = np.empty((n, d), dtype), np.empty((4, n), dtype)
+    kept = []
+    for stretch in prior.stretches:
+        A, Q = prior.transitions(stretch)
+        at = stretch.steps
+        kept.append(np.empty((-(-len(stretch.which) // CHUNK), d, d), dtype))
+        inner = noise[at], observed, w[at], s[at], c[at], q[at], g[at], kept[-1]
+        forward(prior.start, A, Q, stretch.which, P, *inner)
+    return Filtered(w, s, c, q, g, kept)

@@ -1,0 +1,283 @@
+# mypy: disable-error-code="call-arg"
+"""The process at the training times: products with the covariance, and pullbacks to the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.kernels.base import Kernel
+from cavity.kernels.state_space import FactorKind, StateSpace, matern_constants
+from cavity.latent.base import Conditioning, Inputs, LatentPrior, Representation
+from cavity.latent.markov.conditioning import MarkovConditioning
+from cavity.latent.markov.filtered import CHUNK, Filtered, filtered
+from cavity.latent.markov.process import MarkovProcess
+from cavity.latent.markov.times import Stretch, TimeInputs
+from cavity.numerics.arrays import Array
+from cavity.numerics.cholesky import JITTER_LADDER, NotPositiveDefiniteError
+
+if TYPE_CHECKING:
+    from cavity.latent.integrated_basis import BasisWeights
+    from cavity.means.functions import Mean
+
+MEMORY = 16_000_000
+"""Numbers of all transitions that are held at a time (128 MB); beyond it they are made stretch by stretch."""
+
+SINGULAR = 4.0 * float(np.finfo(float).eps)
+"""Share of the prior variance below which what an exact observation adds is rounding."""
+
+
+class MarkovPrior(LatentPrior):
+    """f ~ N(m, K) at times in any order."""
+
+    def __init__(
+        self, representation: Representation, kernel: Kernel, inputs: Inputs, mean_function: Mean | None
+    ) -> None:
+        self.representation = representation
+        times = inputs if isinstance(inputs, TimeInputs) else TimeInputs(inputs.X)
+        super().__init__(kernel, times, mean_function)
+        self.order, self.t = times.order, times.t
+        self.form = kernel.state_space()
+        self.system = compiled_system(self.form)
+        self.start: NDArray[np.intp] = self.system.start
+        self.dim = int(self.start[-1])
+        entries = 2 * len(self.form.blocks) * max(block.size for block in self.form.blocks) ** 2
+        self.stretches = times.stretches(self.form.moving, max(CHUNK, CHUNK * (MEMORY // entries // CHUNK)))
+        self._known: tuple[Array, Array] | None = None
+
+    def transitions(self, stretch: Stretch) -> tuple[Array, Array]:
+        """A and Q, each (m, B, S, S); those of a single stretch are kept."""
+        from cavity.latent.markov.transitions import transitions
+
+        if self._known is not None:
+            return self._known
+        found: tuple[Array, Array] = transitions(self.system, stretch.gaps, stretch.times)
+        if len(self.stretches) == 1:
+            self._known = found
+        return found
+
+    # --- between the order of the rows and that of time -----------------------------------------------------
+
+    def sorted(self, U: Array) -> Array:
+        """Columns in order of time, shape (n, m)."""
+        return np.ascontiguousarray((U if U.ndim == 2 else U[:, None])[self.order])
+
+    def unsorted(self, V: Array, like: Array) -> Array:
+        """Columns in the order of the rows, in the shape of another array."""
+        out = np.empty_like(V)
+        out[self.order] = V
+        return out.reshape(like.shape)
+
+    # --- conditioning ---------------------------------------------------------------------------------------
+
+    def condition(self, precision: Array, *, transient: bool = False) -> MarkovConditioning:
+        """Given sites of these precisions, of any sign."""
+        return MarkovConditioning(self, precision, observed=False)
+
+    def observe(self, variance: Array, *, transient: bool = False) -> MarkovConditioning:
+        """Given observations with these noise variances; repeated exact ones may need jitter."""
+        scale = float(np.mean(self.diagonal))
+        for fraction in JITTER_LADDER:
+            added = fraction * scale
+            found = MarkovConditioning(self, variance + added, observed=True, jitter=added)
+            if np.all(found.pivots > SINGULAR * self.diagonal[self.order]):
+                return found
+        raise NotPositiveDefiniteError(
+            f"the covariance matrix is not positive definite, even with {JITTER_LADDER[-1]:g} of its mean diagonal "
+            f"({scale:.3g}) added: are inputs repeated without noise?"
+        )
+
+    def filter(self, noise: Array, observed: bool) -> Filtered:
+        """The covariance filter, for precisions of sites or variances of observations in order of time."""
+        return filtered(self, noise, observed)
+
+    # --- products with the covariance -----------------------------------------------------------------------
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """Prior variances, shape (n,)."""
+        return self.kernel._diag(self.kernel.prepare(self.X))
+
+    def _functionals(self, U: Array) -> Array:
+        """Of columns in order of time, shape (n + 1, m, d); zero after the end."""
+        from cavity.latent.markov.passes import functionals
+
+        ahead = np.zeros((self.n + 1, U.shape[1], self.dim))
+        r = np.zeros((U.shape[1], self.dim))
+        for stretch in reversed(self.stretches):
+            A, _ = self.transitions(stretch)
+            functionals(self.start, A, stretch.which, r, U[stretch.steps], ahead[stretch.steps])
+        return ahead
+
+    def _first_covariances(self, ahead: Array) -> Array:
+        """cov(x_1, U'f), shape (m, d)."""
+        from cavity.latent.markov.transitions import initial_covariance
+
+        return np.asarray(ahead[0] @ initial_covariance(self.system, self.t[0]))
+
+    def times(self, U: Array) -> Array:
+        """K U."""
+        from cavity.latent.markov import passes
+
+        V = self.sorted(U)
+        ahead, out = self._functionals(V), np.empty(V.shape)
+        x = self._first_covariances(ahead)
+        for stretch in self.stretches:
+            A, Q = self.transitions(stretch)
+            at, after = stretch.steps, ahead[stretch.steps.stop]
+            passes.times(self.start, A, Q, stretch.which, x, ahead[at], after, out[at])
+        return self.unsorted(out, U)
+
+    @cached_property
+    def _white(self) -> MarkovConditioning:
+        return self.observe(np.zeros(self.n))
+
+    @property
+    def white_jitter(self) -> float:
+        """What was added to the diagonal of K for W."""
+        return self._white.jitter
+
+    def unwhiten(self, U: Array) -> Array:
+        """m + W U, W the Cholesky factor of K in order of time."""
+        white = self._white.filtered
+        columns = (U if U.ndim == 2 else U[:, None]) / np.sqrt(white.c)[:, None]
+        drawn = white.innovations(self, columns, inverse=True)
+        return (self.mean + self.unsorted(drawn, U).T).T
+
+    def unwhiten_adjoint(self, G: Array) -> Array:
+        """W' G."""
+        white = self._white.filtered
+        found = white.innovations_adjoint(self, self.sorted(G), inverse=True)
+        return np.asarray(found / np.sqrt(white.c)[:, None]).reshape(G.shape)
+
+    def whiten(self, F: Array) -> Array:
+        """U with m + W U = F."""
+        return self._white.half_solve((F.T - self.mean).T)
+
+    # --- pullbacks ------------------------------------------------------------------------------------------
+
+    def pull_products(self, left: Array, right: Array) -> tuple[Array, Array]:
+        """Derivatives of sum_j left_j' K right_j, columns in order of time, in variances (B,) and rates (F,)."""
+        from cavity.latent.markov import passes
+
+        ahead_l, ahead_r = self._functionals(left), self._functionals(right)
+        xl, xr = self._first_covariances(ahead_l), self._first_covariances(ahead_r)
+        pulled = _Pulled(self)
+        pulled.initial(0.5 * (ahead_l[0].T @ ahead_r[0] + ahead_r[0].T @ ahead_l[0]))
+        for stretch in self.stretches:
+            A, Q = self.transitions(stretch)
+            GA, GQ = np.zeros_like(A), np.zeros_like(A)
+            at, end = stretch.steps, stretch.steps.stop
+            ahead = ahead_l[at], ahead_r[at], ahead_l[end], ahead_r[end]
+            passes.pull_products(self.start, A, Q, stretch.which, xl, xr, *ahead, GA, GQ)
+            pulled.add(stretch, GA, GQ)
+        return pulled.d_variance, pulled.d_rate
+
+    def pull_correction(self, given: Filtered) -> tuple[Array, Array]:
+        """Derivatives of tr(R K), R held, in variances (B,) and rates (F,); complex if the filter is."""
+        from cavity.latent.markov import passes
+
+        N = np.zeros((self.dim, self.dim), dtype=given.w.dtype)
+        pulled = _Pulled(self, given.w.dtype)
+        for i, stretch in reversed(list(enumerate(self.stretches))):
+            A, Q = self.transitions(stretch)
+            GA, GQ = np.zeros(A.shape, N.dtype), np.zeros(A.shape, N.dtype)
+            at = stretch.steps
+            inner = given.w[at], given.c[at], given.q[at], given.kept[i]
+            passes.pull_correction(self.start, A, Q, stretch.which, N, *inner, GA, GQ)
+            pulled.add(stretch, GA, GQ)
+        pulled.initial(N)
+        return pulled.d_variance, pulled.d_rate
+
+    def pulled(self, d_variance: Array, d_rate: Array) -> Array:
+        """Gradient in the kernel's natural values, from that in the variances of blocks and rates of factors."""
+        out, at = np.zeros(self.kernel.flat.size), 0
+        for b, block in enumerate(self.form.blocks):
+            out += d_variance[b] * block.variance.slope
+            for factor in block.factors:
+                out += d_rate[at] * factor.rate.slope
+                at += 1
+        return out
+
+    def at_times(self, X: Array) -> MarkovPrior:
+        """The same process, without its mean, at other times (m, 1)."""
+        return MarkovPrior(self.representation, self.kernel, TimeInputs(X), None)
+
+    def process(
+        self, weights: Array, conditioning: Conditioning, basis: BasisWeights | None = None
+    ) -> MarkovProcess:
+        """The posterior process anywhere."""
+        return MarkovProcess(self, weights, cast(MarkovConditioning, conditioning), basis)
+
+
+class _Pulled:
+    """Derivatives in variances and rates, summed over stretches; cotangents may be complex, the state space is not."""
+
+    def __init__(self, prior: MarkovPrior, dtype: Any = float) -> None:
+        self.prior = prior
+        self.d_variance = np.zeros(len(prior.system.variance), dtype)
+        self.d_rate = np.zeros(len(prior.system.rate), dtype)
+
+    def _parts(self, arrays: Sequence[Array]) -> Iterator[tuple[Any, list[Array]]]:
+        yield 1.0, [np.ascontiguousarray(array.real) for array in arrays]
+        if np.iscomplexobj(arrays[0]):
+            yield 1j, [np.ascontiguousarray(array.imag) for array in arrays]
+
+    def add(self, stretch: Stretch, GA: Array, GQ: Array) -> None:
+        from cavity.latent.markov.transitions import pull_transitions
+
+        for unit, parts in self._parts((GA, GQ)):
+            own = np.zeros(len(self.d_variance)), np.zeros(len(self.d_rate))
+            pull_transitions(self.prior.system, stretch.gaps, stretch.times, *parts, *own)
+            self.d_variance += unit * own[0]
+            self.d_rate += unit * own[1]
+
+    def initial(self, G: Array) -> None:
+        from cavity.latent.markov.transitions import pull_initial
+
+        for unit, (part,) in self._parts((G,)):
+            own = np.zeros(len(self.d_variance))
+            pull_initial(self.prior.system, self.prior.t[0], part, own)
+            self.d_variance += unit * own
+
+
+def compiled_system(form: StateSpace) -> Any:
+    """A state space as the arrays that compiled passes take (`passes.System`)."""
+    from cavity.latent.markov.transitions import System
+
+    factors = [factor for block in form.blocks for factor in block.factors]
+    count, width = max(1, len(factors)), max([factor.size for factor in factors], default=1)
+    power = np.zeros((count, width, width, width))
+    covariance, drift, strength = (
+        np.zeros((count, width, width)),
+        np.zeros((count, width, width)),
+        np.zeros(count),
+    )
+    for f, factor in enumerate(factors):
+        if factor.kind is not FactorKind.MATERN:
+            continue
+        n = factor.size
+        F, P, strength[f] = matern_constants(factor.order)
+        drift[f, :n, :n], covariance[f, :n, :n] = F, P
+        term = np.eye(n)
+        for m in range(n):
+            power[f, m, :n, :n] = term
+            term = term @ (F + np.eye(n)) / (m + 1)
+    blank = [0] * (count - len(factors))  # so that there is always an array to index
+    return System(
+        start=np.cumsum([0] + [block.size for block in form.blocks]),
+        first=np.cumsum([0] + [len(block.factors) for block in form.blocks]),
+        kind=np.array([int(factor.kind) for factor in factors] + blank),
+        size=np.array([factor.size for factor in factors] + blank),
+        rate=np.array([factor.rate.value for factor in factors] + blank, dtype=float),
+        origin=np.array([factor.origin for factor in factors] + blank, dtype=float),
+        power=power,
+        strength=strength,
+        covariance=covariance,
+        drift=drift,
+        variance=np.array([block.variance.value for block in form.blocks], dtype=float),
+    )

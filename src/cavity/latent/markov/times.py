@@ -1,0 +1,75 @@
+"""Training times in order, and the steps between them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cavity.latent.base import Inputs
+from cavity.numerics.arrays import Array
+
+
+class TimeInputs(Inputs):
+    """Times of one fit, sorted once.
+
+    Attributes
+    ----------
+    order : array of int (n,)
+        Row of each time.
+    t : array (n,)
+        Times in order.
+    """
+
+    def __init__(self, X: ArrayLike) -> None:
+        super().__init__(X)
+        if self.X.ndim != 2 or self.X.shape[1] != 1:
+            raise ValueError(
+                f"the representation 'markov' is for one input column, got X of shape {self.X.shape}; use "
+                "representation='dense'"
+            )
+        self.order: NDArray[np.intp] = np.argsort(self.X[:, 0], kind="stable")
+        self.t = np.ascontiguousarray(self.X[self.order, 0])
+
+    @cached_property
+    def _distinct(self) -> tuple[Array, NDArray[np.intp]]:
+        """Gaps between different times, each once, and which of them follows each time; -1 for none."""
+        gaps = np.diff(self.t)
+        moves = np.flatnonzero(gaps > 0)
+        distinct, found = np.unique(gaps[moves], return_inverse=True)
+        which = np.full(len(self.t), -1, dtype=np.intp)
+        which[moves] = found
+        return distinct, which
+
+    def stretches(self, moving: bool, longest: int) -> list[Stretch]:
+        """All time steps; those of one stretch have at most so many different transitions.
+
+        A transition depends on the gap alone, unless the noise of the state is `moving` with time.
+        """
+        distinct, which = self._distinct
+        if not moving and len(distinct) <= longest:
+            return [Stretch(0, which, distinct, np.zeros(len(distinct)))]
+        gaps, found = np.append(np.diff(self.t), 0.0), []
+        for first in range(0, len(self.t), longest):
+            part = slice(first, min(first + longest, len(self.t)))
+            moves = np.flatnonzero(gaps[part] > 0)
+            own = np.full(part.stop - first, -1, dtype=np.intp)
+            own[moves] = np.arange(len(moves))
+            found.append(Stretch(first, own, gaps[part][moves], self.t[part][moves]))
+        return found
+
+
+class Stretch(NamedTuple):
+    """Consecutive time steps: the first of them, which transition follows each, and gap and time of the transitions."""
+
+    first: int
+    which: NDArray[np.intp]
+    gaps: Array
+    times: Array
+
+    @property
+    def steps(self) -> slice:
+        """Which of all time steps."""
+        return slice(self.first, self.first + len(self.which))
