@@ -19,7 +19,7 @@ _MODULES = {
     "GPRegressor": "cavity.estimators",
     "Inducing": "cavity.latent.inducing",
     "Param": "cavity.parameters",
-    "Posterior": "cavity.gp",
+    "Posterior": "cavity.posterior",
     "StackedRegressor": "cavity.estimators",
     "assess": "cavity.assessment",
     "assessment": "cavity.assessment",
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from cavity.estimators import GPRegressor as GPRegressor
     from cavity.estimators import StackedRegressor as StackedRegressor
     from cavity.gp import GP as GP
-    from cavity.gp import Posterior as Posterior
     from cavity.io import load as load
     from cavity.latent.inducing import Inducing as Inducing
     from cavity.parameters import Param as Param
     from cavity.parameters import fixed as fixed
+    from cavity.posterior import Posterior as Posterior
 
 
 __getattr__, __dir__ = on_first_use(__name__, _MODULES)

@@ -15,7 +15,6 @@ from cavity import GP, GPRegressor
 from cavity.datasets import make_friedman, make_sinc
 from cavity.estimators import fit_warnings as reports
 from cavity.estimators import leave_one_out as left_out
-from cavity.gp import Posterior
 from cavity.inference.base import ConvergenceWarning, Stage, Status
 from cavity.kernels import SE
 from cavity.learning import robust_starts as robust
@@ -27,6 +26,7 @@ from cavity.learning.race import Start
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, StudentT
+from cavity.posterior import Posterior
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.stop_reason import StopReason
 

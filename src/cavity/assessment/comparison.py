@@ -9,9 +9,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from cavity.assessment.gold import Chains, GoldStandard
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
 from cavity.numerics.arrays import Array
+from cavity.posterior import Posterior
 from cavity.prediction import CategoricalPrediction, Prediction
 from cavity.prediction.calibration import expected_calibration_error
 from cavity.sampling.psis import importance_evidence

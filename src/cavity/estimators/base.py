@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cavity.estimators.members import Member
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.inference.registry import as_inference
 from cavity.kernels import SE, Kernel, ard
 from cavity.kernels import parse as parse_kernel
@@ -26,6 +26,7 @@ from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Parametrized
+from cavity.posterior import Posterior
 from cavity.runtime.checks import generator, is_number
 from cavity.runtime.errors import InputError
 

@@ -16,12 +16,13 @@ from cavity.estimators.members import Member
 from cavity.estimators.multiclass import STRATEGIES, Binary, OneModel, Strategy
 from cavity.estimators.regressor import GPRegressor
 from cavity.estimators.stacking import SCORE, StackedRegressor
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.io.posterior import is_array, is_float, require
 from cavity.io.registry import Codec, add
 from cavity.learning.multistart import SearchResult
 from cavity.learning.optimizer import Run
 from cavity.learning.training_rows import TrainingRows
+from cavity.posterior import Posterior
 from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.posterior import SamplePosterior
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from cavity.gp import Posterior
 from cavity.inference.base import ConvergenceWarning, Stage
 from cavity.learning.data_scale import DataScale, resolution
 from cavity.learning.guesses import Reader
@@ -18,6 +17,7 @@ from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import JITTER_LADDER
 from cavity.parameters.per_latent import PerLatent
+from cavity.posterior import Posterior
 from cavity.runtime.errors import InPython, Message, Setting
 from cavity.sampling.posterior import SamplePosterior
 

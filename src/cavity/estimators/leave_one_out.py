@@ -17,13 +17,13 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.gp import Posterior
 from cavity.inference.base import refit_without
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import GaussianNoise
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
+from cavity.posterior import Posterior
 from cavity.prediction import GaussianPrediction, Prediction
 
 Cavities = tuple[Array, Array]

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.kernels import Kernel
 from cavity.learning import Run, SearchResult
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
+from cavity.posterior import Posterior
 from cavity.runtime.stop_reason import StopReason
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 
 from cavity.estimators.leave_one_out import Cavities, by_given_row, of_used_rows
-from cavity.gp import Posterior
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
+from cavity.posterior import Posterior
 
 
 def outlier_probability(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.inference.base import Approximation, Stage, Status, TrainingData
 from cavity.inference.exact import Exact
 from cavity.io.errors import ModelFileError
@@ -27,6 +27,7 @@ from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
 from cavity.parameters.per_latent import PerLatent
+from cavity.posterior import Posterior
 
 LARGE = 2000
 """Rows from which the memory that is needed is compared to what is free."""

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.inference.base import Stage
 from cavity.inference.ep import EP
 from cavity.learning.multistart import SearchResult
 from cavity.learning.optimizer import Run
 from cavity.learning.training_rows import TrainingRows
+from cavity.posterior import Posterior
 from cavity.runtime.deadlines import time_limit
 from cavity.runtime.interrupts import Postponed
 from cavity.runtime.stop_reason import StopReason

@@ -15,10 +15,11 @@ from scipy.special import log_ndtr, logsumexp
 
 from cavity.assessment.gold import Chains
 from cavity.datasets import load
-from cavity.gp import GP, Posterior
+from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.likelihoods import Probit
 from cavity.numerics.arrays import Array
+from cavity.posterior import Posterior
 from cavity.studies.base import Results
 from cavity.studies.folds import standardized
 from cavity.studies.synthetic_classification import given_draws

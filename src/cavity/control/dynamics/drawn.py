@@ -41,11 +41,11 @@ from cavity.control.uncertain_inputs.decomposition import (
     decompose,
 )
 from cavity.control.uncertain_inputs.posterior_means import MeanCache, MeanOnly
-from cavity.gp import Posterior
 from cavity.latent.dense import ObservedConditioning, SiteConditioning
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
+from cavity.posterior import Posterior
 from cavity.runtime.checks import require_integer
 
 

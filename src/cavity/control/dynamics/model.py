@@ -34,9 +34,9 @@ from cavity.control.uncertain_inputs.output_moments import OutputMoments, checke
 from cavity.control.uncertain_inputs.posterior_means import MeanCache
 from cavity.control.uncertain_inputs.trigonometric_moments import TrigonometricCache, angle_map
 from cavity.estimators import GPRegressor
-from cavity.gp import Posterior
 from cavity.kernels import Kernel
 from cavity.numerics.arrays import Array
+from cavity.posterior import Posterior
 from cavity.runtime.checks import require_integer
 
 if TYPE_CHECKING:

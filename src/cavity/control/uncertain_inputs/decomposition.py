@@ -22,7 +22,6 @@ from typing import cast
 
 import numpy as np
 
-from cavity.gp import Posterior
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis_functions import FeatureKernel
@@ -39,6 +38,7 @@ from cavity.means.functions import Linear as LinearMean
 from cavity.means.functions import Mean, Zero
 from cavity.means.functions import Sum as SumMean
 from cavity.numerics.arrays import Array
+from cavity.posterior import Posterior
 
 
 class NotAnalyticError(ValueError):
