@@ -213,9 +213,6 @@ def sample_whitened(
         found = whitened_by(white.origin, white.factor, pilot.positions[..., white.moves])
         white = AffineTarget(white.target, *found, white.moves)
         start, before = white.to_white(pilot.last), pilot.evaluations
-        options = replace(
-            options, adapt_scale=False
-        )  # draws are white here: all of warm-up is for the step size
     try:
         trace = hamiltonian(
             white,
