@@ -110,12 +110,12 @@ def smooth(n=60):
     return X, np.sin(X[:, 0]) + 0.2 * rng.standard_normal(n)
 
 
-def test_two_runs_that_agree_end_the_search():
+def test_a_run_that_heads_for_a_known_optimum_is_stopped():
     X, y = smooth()
-    learned = learn(GP(1.0 * SE(1.0), Gaussian()).bind(1), X, y, n_restarts=3, given=(), rng=0)
+    learned = learn(GP(1.0 * SE(1.0), Gaussian()).bind(1), X, y, n_restarts=2, rng=0)
     data, other = learned.runs
     assert (data.kind, data.converged, data.given_up) == ("data", True, False)
-    assert (other.kind, other.converged, other.given_up) == ("random", False, True)
+    assert (other.kind, other.converged, other.given_up) == ("given", False, True)
     assert other.message == "stopped: it headed for the optimum of the run from 'data'"
     assert other.evaluations < data.evaluations
     assert (other.value, learned.value) == (data.value, data.value)  # in the record it ends there
@@ -124,10 +124,11 @@ def test_two_runs_that_agree_end_the_search():
     assert learned.converged
 
 
-def test_more_restarts_ask_for_more_agreement():
+def test_draws_on_their_way_to_one_optimum_are_one_start():
     X, y = smooth()
     learned = learn(GP(1.0 * SE(1.0), Gaussian()).bind(1), X, y, n_restarts=6, given=(), rng=0)
-    assert agreement(learned.runs) == 5
+    assert [run.kind for run in learned.runs] == ["data", "random"]
+    assert agreement(learned.runs) == 2
 
 
 def test_a_better_optimum_is_found_and_confirmed_although_the_first_run_ends_elsewhere():
@@ -135,7 +136,6 @@ def test_a_better_optimum_is_found_and_confirmed_although_the_first_run_ends_els
     model = GPRegressor(random_state=0).fit(X, y)
     first, *others = model.runs_
     assert model.log_evidence_ > first.value + 100.0
-    assert agreement(others) == AGREE
     best = max(others, key=lambda run: run.value)
     assert best.converged
     assert model.kernel_.get("se.lengthscale")[0] < 1.0
@@ -230,8 +230,9 @@ def test_an_objective_of_some_rows_is_that_of_a_model_of_these():
 def test_runs_that_were_given_up_are_no_modes():
     X, y = smooth()
     learned = learn(GP(1.0 * SE(1.0), Gaussian()).bind(1), X, y, n_restarts=3, rng=0)
-    assert any(run.given_up for run in learned.runs)
-    assert _ends(list(learned.runs)) == [[0]]
+    given_up = {i for i, run in enumerate(learned.runs) if run.given_up}
+    assert given_up
+    assert given_up.isdisjoint(i for same in _ends(list(learned.runs)) for i in same)
 
 
 def test_a_classifier_finds_what_the_first_run_missed_and_the_same_again():

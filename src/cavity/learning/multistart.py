@@ -36,14 +36,17 @@ PARTS = ("kernel", "mean", "likelihood")
 """Parts of a model, in the order of its values."""
 
 SCREENED = 8
-"""Draws that are tried for a few steps; the best of them are the random starts. So many more for each random start
-beyond the third, or for each at all among rugged optima."""
+"""Draws for each random start that are tried for a few steps; if an evaluation is itself an iteration, for all random
+starts up to the third together."""
 
 COSTLY_SCREENED = 2
 """Draws for each random start if an evaluation is itself an iteration, and on all rows."""
 
 TRIAL_STEPS = 3
 """Iterations from each draw: enough to tell basins apart, if they differ by much."""
+
+ROUNDS = ((8, 3), (4, 9))
+"""Draws that survive a round of trials, and its iterations from each draw."""
 
 RUGGED_TRIAL_STEPS = 12
 """The same if they may differ by little."""
@@ -231,7 +234,8 @@ class _Search:
         from_data = self.starts.first
         if not self.how.data_driven:
             self.starts = replace(self.starts, first=self.goal.model.theta)
-        agree = None if self.rugged else max(AGREE, self.how.n_restarts - 1)
+        dear = self.goal.iterates
+        agree = None if self.rugged else max(AGREE, self.how.n_restarts - dear)
         found: list[Run] = []
         if agree is not None and self.how.every_start:
             agree = EVERY
@@ -268,15 +272,26 @@ class _Search:
             left -= 1
         if left == 0:
             return
-        steps = RUGGED_TRIAL_STEPS if self.rugged else TRIAL_STEPS
         if self.goal.iterates and few is self.goal and not self.how.every_start:
             count = COSTLY_SCREENED * left
         else:
-            count = SCREENED * (left if self.rugged else max(1, left - 2))
+            count = SCREENED * (max(1, left - 2) if self.goal.iterates and not self.rugged else left)
         draws = [Start("random", self.starts.draw(self.rng)) for _ in range(count)]
-        for trial in self._screen(few, draws, left, steps):
+        for trial in self._promising(few, draws, left):
             # What a rule knows of some rows it does not know of all.
             yield Start("random", trial.theta, trial.warm if few is self.goal else None)
+
+    def _promising(self, goal: Objective, draws: Sequence[Start], keep: int) -> list[Run]:
+        """The most promising of many draws after a few steps; if evaluations are cheap, in rounds of elimination."""
+        if self.rugged:
+            return self._screen(goal, draws, keep, RUGGED_TRIAL_STEPS)
+        if self.goal.iterates:
+            return self._screen(goal, draws, keep, TRIAL_STEPS)
+        trials: list[Run] = []
+        for survivors, steps in ROUNDS:
+            trials = self._screen(goal, draws, max(keep, survivors), steps)
+            draws = [Start(trial.kind, trial.theta, trial.warm) for trial in trials]
+        return trials[:keep]
 
     def _screen(self, goal: Objective, draws: Sequence[Start], keep: int, steps: int) -> list[Run]:
         def note(done: int) -> None:

@@ -28,7 +28,7 @@ AGREE = 2
 EVERY = 1_000_000
 """So many never do: every start is run."""
 
-SCREENING_ROWS = 200
+SCREENING_ROWS = 70
 """Rows on which starts are tried, at least, if there are twice as many."""
 
 COSTLY_SCREENING_ROWS = 100
