@@ -101,8 +101,8 @@ FAULTS = [
     # --- latent
     Fault(
         "latent/prior_times_sites.py",
-        "-0.5 * c * (self.var + self.mean**2)",
-        "-0.5 * c * (self.var - self.mean**2)",
+        "c * a, -0.5 * c * self.mean**2",
+        "c * a, 0.5 * c * self.mean**2",
         "latent",
     ),
     Fault(
@@ -156,8 +156,8 @@ FAULTS = [
     # --- inference
     Fault(
         "inference/exact.py",
-        "(LOG_2PI + np.log(self.noise)) - np.log(w)",
-        "(LOG_2PI + np.log(self.noise)) + np.log(w)",
+        "(LOG_2PI + np.log(noise)) - np.log(weight)",
+        "(LOG_2PI + np.log(noise)) + np.log(weight)",
         "inference",
     ),
     Fault(
@@ -174,11 +174,13 @@ FAULTS = [
     ),
     Fault(
         "inference/laplace/rule.py",
-        "mode.a, 0.5 * curvature.var * d.d3",
-        "mode.a, -0.5 * curvature.var * d.d3",
+        "mode.a, -by_W * d.d3",
+        "mode.a, by_W * d.d3",
         "inference",
     ),
-    Fault("inference/laplace/rule.py", "mode.value - 0.5 * float(", "mode.value - float(", "inference"),
+    Fault(
+        "inference/laplace/mode_search.py", "mode.value - 0.5 * float(", "mode.value - float(", "inference"
+    ),
     Fault(
         "inference/laplace/several_functions.py",
         "-0.5 * weight[:, None] * likelihood.curvature_gradient",

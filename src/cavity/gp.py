@@ -351,7 +351,7 @@ class GP(Parametrized):
         objective : {"evidence", "loo"}
             Log evidence or leave-one-out log density, each plus the log prior of parameters that have one.
         n_restarts : int
-            Most runs of the optimizer beside the first one; two that agree end the search.
+            Most runs of the optimizer beside the first one; runs that agree end the search.
         n_jobs : int, optional
             Processes for the runs.
         max_time : float, optional

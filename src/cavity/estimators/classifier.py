@@ -88,7 +88,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         What hyperparameters maximize, plus the log prior of those parameters that have one. None keeps all values
         as given.
     n_restarts : int
-        Most runs of the optimizer beside the first, data-driven one; two that agree end the search.
+        Most runs of the optimizer beside the first, data-driven one; runs that agree end the search.
     multi_class : {"auto", "one_vs_rest", "softmax", "one_vs_one"}
         How more than two classes are handled. "one_vs_rest", which "auto" chooses: one model with a latent function
         for each class, which tells it from all others. "softmax": the functions are coupled by the softmax, whatever
