@@ -10,6 +10,7 @@ samples then draws its chains, which begin where the runs ended.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ import numpy as np
 from cavity.gp import GP
 from cavity.learning.multistart import PARTS, SearchOptions, SearchResult, multistart
 from cavity.learning.objective import OBJECTIVES
-from cavity.learning.robust_search import robust_search
+from cavity.learning.robust_search import ENOUGH, robust_search
 from cavity.learning.robust_starts import is_robust
 from cavity.learning.run_choice import Learned, choose
 from cavity.learning.starts import Starts
@@ -115,6 +116,8 @@ def learn(
         return choose(model, SearchResult(model, np.nan, ()), rows, time.left)
     limit = Deadline(time.part(LEARNING_SHARE) if model.inference.samples else time.left)
     how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, progress, expected=expected)
+    if warm and is_robust(model.likelihood):  # near an optimum already: the last digits cost most evaluations
+        how = replace(how, enough=ENOUGH)
     places = Starts.of(model, X, y, sample_weight)
     one_start = n_restarts == 0 and not how.data_driven
     if is_robust(model.likelihood) and not (warm or one_start) and model.theta.size > 0:
