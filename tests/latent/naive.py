@@ -17,7 +17,7 @@ from cavity.latent.posterior_process import PosteriorProcess
 
 class Naive(Representation):
     name = "naive"
-    capabilities = frozenset({Capability.WHITENING, Capability.PERMUTATION, Capability.NEGATIVE_SITES})
+    capabilities = frozenset(Capability) - {Capability.COVARIANCE, Capability.SEVERAL_FUNCTIONS}
 
     def __init__(self):
         self._set_up({}, ())

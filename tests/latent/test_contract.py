@@ -8,6 +8,7 @@ from scipy.stats import multivariate_normal
 
 from cavity.kernels import SE, Matern
 from cavity.latent.base import Capability, CapabilityError, ImproperPosteriorError, Inputs
+from cavity.latent.committee import Committee
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
 from cavity.latent.prior_times_sites import Conditioned
@@ -28,7 +29,7 @@ FAMILY = {
     "sor": {"share": 0.0, "predicts_prior": False},
     0.3: {"share": 0.3, "weight": 0.7, "curve": 0.3},
 }
-REPRESENTATIONS = {"dense": Dense(), "naive": Naive()}
+REPRESENTATIONS = {"dense": Dense(), "naive": Naive(), "committee": Committee(4)}
 REPRESENTATIONS |= {f"inducing {kind}": Inducing(kind=kind, inputs=Z, learn=True) for kind in FAMILY}
 REPRESENTATIONS |= {f"all rows induce, {kind}": Inducing(kind=kind, inputs=X) for kind in ("fitc", "vfe")}
 KERNEL = 1.3 * SE([0.8, 1.5]) + 0.3 * Matern(1.0, nu=1.5)
@@ -58,6 +59,8 @@ both_ways = pytest.mark.parametrize("transient", [False, True])
 
 def truth(representation, kernel=None) -> Explicit:
     kernel = kernel or KERNEL
+    if isinstance(representation, Committee):
+        return Explicit(kernel, parts=representation.partition)
     if isinstance(representation, Inducing):
         return Explicit(kernel, representation.inputs, **FAMILY[representation.kind])
     return Explicit(kernel)
@@ -284,6 +287,8 @@ def test_white_coordinates(representation):
 def test_process_at_the_training_rows_and_elsewhere(representation, name):
     tau, known = PRECISIONS[name], truth(representation)
     q = given(representation, tau)
+    if isinstance(representation, Committee):
+        return  # other rows are predicted by all members: tests/latent/test_committee.py
     process, new = q.process(), np.random.default_rng(8).standard_normal((4, X.shape[1]))
     if known.Z is None:
         np.testing.assert_allclose(process.mean(X), q.mean, atol=1e-8)
@@ -400,5 +405,5 @@ def test_what_a_representation_cannot_do_is_refused_by_name():
     ) as info:
         _ = prior.condition(np.ones(1001)).covariance
     assert (info.value.capability, info.value.limit) == (Capability.COVARIANCE, 1000)
-    with pytest.raises(CapabilityError, match="several latent functions"):
-        Naive().several(KERNEL, None, Inputs(X), 2)
+    with pytest.raises(CapabilityError, match="several latent functions that the likelihood couples"):
+        Naive().several(KERNEL, None, Inputs(X), 2).condition_softmax(np.ones((N, 2)))

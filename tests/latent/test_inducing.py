@@ -11,17 +11,19 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.inference.variational.elbo import lower_bound
 from cavity.io import dumps, loads
 from cavity.kernels import SE, Categorical, Kernel, Linear, Matern, White, ard
+from cavity.kernels.input_scales import input_scales
 from cavity.latent.base import Inputs
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing, conditioning
 from cavity.latent.inducing import prior as prior_module
-from cavity.latent.inducing.choice import choose, input_scales
+from cavity.latent.inducing.choice import choose
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, KnownNoise, MixtureOfGaussians, Noiseless, Poisson, Probit, StudentT
 from cavity.likelihoods import Laplace as LaplaceNoise
 from cavity.means import Constant
 from cavity.means.basis import Basis
 from cavity.numerics.cholesky import NotPositiveDefiniteError
+from cavity.rows import base as row_blocks
 from tests.latent.explicit import Explicit
 
 KINDS = ("vfe", "tight", "fitc", "dtc", "sor", 0.5)
@@ -184,7 +186,7 @@ def test_blocks_of_rows_and_what_is_kept_change_nothing(kind, monkeypatch):
         return np.concatenate([[value], gradient, q.mean, q.var, q.pull(1.0, q.mean, q.var).kernel])
 
     whole = everything()
-    monkeypatch.setattr(prior_module, "BLOCK", 7)
+    monkeypatch.setattr(row_blocks, "BLOCK", 7)
     np.testing.assert_allclose(everything(), whole, rtol=1e-9, atol=1e-9)
     monkeypatch.setattr(prior_module, "KEPT_DOUBLES", 0)
     np.testing.assert_allclose(everything(), whole, rtol=1e-9, atol=1e-9)

@@ -9,11 +9,24 @@ import pytest
 from cavity.gp import GP
 from cavity.inference import EP, Exact, Laplace, Variational
 from cavity.inference.variational import ScaleMixtureEM
-from cavity.kernels import SE, Constant, Cosine, IntegratedWiener, Linear, Matern, White, Wiener
+from cavity.kernels import (
+    SE,
+    Constant,
+    Cosine,
+    DampedOscillator,
+    IntegratedWiener,
+    Linear,
+    Matern,
+    Periodic,
+    Polynomial,
+    Seasonal,
+    White,
+    Wiener,
+)
 from cavity.kernels.state_space import NoStateSpaceError
 from cavity.latent.base import ImproperPosteriorError, Inputs
 from cavity.latent.dense import Dense
-from cavity.latent.markov import Markov, prior
+from cavity.latent.markov import Markov, has_exact_markov_form, prior
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Poisson, Probit, StudentT
 from cavity.likelihoods import Laplace as LaplaceNoise
 from cavity.means import Basis
@@ -38,6 +51,10 @@ KERNELS = {
         0.1 * IntegratedWiener() * Matern(3.0, nu=1.5),
         Linear(0.5) * Matern(2.0, nu=1.5),
         Linear(0.2) * Linear(0.3) * Cosine(2.0) + 1.0 * Matern(1.0),
+        0.01 * IntegratedWiener(order=2) + Polynomial(2, 0.3, 0.5) + 1.0 * Matern(2.0, nu=0.5),
+        (Seasonal(3.0, 0.8, harmonics=3) + 0.3 * Matern(9.0)) ** 2,
+        2.0 * Matern(4.0, nu=1.5) * Seasonal(3.0, harmonics=2) + DampedOscillator(2.0, 3.0),
+        0.5 * DampedOscillator(2.0, 0.2) + 0.5 * DampedOscillator(2.0, 0.5) * Cosine(1.0),
     )
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
@@ -157,7 +174,7 @@ def test_stretches_of_time_change_nothing(monkeypatch):
     value, gradient = model.evidence(t, y)
     mean = model.condition(t, y).mean(t[:5])
     monkeypatch.setattr(prior, "MEMORY", 1)
-    assert len(model.bind(1).prior(t).stretches) == 5
+    assert len(model.bind(1).prior(t).stretches) == 19
     again, slope = model.evidence(t, y)
     assert again == pytest.approx(value, rel=1e-13)
     np.testing.assert_allclose(slope, gradient, rtol=1e-11)
@@ -214,6 +231,59 @@ def test_log_evidence_has_eleven_digits(order, change, length, variance, noise):
     assert model.evidence(t[:, None], y)[0] == pytest.approx(truth, rel=1e-11)
 
 
+def test_a_sum_has_eleven_digits_at_tiny_noise():
+    rng = np.random.default_rng(11)
+    t = np.sort(rng.uniform(0, 10, 14))
+    y, noise = np.sin(t) + 0.1 * rng.standard_normal(14), 1e-12
+    model = GP(
+        1.0 * Matern(1.0, nu=1.5) + 2.0 * Matern(3.0, nu=2.5),
+        Gaussian(noise),
+        "zero",
+        representation="markov",
+    )
+    with mpmath.workdps(50):
+        A = mpmath.matrix(14, 14)
+        for i in range(14):
+            for j in range(14):
+                h = abs(mpmath.mpf(t[i]) - mpmath.mpf(t[j]))
+                x, z = mpmath.sqrt(3) * h, mpmath.sqrt(5) * h / 3
+                A[i, j] = (1 + x) * mpmath.exp(-x) + 2 * (1 + z + z * z / 3) * mpmath.exp(-z)
+            A[i, i] += mpmath.mpf(noise)
+        L = mpmath.cholesky(A)
+        solved = mpmath.lu_solve(A, mpmath.matrix([mpmath.mpf(v) for v in y]))
+        quadratic = sum(mpmath.mpf(v) * solved[i] for i, v in enumerate(y))
+        log_det = 2 * sum(mpmath.log(L[i, i]) for i in range(14))
+        truth = float(-(quadratic + log_det + 14 * mpmath.log(2 * mpmath.pi)) / 2)
+    assert model.evidence(t[:, None], y)[0] == pytest.approx(truth, rel=1e-11)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_a_single_process_of_500_rows_equals_dense(nu):
+    rng = np.random.default_rng(12)
+    t = rng.uniform(0, 60, 500)[:, None]
+    y = np.sin(t[:, 0]) + 0.3 * rng.standard_normal(500)
+    mine, dense = (
+        GP(1.3 * Matern(1.1, nu=nu), Gaussian(0.09), "constant", representation=r)
+        for r in ("markov", "dense")
+    )
+    (value, gradient), (same, slope) = mine.evidence(t, y), dense.evidence(t, y)
+    assert value == pytest.approx(same, rel=1e-11)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-8)
+    left_out, expected = mine.leave_one_out(t, y), dense.leave_one_out(t, y)
+    np.testing.assert_allclose(left_out.mean, expected.mean, atol=1e-9)
+    np.testing.assert_allclose(left_out.variance, expected.variance, rtol=1e-9)
+
+
+def test_learning_along_a_line_finds_its_length_scale():
+    rng = np.random.default_rng(13)
+    t = np.sort(rng.uniform(0, 900, 9000))
+    y = np.sin(2 * t) + 0.3 * rng.standard_normal(9000)
+    model = GP(1.0 * Matern(100.0, nu=1.5), Gaussian(1.0), "zero", representation="markov")
+    learned = model.learn(t[:, None], y, n_restarts=0, rng=0).model
+    assert 0.5 < learned.kernel.get("matern.lengthscale") < 5.0
+    assert learned.likelihood.variance == pytest.approx(0.09, rel=0.1)
+
+
 def test_the_smoothing_spline_is_exact_at_tiny_gaps():
     rng = np.random.default_rng(8)
     t = np.sort(rng.uniform(0, 1, 60))
@@ -233,10 +303,11 @@ def test_the_smoothing_spline_is_exact_at_tiny_gaps():
 # --- improper if and only if refused ------------------------------------------------------------------------
 
 
-def test_improper_posteriors_are_refused_and_no_others():
+@pytest.mark.parametrize("cases", [3000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_improper_posteriors_are_refused_and_no_others(cases):
     rng = np.random.default_rng(9)
     counts = [0, 0]
-    for _ in range(3000):
+    for _ in range(cases):
         n = int(rng.integers(2, 7))
         t = np.round(rng.uniform(0, 4, n), int(rng.integers(0, 3)))  # often repeated
         kernel = (1.0 * Matern(rng.uniform(0.3, 3.0), nu=rng.choice([0.5, 1.5, 2.5]))).bind(1)
@@ -261,11 +332,26 @@ def test_improper_posteriors_are_refused_and_no_others():
 # --- refusals -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", [SE(1.0), Matern(1.0, nu=1.7), White(0.1)])
-def test_a_kernel_without_a_form_is_named_with_the_nearest_one(kernel):
+@pytest.mark.parametrize(
+    ("kernel", "nearest"),
+    [
+        (SE(1.0), "Matern(lengthscale, nu=2.5)"),
+        (Matern(1.0, nu=1.7), "Matern(lengthscale, nu=1.5)"),
+        (White(0.1), "belongs to the likelihood"),
+        (Periodic(SE(1.0)), "Seasonal(period, lengthscale"),
+    ],
+)
+def test_a_kernel_without_a_form_is_named_with_the_nearest_one(kernel, nearest):
     with pytest.raises(NoStateSpaceError, match="has no exact state-space form; the nearest kernel") as error:
         GP(Matern(1.0) + kernel, representation="markov").condition(X, T)
     assert type(error.value.term) is type(kernel)
+    assert nearest in str(error.value)
+    assert not has_exact_markov_form(Matern(1.0) + kernel, X)
+
+
+def test_a_form_is_for_one_column():
+    assert has_exact_markov_form(Matern(1.0) * Seasonal(2.0), X)
+    assert not has_exact_markov_form(Matern(1.0), np.ones((3, 2)))
 
 
 def test_one_column_only():

@@ -25,7 +25,7 @@ def slow(monkeypatch):
 
 def test_a_fit_that_would_not_end_is_refused_with_its_time_and_what_helps(slow):
     with pytest.raises(
-        TooLongError, match=r"60 rows would take about 36 hours; use max_rows=100 .*max_time=3600"
+        TooLongError, match=r"60 rows would take about 36 hours; use learn_rows=100 .*max_time=3600"
     ) as e:
         GPRegressor(n_restarts=0).fit(X, Y)
     assert e.value.seconds == pytest.approx(36 * 3600)
@@ -36,7 +36,7 @@ def test_a_fit_that_would_not_end_is_refused_with_its_time_and_what_helps(slow):
 def test_a_limit_of_time_or_fewer_rows_or_given_values_are_enough(slow):
     with pytest.warns(UserWarning, match="max_time"):
         GPRegressor(n_restarts=0, max_time=0.0).fit(X, Y)
-    assert len(GPRegressor(n_restarts=0, max_rows=40).fit(X, Y).rows_.X) == 40
+    assert len(GPRegressor(n_restarts=0, learn_rows=40).fit(X, Y).rows_.X) == 60
     GPRegressor(SE(1.0), objective=None).fit(X, Y)
 
 
@@ -44,7 +44,9 @@ def test_the_rows_that_are_recommended_take_an_hour(monkeypatch):
     monkeypatch.setattr(time_estimate, "operations_per_second", lambda: 1e9)
     with pytest.raises(TooLongError) as e:
         require_time(40_000, "ep", 3, None)
-    rows = next(part.value for part in e.value.message.remedy if getattr(part, "parameter", "") == "max_rows")
+    rows = next(
+        part.value for part in e.value.message.remedy if getattr(part, "parameter", "") == "learn_rows"
+    )
     monkeypatch.setattr(time_estimate, "WORTH_ESTIMATING", 0)
     assert learning_time(rows, "ep", 3) == pytest.approx(3600, rel=0.3)
 

@@ -29,15 +29,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from cavity.kernels.base import Kernel
 from cavity.latent.sites import Sites
+from cavity.means.functions import Constant, Mean, Zero
 from cavity.numerics.arrays import Array
 from cavity.numerics.tiles import Workspace
 from cavity.parameters.param import Parametrized
+from cavity.rows.base import Pull, RowSource, as_rows
 
 if TYPE_CHECKING:
-    from cavity.latent.integrated_basis import BasisWeights
+    from cavity.latent.integrated_basis import BasisWeights, Trend
     from cavity.latent.multi_latent import SeveralPrior
     from cavity.latent.prior_times_sites import Conditioned
-    from cavity.means.functions import Mean
+
 
 COVARIANCE_LIMIT = 1000
 """Rows up to which a representation that holds no covariance matrix makes one on request."""
@@ -61,10 +63,11 @@ class Capability(Enum):
     """What a representation may be able to do beyond the protocol's core."""
 
     COVARIANCE = "a covariance matrix of all training rows"
-    SEVERAL_FUNCTIONS = "several latent functions"
+    SEVERAL_FUNCTIONS = "several latent functions that the likelihood couples"
     WHITENING = "latent values in coordinates in which the prior is white"
     PERMUTATION = "results that do not depend on the order of the rows"
     NEGATIVE_SITES = "sites of negative precision"
+    SITES = "anything but observations with Gaussian noise, their evidence and predictions"
 
 
 class CapabilityError(ValueError):
@@ -80,9 +83,11 @@ class CapabilityError(ValueError):
 
     def __init__(self, representation: str, capability: Capability, limit: int | None = None) -> None:
         rows = "" if limit is None else f" of more than {limit} rows"
+        remedy = "use representation='dense', or another inference rule"
+        if capability is Capability.SITES:
+            remedy = "use representation='inducing'"
         super().__init__(
-            f"the representation {representation!r} does not give {capability.value}{rows}; "
-            "use representation='dense', or another inference rule"
+            f"the representation {representation!r} does not give {capability.value}{rows}; {remedy}"
         )
         self.representation, self.capability, self.limit = representation, capability, limit
 
@@ -94,25 +99,50 @@ class PriorGradient(NamedTuple):
     representation: Array = np.zeros(0)
 
 
+class ObservedEvidence(NamedTuple):
+    """The log density of observations with noise of given variances, and what its gradient is made of.
+
+    Attributes
+    ----------
+    log_density : float
+        log N(r | 0, K + diag(variance)) of residuals r.
+    weights, unexplained : arrays (n,)
+        R r and the diagonal of R = (K + diag(variance))^-1.
+    prior : PriorGradient
+        Its derivatives in the values of kernel and representation.
+    """
+
+    log_density: float
+    weights: Array
+    unexplained: Array
+    prior: PriorGradient
+
+
 class Inputs:
     """Training inputs for one fit, and memory that the evaluations on them share.
 
     Attributes
     ----------
-    X : array (n, D)
+    source : RowSource
+        The inputs in blocks, wherever they are.
     scratch : Workspace
         Arrays of a representation; a prior made on these inputs is valid until the next one is made.
     """
 
-    def __init__(self, X: ArrayLike) -> None:
-        self.X: Array = np.asarray(X, dtype=float)
+    def __init__(self, X: ArrayLike | RowSource) -> None:
+        self.source = as_rows(X)
         self.scratch = Workspace()
         self._parts: list[Inputs] = []
+
+    @property
+    def X(self) -> Array:
+        """All inputs (n, D); refused if they are not in memory."""
+        return self.source.array
 
     def parts(self, count: int) -> list[Inputs]:
         """The same inputs so many times, each with memory of its own (for several latent functions)."""
         while len(self._parts) < count:
-            self._parts.append(Inputs(self.X))
+            self._parts.append(Inputs(self.source))
         return self._parts[:count]
 
     def release(self) -> None:
@@ -121,7 +151,7 @@ class Inputs:
         self._parts = []
 
     def __len__(self) -> int:
-        return len(self.X)
+        return len(self.source)
 
 
 class Representation(Parametrized, ABC):
@@ -129,16 +159,22 @@ class Representation(Parametrized, ABC):
 
     name: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    linear_cost: ClassVar[bool] = False
+    """Whether every row costs the same, however many there are."""
+    approximates: ClassVar[bool] = False
+    """Whether something of the process is lost, of which `Conditioning.loss` tells."""
 
     @abstractmethod
     def prior(self, kernel: Kernel, mean_function: Mean | None, inputs: Inputs) -> LatentPrior:
         """The process at the inputs."""
 
     def several(self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int) -> SeveralPrior:
-        """Several independent processes at the inputs, which the likelihood couples."""
-        raise CapabilityError(self.name, Capability.SEVERAL_FUNCTIONS)
+        """Several independent processes at the inputs; by default a likelihood that couples them is refused."""
+        from cavity.latent.separate_functions import SeparateFunctions
 
-    def prepare(self, X: ArrayLike) -> Inputs:
+        return SeparateFunctions(self, kernel, inputs, n_latent, mean_functions)
+
+    def prepare(self, X: ArrayLike | RowSource) -> Inputs:
         """The inputs of one fit."""
         return Inputs(X)
 
@@ -161,7 +197,16 @@ class Representation(Parametrized, ABC):
         """Whether nothing is left to be chosen for the training rows."""
         return True
 
-    def for_rows(self, kernel: Kernel, X: Array) -> Self:
+    @property
+    def follows(self) -> bool:
+        """Whether what is chosen for the training rows is chosen anew when the kernel changes (`chosen_anew`)."""
+        return False
+
+    def chosen_anew(self, kernel: Kernel, X: Array) -> Self:
+        """Made definite for these training inputs (n, D) once more, at other hyperparameters."""
+        return self
+
+    def for_rows(self, kernel: Kernel, X: Array | RowSource) -> Self:
         """Made definite for these training inputs (n, D): with inducing inputs chosen, say."""
         return self
 
@@ -186,8 +231,13 @@ class LatentPrior(ABC):
 
     def __init__(self, kernel: Kernel, inputs: Inputs, mean_function: Mean | None) -> None:
         self.kernel, self.inputs, self.mean_function = kernel, inputs, mean_function
-        self.X, self.n = inputs.X, len(inputs)
-        self.mean = np.zeros(self.n) if mean_function is None else mean_function(self.X)
+        self.source, self.n = inputs.source, len(inputs)
+        self.mean = np.zeros(self.n) if mean_function is None else mean_at(mean_function, self.source)
+
+    @property
+    def X(self) -> Array:
+        """All inputs (n, D); refused if they are not in memory."""
+        return self.source.array
 
     # --- conditioning ---------------------------------------------------------------------------------------
 
@@ -207,9 +257,21 @@ class LatentPrior(ABC):
     def observe(self, variance: Array, *, transient: bool = False) -> Conditioning:
         """Given observations with these noise variances, shape (n,), zero if exact."""
 
+    def observe_values(self, variance: Array, residual: Array, *, transient: bool = False) -> Conditioning:
+        """As `observe`, given what was observed too, minus the mean, shape (n, T).
+
+        A representation may find all that evidence and gradient need in one pass.
+        """
+        return self.observe(variance, transient=transient)
+
     def observe_more(self, known: Conditioning, variance: Array) -> Conditioning:
         """As `observe`, if `known` is that of the leading rows: a representation may extend it."""
         return self.observe(variance)
+
+    def observed_evidence(self, residual: Array, variance: Array) -> ObservedEvidence | None:
+        """The log density of residuals (n,) with noise of these variances (n,), if there is a faster way to have it
+        with its gradient than `observe`; None if there is none, or if jitter might be needed."""
+        return None
 
     def given(self, sites: Sites, *, transient: bool = False) -> Conditioned:
         """The Gaussian proportional to the prior times the sites."""
@@ -254,17 +316,22 @@ class LatentPrior(ABC):
 
     def at(self, kernel: Kernel, mean_function: Mean | None) -> LatentPrior:
         """The same rows and representation with other hyperparameters, in memory of its own."""
-        return self.representation.prior(kernel, mean_function, self.representation.prepare(self.X))
+        return self.representation.prior(kernel, mean_function, self.representation.prepare(self.source))
 
     def rows(self, index: NDArray[Any]) -> LatentPrior:
         """The same process at some of the rows."""
         return self.representation.prior(
-            self.kernel, self.mean_function, self.representation.prepare(self.X[index])
+            self.kernel, self.mean_function, self.representation.prepare(self.source.take(index))
         )
 
     def pull_mean(self, g: Array) -> Array:
         """Gradient, in the mean function's natural values, of sum_i g_i m(x_i)."""
-        return np.zeros(0) if self.mean_function is None else self.mean_function.pull(self.X, g)
+        mean = self.mean_function
+        if mean is None or self.source.in_memory:
+            return np.zeros(0) if mean is None else mean.pull(self.X, g)
+        if isinstance(mean, Zero | Constant):
+            return mean.pull(np.zeros((1, self.source.shape[1])), np.array([g.sum()]))
+        return self.source.map_sum(Pull(mean.pull, mean.flat.size), g)[0][0]
 
     @abstractmethod
     def process(
@@ -295,6 +362,31 @@ class LatentPrior(ABC):
         limit = self.representation.covariance_limit
         if limit is not None and self.n > limit:
             raise CapabilityError(self.representation.name, Capability.COVARIANCE, limit)
+
+
+class Loss(NamedTuple):
+    """What a representation loses of the model that was asked for.
+
+    Attributes
+    ----------
+    gap : float
+        Nats a row by which the log evidence may be off; nan if it is not known.
+    kind : {"exact", "certified", "sampled", "none"}
+        Nothing is lost; the gap is a bound; an estimate of the bound from some rows; not known.
+    information : float
+        Share of the precision of sites that does not reach the representation.
+    """
+
+    gap: float = 0.0
+    kind: str = "exact"
+    information: float = 0.0
+
+
+def mean_at(mean: Mean, source: RowSource) -> Array:
+    """Values (n,) of a mean function at rows; of a constant without a look at them."""
+    if isinstance(mean, Zero | Constant):
+        return np.full(len(source), mean(np.zeros((1, source.shape[1])))[0])
+    return source.evaluate(mean)
 
 
 class FlatDirections(NamedTuple):
@@ -346,6 +438,10 @@ class Conditioning(ABC):
     def smallest_curvature(self) -> float:
         """Precision left in the flattest direction, as a share of what it is without the negative sites."""
         return 1.0
+
+    def loss(self, weights: Array | None = None) -> Loss:
+        """What the representation loses. `weights` (n, T) are R (y - m) of observations y; None of sites."""
+        return Loss()
 
     def flat_directions(self, limit: float) -> FlatDirections:
         """The directions in which less than `limit` of the precision is left; none without negative sites."""
@@ -402,6 +498,21 @@ class Conditioning(ABC):
         factor of a transient conditioning; afterwards only products and diagonals may be asked for.
         """
 
+    def pull_observations(self, weights: Array, targets: int) -> tuple[PriorGradient, Array]:
+        """Gradient of sum_j -1/2 x_j'R x_j - targets/2 log|R^-1| in the prior, and in the noise variances (n,).
+
+        For weights R x of shape (n, k), x held fixed: the log evidence of observations.
+        """
+        prior = self.pull_prior(np.sqrt(0.5) * weights, None, -0.5 * targets)
+        return prior, 0.5 * (np.einsum("ij,ij->i", weights, weights) - targets * self.unexplained)
+
+    def leave_one_out(self, residual: Array, trend: Trend | None) -> tuple[Array, Array] | None:
+        """Means (n, T) and variances (n,) of each observation, minus the prior mean, given the others.
+
+        None if they follow from R: if predictions are made by the same Gaussian.
+        """
+        return None
+
     def pull_sites(self, d_mean: Array | None = None, d_var: Array | None = None) -> tuple[Array, Array]:
         """(Sigma d_mean, (Sigma o Sigma) d_var): all that Newton methods on sites need, shape (n,) each.
 
@@ -432,6 +543,10 @@ class Conditioning(ABC):
 
     def for_process(self) -> Conditioning:
         """R among the inputs that predictions are made from: what `reduce`, `apply` and `matrix` of a process are."""
+        return self
+
+    def for_rows(self) -> Conditioning:
+        """R among the training rows, of a conditioning that `for_process` gave."""
         return self
 
     def weigh(self, U: Array) -> Array:

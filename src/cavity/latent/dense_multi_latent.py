@@ -6,10 +6,10 @@ L x L block for every x:
     mean_c(x*)    = m_c(x*) + k_c(X, x*)' a_c
     cov_cd(x*)    = k_c(x*, x*) [c = d] - k_c(X, x*)' R_cd k_d(X, x*)
 
-R = (K + W^-1)^-1 is known to a `SeveralConditioning`, never formed. Three of them are here, for the kinds of curvature
-W, which is an L x L matrix at each point:
+R = (K + W^-1)^-1 is known to a `SeveralConditioning`, never formed. There are three, for the kinds of curvature W,
+which is an L x L matrix at each point:
 
-- `SeparateConditioning`: W diagonal, sites of each function alone; each function is conditioned for itself.
+- `SeparateConditioning` (`separate_functions`): W diagonal, sites of each function alone, conditioned for itself.
 - `SoftmaxConditioning`: W = D - D R1 (R1'D R1)^-1 R1'D with D diagonal, R1 stacked identities; then, with E_c =
   (K_c + D_c^-1)^-1, R = E - E R1 (sum_c E_c)^-1 R1' E (book eq. 3.47). O(L n^3) time, O(L n^2) memory.
 - `BlockConditioning`: any symmetric W, indefinite ones too; with K_c = L_c L_c', M = I + L' W L is positive
@@ -21,7 +21,6 @@ Shapes: latent values (n, L), blocks (n, L, L).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from functools import cached_property
 from typing import Any, cast
 
@@ -32,8 +31,9 @@ from scipy.linalg.blas import dsymm
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.latent.base import Conditioning, ImproperPosteriorError, Inputs
 from cavity.latent.dense import DensePrior
-from cavity.latent.multi_latent import SeveralConditioning
+from cavity.latent.multi_latent import IndependentFunctions, SeveralConditioning
 from cavity.latent.posterior_process import BLOCK_DOUBLES
+from cavity.latent.separate_functions import SeparateConditioning
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize, try_factorize
@@ -46,7 +46,7 @@ INVERSE_ITERATIONS = 20
 # --- the prior ----------------------------------------------------------------------------------------------
 
 
-class SeveralDense:
+class SeveralDense(IndependentFunctions[DensePrior]):
     """L independent Gaussian processes at n training inputs.
 
     Parameters
@@ -76,31 +76,10 @@ class SeveralDense:
         self.shared = not isinstance(kernel, PerLatent)
         kernels = list(kernel) if isinstance(kernel, PerLatent) else [kernel]
         own = [DensePrior(cast(Kernel, k), part) for k, part in zip(kernels, self.inputs.parts(len(kernels)))]
-        self.functions: list[DensePrior] = own * n_latent if self.shared else own
-        """The prior of each latent function, without its mean."""
+        self.functions = own * n_latent if self.shared else own
         self.mean = np.zeros((self.n, n_latent))
         if mean_function is not None:
             self.mean = np.column_stack([cast(Mean, m)(self.X) for m in mean_function])
-
-    def function(self, c: int) -> DensePrior:
-        """The prior of one function, with its mean, on the same memory."""
-        alone = copy(self.functions[c])
-        alone.mean = self.mean[:, c]
-        alone.mean_function = None if self.mean_function is None else cast(Mean, self.mean_function[c])
-        return alone
-
-    def times(self, A: Array) -> Array:
-        """K a, shapes (n, L)."""
-        if self.shared:
-            return self.functions[0].times(A)
-        return np.column_stack([p.times(a) for p, a in zip(self.functions, A.T)])
-
-    @cached_property
-    def diagonal(self) -> Array:
-        """Prior variances, shape (n, L)."""
-        if self.shared:
-            return np.repeat(self.functions[0].diagonal[:, None], self.n_latent, axis=1)
-        return np.column_stack([p.diagonal for p in self.functions])
 
     def unwhiten(self, U: Array) -> Array:
         """f = mean + L U for standard normal U of shape (S, n, L)."""
@@ -185,47 +164,6 @@ class SeveralDense:
 
 
 # --- corrections --------------------------------------------------------------------------------------------
-
-
-class SeparateConditioning:
-    """R for sites of each function alone: that of each function for itself.
-
-    Parameters
-    ----------
-    precision : array (n, L)
-        Of the sites.
-    functions : sequence of Conditioning
-        What they make of each function.
-    """
-
-    def __init__(self, prior: SeveralDense, precision: Array, functions: Sequence[Conditioning]) -> None:
-        self.prior, self.curvature, self.functions = prior, precision, list(functions)
-        self.log_det = float(sum(f.log_det for f in functions))
-        self.jitter = max(f.jitter for f in functions)
-
-    @property
-    def smallest_curvature(self) -> float:
-        """Of the function that has least left."""
-        return min(f.smallest_curvature for f in self.functions)
-
-    def project(self, b: Array) -> tuple[Array, Array]:
-        """Function by function."""
-        pairs = [f.project(x) for f, x in zip(self.functions, b.T)]
-        return np.column_stack([a for a, _ in pairs]), np.column_stack([Ka for _, Ka in pairs])
-
-    def training_blocks(self) -> Array:
-        """Variances on the diagonal."""
-        var = np.column_stack([f.var for f in self.functions])
-        return var[:, :, None] * np.eye(len(self.functions))
-
-    def into_matrices(self) -> list[Array]:
-        """R of every function."""
-        return [f.matrix() for f in self.functions]
-
-    def reduce(self, cross: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-        """U_c = R_c k_c, and nothing between the functions."""
-        U = [f.apply(k) for f, k in zip(self.functions, cross)]
-        return U, [np.zeros((0, k.shape[1])) for k in cross]
 
 
 class SoftmaxConditioning:

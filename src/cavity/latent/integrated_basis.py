@@ -75,6 +75,8 @@ class Trend:
 
     Attributes
     ----------
+    features : array (n, p)
+        H.
     weights : BasisWeights
         Of all targets.
     alpha : array (n, T)
@@ -86,7 +88,7 @@ class Trend:
     """
 
     def __init__(self, basis: Basis, conditioning: Conditioning, residual: Array) -> None:
-        H = basis.features(conditioning.prior.X)
+        self.features = H = basis.features(conditioning.prior.X)
         whitened = conditioning.half_solve(H)
         if whitened is None:
             Q, W, projection = _by_normal_equations(basis, conditioning, H)

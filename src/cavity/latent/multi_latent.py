@@ -10,12 +10,17 @@ Shapes: latent values (n, L), blocks (n, L, L).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self
+from copy import copy
+from functools import cached_property
+from typing import Any, Generic, Protocol, Self, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.latent.base import Conditioning, LatentPrior, Process
 from cavity.numerics.arrays import Array
+
+P = TypeVar("P", bound=LatentPrior)
 
 
 class SeveralConditioning(Protocol):
@@ -65,12 +70,39 @@ class SeveralProcess(Process, Protocol):
         ...
 
 
+class IndependentFunctions(Generic[P]):
+    """The prior of each function, and what follows from these alone, whatever the representation."""
+
+    functions: list[P]
+    """The prior of each latent function, without its mean."""
+    shared: bool
+    mean: Array
+    mean_function: Any
+
+    def function(self, c: int) -> P:
+        """The prior of one function, with its mean, on the same memory."""
+        alone = copy(self.functions[c])
+        alone.mean = self.mean[:, c]
+        alone.mean_function = None if self.mean_function is None else self.mean_function[c]
+        return alone
+
+    def times(self, A: Array) -> Array:
+        """K a, shapes (n, L)."""
+        if self.shared:
+            return self.functions[0].times(A)
+        return np.column_stack([p.times(a) for p, a in zip(self.functions, A.T)])
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """Prior variances, shape (n, L)."""
+        return np.column_stack([p.diagonal for p in self.functions])
+
+
 class SeveralPrior(Protocol):
     """L independent Gaussian processes at n training inputs.
 
     Attributes
     ----------
-    X : array (n, D)
     n, n_latent : int
     shared : bool
         Whether all functions have one covariance.
@@ -78,12 +110,16 @@ class SeveralPrior(Protocol):
     mean_function : PerLatent or None
     """
 
-    X: Array
     n: int
     n_latent: int
     shared: bool
     mean: Array
     mean_function: Any
+
+    @property
+    def X(self) -> Array:
+        """All inputs (n, D)."""
+        ...
 
     @property
     def diagonal(self) -> Array:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from cavity.latent.base import Representation
+from cavity.latent.committee import Committee
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
 from cavity.latent.markov import Markov
+from cavity.latent.neighbors import Neighbors
 
-REPRESENTATIONS: dict[str, type[Representation]] = {"dense": Dense, "inducing": Inducing, "markov": Markov}
+REPRESENTATIONS: dict[str, type[Representation]] = {
+    "dense": Dense,
+    "inducing": Inducing,
+    "markov": Markov,
+    "neighbors": Neighbors,
+    "committee": Committee,
+}
 """Name -> class, made without arguments."""
 
 

@@ -137,7 +137,7 @@ def factorize(build: Callable[[], Array], explain: Callable[[], str] | None = No
         A = build()
         diagonal = A.reshape(-1)[:: len(A) + 1]
         if fraction == 0.0:
-            scale = float(np.mean(diagonal)) if len(A) else 1.0
+            scale = float(diagonal.sum()) / len(A) if len(A) else 1.0
             if not np.isfinite(scale):
                 raise NotPositiveDefiniteError(
                     "the covariance matrix has entries that are not finite: a parameter has overflowed; "

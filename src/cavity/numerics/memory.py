@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import numpy as np
-
-from cavity.runtime.errors import Described, InPython, Setting
+from cavity.runtime.errors import Described, Setting
 
 MATRICES = {"evidence": 3.0, "loo": 7.0, "predict": 4.0}
 """n x n matrices alive at the peak: covariance, factor and room for tiles; more for leave-one-out, whose
@@ -70,13 +68,11 @@ def require_memory(n: int, use: str = "evidence", copies: int = 1) -> None:
             remedy="predict fewer rows at a time, or marginal standard deviations (return_std=True), which take memory "
             "in blocks",
         )
-    fits = max(int(np.sqrt(max(free, 0.0) / per_entry)) // 2, 1)
     fewer = (", ", Setting("n_jobs", 1)) if copies > 1 else ()
-    rest = ", or fit on a machine with more memory"
     raise TooLargeError(
         f"an exact fit of {n} rows needs {sizes}",
         remedy=(
-            *("use ", Setting("max_rows", fits), " (a random subset of the rows)", *fewer),
-            *(InPython(", representation='inducing'"), rest),
+            *("use ", Setting("representation", "inducing"), *fewer),
+            ", fewer rows, or a machine with more memory",
         ),
     )

@@ -13,7 +13,8 @@ from functools import cache
 import numpy as np
 
 from cavity.numerics.triangles import factor_in_place, invert_factored_in_place
-from cavity.runtime.errors import Described, InPython, Setting
+from cavity.runtime.durations import in_words
+from cavity.runtime.errors import Described, Setting
 
 LONGEST = 24 * 3600.0
 """Seconds beyond which nobody is taken to be willing to wait without having said so (`max_time`)."""
@@ -79,6 +80,15 @@ def learning_time(n: int, rule: str, n_restarts: int) -> float:
     return evaluations * PRICE.get(rule, PRICE["ep"]) * float(n) ** 3 / operations_per_second()
 
 
+def rows_within(wanted: float, n: int, seconds: float) -> int:
+    """Rows, in hundreds, that take `wanted` seconds if n rows take `seconds`: time grows with their third power.
+
+    >>> rows_within(60.0, 8000, 480.0)
+    4000
+    """
+    return max(int(n * (wanted / seconds) ** (1 / 3) + 1e-9) // 100 * 100, 100)
+
+
 def require_time(n: int, rule: str, n_restarts: int, max_time: float | None) -> float:
     """The estimate of `learning_time`; refuses what takes longer than `LONGEST`, unless a limit of time was given.
 
@@ -89,26 +99,14 @@ def require_time(n: int, rule: str, n_restarts: int, max_time: float | None) -> 
     seconds = learning_time(n, rule, n_restarts)
     if max_time is not None or not seconds > LONGEST:
         return seconds
-    fits = max(int(n * (AN_HOUR / seconds) ** (1 / 3)) // 100 * 100, 100)
+    fits = rows_within(AN_HOUR, n, seconds)
     error = TooLongError(
         f"learning from {n} rows would take about {in_words(seconds)}",
         remedy=(
-            *("use ", Setting("max_rows", fits), " (a random subset, about an hour)"),
-            *(InPython(", representation='inducing'"), ", or give "),
+            *("use ", Setting("learn_rows", fits), " (a random subset, about an hour), "),
+            *(Setting("representation", "inducing"), ", or give "),
             *(Setting("max_time", int(AN_HOUR)), " or another limit, in seconds, to get the best until then"),
         ),
     )
     error.seconds = seconds
     raise error
-
-
-def in_words(seconds: float) -> str:
-    """A time, roughly.
-
-    >>> in_words(100.0), in_words(5000.0), in_words(30000.0), in_words(1e6)
-    ('2 minutes', '83 minutes', '8 hours', '12 days')
-    """
-    for size, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 1.95 * size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} seconds" if seconds < 60 else f"{seconds / 60:.0f} minutes"

@@ -16,9 +16,6 @@ from scipy.linalg.blas import dgemm, dsyrk, dtrmm
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky
 
-BLOCK = 512
-"""Rows of a block: products with m columns are fast from about this size on, and a block of m = 1000 is 4 MB."""
-
 
 def inverse_transposed(factor: Cholesky) -> Array:
     """L^-T, upper triangular, Fortran-ordered, zeros below."""

@@ -8,18 +8,12 @@ one with a probability proportional to the variance that is left given those bef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-from numpy.typing import NDArray
 
-from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.base import Kernel, row_blocks
-from cavity.kernels.basis_functions import FeatureKernel
-from cavity.kernels.constant import OneVariance
-from cavity.kernels.inner_product import InnerProduct
-from cavity.kernels.stationary import Stationary
+from cavity.kernels.input_scales import input_scales
 from cavity.numerics.arrays import Array
+from cavity.rows.base import RowSource, as_rows
 
 CANDIDATES, PER_INPUT = 10_000, 10
 """Rows that are looked at: so many, or so many for each inducing input if that is more."""
@@ -31,10 +25,11 @@ NOTHING_LEFT = 1e-12
 """Share of the variance at which rows say no more."""
 
 
-def choose(kernel: Kernel, X: Array, m: int, rng: np.random.Generator) -> Array:
+def choose(kernel: Kernel, X: Array | RowSource, m: int, rng: np.random.Generator) -> Array:
     """Inducing inputs (at most m, D) for rows X (n, D)."""
-    size = max(CANDIDATES, PER_INPUT * m)
-    rows = X if len(X) <= size else X[np.sort(rng.choice(len(X), size, replace=False))]
+    size, source = max(CANDIDATES, PER_INPUT * m), as_rows(X)
+    some = np.arange(len(X)) if len(X) <= size else np.sort(rng.choice(len(X), size, replace=False))
+    rows = source.take(some)
     rows = np.unique(rows, axis=0)
     if len(rows) <= m:
         return rows
@@ -42,40 +37,7 @@ def choose(kernel: Kernel, X: Array, m: int, rng: np.random.Generator) -> Array:
     return pivots(kernel, rows, m, rng) if scale is None else k_means(rows / scale, m, rng) * scale
 
 
-# --- scaled inputs ------------------------------------------------------------------------------------------
-
-
-def input_scales(kernel: Kernel, X: Array) -> Array | None:
-    """How far to go in each column for the function to change, shape (D,); None if distances mean nothing.
-
-    Columns without a length scale of their own count by their spread.
-    """
-    found = np.zeros(X.shape[1])
-    spread = X.std(axis=0)
-    spread[spread == 0.0] = 1.0
-    for leaf, columns in _leaves(kernel, np.arange(X.shape[1])):
-        if isinstance(leaf, Stationary):
-            lengths = np.broadcast_to(np.asarray(leaf.lengthscale, dtype=float), len(columns))
-            if np.ndim(leaf.lengthscale) and np.ptp(lengths) == 0.0:
-                lengths = lengths * spread[columns]  # one value per column, none of them learned yet
-            found[columns] += lengths**-2
-        elif not isinstance(leaf, OneVariance | InnerProduct | FeatureKernel):
-            return None
-    if not found.any():
-        return np.asarray(spread)
-    return np.where(found > 0, 1.0 / np.sqrt(np.where(found > 0, found, 1.0)), spread)
-
-
-def _leaves(kernel: Kernel, columns: NDArray[np.intp]) -> Iterator[tuple[Kernel, NDArray[np.intp]]]:
-    """Kernels that are not made of others, with the columns they see."""
-    if isinstance(kernel, On):
-        yield from _leaves(kernel.kernel, columns[list(kernel.dims)])
-    elif isinstance(kernel, Sum | Product | Scaled | Power):
-        for part in kernel.parts:
-            assert isinstance(part, Kernel)
-            yield from _leaves(part, columns)
-    else:
-        yield kernel, columns
+# --- distances ---------------------------------------------------------------------------------------------
 
 
 def k_means(X: Array, m: int, rng: np.random.Generator) -> Array:

@@ -18,18 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from cavity.latent.base import Conditioning, FlatDirections, ImproperPosteriorError, PriorGradient
-from cavity.latent.inducing.blocks import (
-    add_weighted_gram,
-    inverse_transposed,
-    row_products,
-    times_inverse,
-)
+from cavity.latent.base import Conditioning, FlatDirections, ImproperPosteriorError, Loss, PriorGradient
+from cavity.latent.inducing.blocks import inverse_transposed, times_inverse
 from cavity.latent.inducing.kinds import Kind
 from cavity.latent.inducing.pullback import Pullback
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, try_factorize
 from cavity.numerics.tiles import mirror_lower
+from cavity.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from cavity.latent.inducing.prior import InducingPrior
@@ -69,13 +65,14 @@ class InducingConditioning(Conditioning):
             with np.errstate(divide="ignore"):
                 precision = 1.0 / variance
         self.precision, self._variance = precision, variance
-        self.S, self.share_left = np.empty(prior.n), np.empty(prior.n)
-        B = np.zeros((prior.m, prior.m))
-        B.reshape(-1)[:: prior.m + 1] = 1.0
-        keep = prior.keeps
-        for rows, V in prior.white_tiles():
-            self._weigh(rows)
-            add_weighted_gram(B, V, self.S[rows], keep)
+        site = precision if variance is None else variance
+        if prior.residual_known:
+            self._weigh(site)
+            B = prior.gram(self.S)
+        else:
+            B = prior.first_gram(kind, site, variance is not None)
+            self._weigh(site)
+        B.reshape(-1)[:: prior.m + 1] += 1.0
         factor = try_factorize(B)
         if factor is None:
             worst = int(np.argmin(precision * prior.diagonal))
@@ -91,25 +88,19 @@ class InducingConditioning(Conditioning):
         if kind.weight > 0:
             self.spread = kind.spread(precision * d, d)
 
-    def _weigh(self, rows: slice) -> None:
-        """S and 1 / one of a block."""
-        d, kind, tau = self.prior.residual_of(rows), self.kind, self.precision[rows]
-        if self._variance is not None:
-            v = self._variance[rows]
-            self.S[rows] = 1.0 / (v + kind.share * d)
-            self.share_left[rows] = v * self.S[rows]
-            return
-        one = 1.0 + kind.share * tau * d
-        excess = 1.0 + kind.curve * tau * d
-        if not (np.all(one > 0.0) and np.all(excess > 0.0)):
-            worst = rows.start + int(np.argmin(np.minimum(one, excess)))
-            raise ImproperPosteriorError(
-                f"the posterior is improper: the negative precision of the site of point {worst} outweighs the "
-                "variance that it has given the inducing inputs; damp the update or restrict the sites",
-                worst,
-            )
-        self.share_left[rows] = 1.0 / one
-        self.S[rows] = tau / one
+    def _weigh(self, site: Array) -> None:
+        """S and 1 / one, of proper sites."""
+        d, kind = self.prior.residual, self.kind
+        if self._variance is None:
+            least = 1.0 + np.minimum(kind.share * site * d, kind.curve * site * d)
+            if not np.all(least > 0.0):
+                worst = int(np.argmin(least))
+                raise ImproperPosteriorError(
+                    f"the posterior is improper: the negative precision of the site of point {worst} outweighs the "
+                    "variance that it has given the inducing inputs; damp the update or restrict the sites",
+                    worst,
+                )
+        self.S, self.share_left = kind.weigh(site, d, self._variance is not None)
 
     # --- scalars --------------------------------------------------------------------------------------------
 
@@ -138,11 +129,8 @@ class InducingConditioning(Conditioning):
         prior, N = self.prior, np.flatnonzero(self.precision < 0)
         if N.size == 0:
             return np.ones(1), np.zeros((prior.n, 1))
-        q, seen = np.sqrt(-self.precision[N]), np.empty((N.size, prior.m))
-        for rows, V in prior.white_tiles():
-            first, last = np.searchsorted(N, [rows.start, rows.stop])
-            seen[first:last] = V[N[first:last] - rows.start] * q[first:last, None]
-        seen = times_inverse(self._without_negative._B_root, seen)
+        q = np.sqrt(-self.precision[N])
+        seen = times_inverse(self._without_negative._B_root, prior.white_rows(N) * q[:, None])
         own = self.kind.share * prior.residual[N] * q**2
         if N.size > MOST_NEGATIVE:
             lost, u = eigsh(
@@ -191,12 +179,7 @@ class InducingConditioning(Conditioning):
     @cached_property
     def explained(self) -> Array:
         """V_i' B^-1 V_i, the posterior variance of the part of f_i that is a function of u, shape (n,)."""
-        prior, out = self.prior, np.empty(self.prior.n)
-        keep = prior.keeps
-        for rows, V in prior.white_tiles():
-            U = times_inverse(self._B_root, V.copy() if keep else V)
-            out[rows] = row_products(U, U)
-        return out
+        return self.prior.explained(self._B_root)
 
     @cached_property
     def var(self) -> Array:
@@ -272,10 +255,7 @@ class InducingConditioning(Conditioning):
 
     def gram(self, weight: Array) -> Array:
         """V diag(weight) V', full."""
-        C, keep = np.zeros((self.prior.m, self.prior.m)), self.prior.keeps
-        for rows, V in self.prior.white_tiles():
-            add_weighted_gram(C, V, weight[rows], keep)
-        return mirror_lower(C)
+        return mirror_lower(self.prior.gram(weight))
 
     def between(self, C: Array) -> Array:
         """B^-1 C B^-1 for a symmetric C."""
@@ -284,10 +264,7 @@ class InducingConditioning(Conditioning):
 
     def _sandwiched(self, weight: Array) -> Array:
         """V_i' B^-1 V diag(weight) V' B^-1 V_i, shape (n,)."""
-        middle, out = self.between(self.gram(weight)), np.empty(self.prior.n)
-        for rows, V in self.prior.white_tiles():
-            out[rows] = row_products(V @ middle, V)
-        return out
+        return self.prior.sandwiched(self.between(self.gram(weight)))
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """V'L_B^-T z / one and independent parts: direct, for sites of any sign."""
@@ -303,7 +280,13 @@ class InducingConditioning(Conditioning):
 
     def for_process(self) -> AtInducingInputs:
         """K_uu^-1 - L^-T B^-1 L^-1, for predictions from the inducing inputs."""
-        return AtInducingInputs(self)
+        return AtInducingInputs(self.prior.root, self.B, not self.kind.predicts_prior, self)
+
+    def loss(self, weights: Array | None = None) -> Loss:
+        """What is lost by the inducing inputs: see `certificate.loss`."""
+        from cavity.latent.inducing.certificate import loss
+
+        return loss(self, weights)
 
     # --- pulling back ---------------------------------------------------------------------------------------
 
@@ -325,12 +308,38 @@ class InducingConditioning(Conditioning):
 
 
 class AtInducingInputs(Conditioning):
-    """R among the inducing inputs: K_uu^-1 - L^-T B^-1 L^-1, or without the first term for a subset of regressors."""
+    """R among the inducing inputs: K_uu^-1 - L^-T B^-1 L^-1, or without the first term for a subset of regressors.
 
-    def __init__(self, given: InducingConditioning) -> None:
-        self.given, self.prior, self.jitter = given, given.prior, given.jitter
-        self.log_det = given.log_det
-        self.degenerate = not given.kind.predicts_prior
+    Parameters
+    ----------
+    root : array (m, m)
+        L^-T, upper triangular.
+    B : Cholesky
+    given : InducingConditioning, optional
+        What it came from. Predictions need no more than `root` and `B`, in whose place no row is kept.
+    """
+
+    def __init__(
+        self, root: Array, B: Cholesky, degenerate: bool, given: InducingConditioning | None = None
+    ) -> None:
+        self.root, self.B, self.degenerate, self._given = root, B, degenerate, given
+        if given is not None:
+            self.prior, self.jitter, self.log_det = given.prior, given.jitter, given.log_det
+
+    @property
+    def given(self) -> InducingConditioning:
+        """Sites or observations of the training rows."""
+        if self._given is None:
+            raise InputError("the training rows of this posterior were not kept: it makes predictions only")
+        return self._given
+
+    def for_rows(self) -> InducingConditioning:
+        """R among the training rows."""
+        return self.given
+
+    def without_rows(self) -> AtInducingInputs:
+        """All that predictions need."""
+        return AtInducingInputs(self.root, self.B, self.degenerate)
 
     @property
     def var(self) -> Array:
@@ -344,19 +353,18 @@ class AtInducingInputs(Conditioning):
 
     def reduce(self, U: Array) -> tuple[Array, Array | None]:
         """(L^-1 U, L_B^-1 L^-1 U)."""
-        white = self.given.prior.root.T @ U
-        return white[:0] if self.degenerate else white, self.given.B.half_solve(white)
+        white = self.root.T @ U
+        return white[:0] if self.degenerate else white, self.B.half_solve(white)
 
     def apply(self, U: Array) -> Array:
         """(K_uu^-1 - L^-T B^-1 L^-1) U."""
-        root = self.given.prior.root
-        white = root.T @ U
-        known = self.given.B.solve(white)
-        return np.asarray(root @ (-known if self.degenerate else white - known))
+        white = self.root.T @ U
+        known = self.B.solve(white)
+        return np.asarray(self.root @ (-known if self.degenerate else white - known))
 
     def matrix(self) -> Array:
         """R, shape (m, m)."""
-        R = self.apply(np.eye(len(self.given.prior.root)))
+        R = self.apply(np.eye(len(self.root)))
         return 0.5 * (R + R.T)
 
     def weigh(self, U: Array) -> Array:
@@ -379,3 +387,7 @@ class AtInducingInputs(Conditioning):
     ) -> PriorGradient:
         """As of the training rows."""
         return self.given.pull_prior(left, right, d_log_det, d_var, d_unexplained)
+
+    def loss(self, weights: Array | None = None) -> Loss:
+        """As of the training rows."""
+        return self.given.loss(weights)

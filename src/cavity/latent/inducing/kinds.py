@@ -49,6 +49,14 @@ class Kind:
         """The part of d that predictions have and the prior of the training rows has not."""
         return 1.0 - self.share if self.predicts_prior else 0.0
 
+    def weigh(self, site: Array, d: Array, observed: bool) -> tuple[Array, Array]:
+        """S and 1 / one, for sites of these precisions or, if `observed`, observations of these variances."""
+        if observed:
+            S = 1.0 / (site + self.share * d)
+            return S, site * S
+        left = 1.0 / (1.0 + self.share * site * d)
+        return site * left, left
+
     def excess(self, x: Array) -> float:
         """The excess of the log determinant, x = tau d."""
         if self.weight == 0.0:

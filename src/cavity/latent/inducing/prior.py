@@ -1,8 +1,8 @@
 """A Gaussian process at n training inputs, held at m inducing inputs.
 
-Rows are visited in blocks: a tile of K_fu is evaluated, whitened to V' = K_fu L^-T and thrown away, which costs less
-than to read it from memory. The whitened tiles are kept for rules that ask again and again for other sites, up to
-`KEPT_DOUBLES`; beyond, memory does not grow with n except for vectors.
+Rows are visited in blocks (`cavity.rows`), wherever they are: a tile of K_fu is evaluated, whitened to V' = K_fu L^-T
+and thrown away, which costs less than to read it from memory. Of rows in memory the whitened tiles are kept for rules
+that ask again and again for other sites, up to `KEPT_DOUBLES`; beyond, memory does not grow with n except for vectors.
 
 Notation: L Cholesky factor of K_uu, V = L^-1 K_uf, d = diag(K_ff) - diag(V'V).
 """
@@ -10,13 +10,15 @@ Notation: L Cholesky factor of K_uu, V = L^-1 K_uf, d = diag(K_ff) - diag(V'V).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cavity.kernels.base import Kernel, Rows, row_blocks
+from cavity.kernels.base import Kernel
 from cavity.latent.base import (
     Capability,
     CapabilityError,
@@ -25,17 +27,26 @@ from cavity.latent.base import (
     Inputs,
     LatentPrior,
 )
-from cavity.latent.inducing.blocks import (
-    BLOCK,
-    inverse_transposed,
-    row_products,
-    times_inverse,
-)
+from cavity.latent.inducing.blocks import inverse_transposed, row_products, times_inverse
 from cavity.latent.inducing.conditioning import InducingConditioning
+from cavity.latent.inducing.kinds import Kind
+from cavity.latent.inducing.passes import (
+    Explained,
+    FirstGram,
+    Gram,
+    Kept,
+    Own,
+    ProjectIn,
+    ProjectOut,
+    Residual,
+    Sandwiched,
+    White,
+)
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import NotPositiveDefiniteError, factorize
 from cavity.numerics.compiled import COMPILED_FROM, compiled_passes
+from cavity.rows.base import ArrayRows, RowSource
 
 if TYPE_CHECKING:
     from cavity.latent.inducing.representation import Inducing
@@ -70,7 +81,7 @@ class InducingPrior(LatentPrior):
         self, representation: Inducing, Z: Array, kernel: Kernel, inputs: Inputs, mean_function: Mean | None
     ) -> None:
         super().__init__(kernel, inputs, mean_function)
-        kernel._check_width(self.X.shape[1])
+        kernel._check_width(self.source.shape[1])
         self.representation: Inducing = representation
         self.Z, self.m, self.kind = Z, len(Z), representation.site_kind
         self.inducing_rows = kernel._prepare(Z, np.full(self.m, -1))
@@ -91,113 +102,120 @@ class InducingPrior(LatentPrior):
         self.smallest_pivot = 1.0 / float(np.max(row_products(self.root, self.root)))
         """The least variance of an inducing value given the others."""
         self._token = object()
-        self._known = np.zeros(self.n, dtype=bool)
-        self._residual = np.empty(self.n)
+        self._residual: Array | None = None
 
     @property
     def compiled(self) -> bool:
         """Whether kernels use compiled passes."""
         return self.n >= COMPILED_FROM
 
-    # --- blocks of rows -------------------------------------------------------------------------------------
+    # --- passes over the rows --------------------------------------------------------------------------------
 
-    def blocks(self) -> list[slice]:
-        """Rows that are visited at a time."""
-        return row_blocks(self.n, BLOCK)
-
-    def prepared(self, rows: slice) -> Rows:
-        """Prepared training inputs of a block."""
-        return self.kernel._prepare(self.X[rows], np.arange(rows.start, rows.stop))
-
-    def tiles(self) -> Iterator[tuple[slice, Rows, Array]]:
-        """(rows, prepared rows, K_fu of these rows), a fresh C-ordered array each."""
-        for rows in self.blocks():
-            a = self.prepared(rows)
-            with compiled_passes(self.compiled):
-                K = self.kernel._block(a, self.inducing_rows)
-            yield rows, a, K
-
-    def white_tiles(self) -> Iterator[tuple[slice, Array]]:
-        """(rows, V' of these rows); the array may be overwritten unless `keeps`."""
-        scratch = self.inputs.scratch
-        if scratch.owner is self._token:
-            for rows in self.blocks():
-                yield rows, scratch.get("V", (self.n, self.m))[rows]
-            return
-        kept = scratch.get("V", (self.n, self.m)) if self.keeps else None
-        scratch.owner = None  # until all of it is written
-        for rows, a, K in self.tiles():
-            V = times_inverse(self.root, K)
-            self._note(rows, a, V)
-            if kept is not None:
-                kept[rows] = V
-                V = kept[rows]
-            yield rows, V
-        if kept is not None:
-            scratch.owner = self._token
-
-    def kept(self, rows: slice) -> Array | None:
-        """V' of a block, if it is kept."""
-        scratch = self.inputs.scratch
-        return scratch.get("V", (self.n, self.m))[rows] if scratch.owner is self._token else None
+    @cached_property
+    def tiles(self) -> White:
+        """What evaluates tiles of K_fu and V'."""
+        return White(self.kernel, self.inducing_rows, self.Z.shape[1], self.compiled, self.root)
 
     @property
     def keeps(self) -> bool:
         """Whether V is kept."""
-        return self.n * self.m <= KEPT_DOUBLES
+        return self.source.in_memory and self.n * self.m <= KEPT_DOUBLES
 
-    def _note(self, rows: slice, a: Rows, V: Array) -> None:
-        """d of a block, not less than the rounding error of what it is a difference of."""
-        if not self._known[rows.start]:
-            own = self.kernel._diag(a)
-            self._residual[rows] = np.maximum(own - row_products(V, V), np.finfo(float).eps * own)
-            self._known[rows] = True
+    @property
+    def kept(self) -> Array | None:
+        """V' (n, m), if it is kept and known."""
+        scratch = self.inputs.scratch
+        return scratch.get("V", (self.n, self.m)) if scratch.owner is self._token else None
 
-    def seen(self, rows: slice) -> Array:
-        """q of a block, whose d is known."""
-        return self.own[rows] - self._residual[rows]
+    @contextmanager
+    def keeping(self) -> Iterator[tuple[Array, ...]]:
+        """The array for V' (n, m), if it is kept, which then holds V' of this prior; none else."""
+        scratch = self.inputs.scratch
+        scratch.owner = None  # until all of it is written
+        yield (scratch.get("V", (self.n, self.m)),) if self.keeps else ()
+        if self.keeps:
+            scratch.owner = self._token
 
-    def residual_of(self, rows: slice) -> Array:
-        """d of a block that `white_tiles` has just visited."""
-        return self._residual[rows]
+    @property
+    def at_hand(self) -> tuple[RowSource, White | Kept]:
+        """Where passes that need V' find it: what is kept, or the inputs."""
+        kept = self.kept
+        return (self.source, self.tiles) if kept is None else (ArrayRows(kept), Kept())
+
+    def gram(self, weight: Array) -> Array:
+        """V diag(weight) V' in the lower triangle, for weights (n,) of any sign."""
+        source, tiles = self._white()
+        return source.map_sum(Gram(tiles, self.m), weight)[0][0]
+
+    def explained(self, R: Array) -> Array:
+        """|R'V_i|^2, shape (n,), for an upper triangle R."""
+        source, tiles = self._white()
+        return source.map_sum(Explained(tiles, R))[1][0]
+
+    def sandwiched(self, M: Array) -> Array:
+        """V_i'M V_i, shape (n,)."""
+        source, tiles = self._white()
+        return source.map_sum(Sandwiched(tiles, M))[1][0]
+
+    def _white(self) -> tuple[RowSource, White | Kept]:
+        """As `at_hand`, after V' was made if it is to be kept."""
+        if self.keeps and self.kept is None:
+            self._find_residual()
+        return self.at_hand
+
+    def white_rows(self, index: NDArray[np.intp]) -> Array:
+        """V' of some rows, in increasing order."""
+        kept = self.kept
+        if kept is not None:
+            return kept[index]
+        a = self.kernel._prepare(self.source.take(index), index)
+        with compiled_passes(self.compiled):
+            return times_inverse(self.root, self.kernel._block(a, self.inducing_rows))
+
+    def first_gram(self, kind: Kind, site: Array, observed: bool) -> Array:
+        """V S V' in the lower triangle, and d in the same pass, if it is not known; see `Kind.weigh`."""
+        with self.keeping() as kept:
+            (B,), found = self.source.map_sum(FirstGram(self.tiles, kind, observed), site, *kept)
+        self._residual, self.own = found
+        return B
+
+    @property
+    def residual_known(self) -> bool:
+        """Whether d is known."""
+        return self._residual is not None
 
     @property
     def residual(self) -> Array:
         """d, shape (n,)."""
-        if not self._known.all():
-            for _ in self.white_tiles():
-                pass
+        if self._residual is None:
+            self._find_residual()
+        assert self._residual is not None
         return self._residual
+
+    def _find_residual(self) -> None:
+        with self.keeping() as kept:
+            self._residual, self.own = self.source.map_sum(Residual(self.tiles), *kept)[1]
 
     def project_in(self, U: Array) -> Array:
         """V U, shape (m, k), for U (n, k)."""
-        out = np.zeros((self.m, U.shape[1]))
-        if self.inputs.scratch.owner is self._token:
-            for rows, V in self.white_tiles():
-                out += V.T @ U[rows]
-            return out
-        for rows, _, K in self.tiles():
-            out += K.T @ U[rows]
-        return self.root.T @ out
+        source, tiles = self.at_hand
+        if isinstance(tiles, Kept):
+            return source.map_sum(ProjectIn(tiles, self.m, U.shape[1]), U)[0][0]
+        return self.root.T @ source.map_sum(ProjectIn(tiles.cross, self.m, U.shape[1]), U)[0][0]
 
     def project_out(self, W: Array) -> Array:
         """V' W, shape (n, k), for W (m, k)."""
-        out = np.empty((self.n, W.shape[1]))
-        if self.inputs.scratch.owner is self._token:
-            for rows, V in self.white_tiles():
-                out[rows] = V @ W
-            return out
-        W = self.root @ W
-        for rows, _, K in self.tiles():
-            out[rows] = K @ W
-        return out
+        source, tiles = self.at_hand
+        if isinstance(tiles, Kept):
+            return source.map_sum(ProjectOut(tiles, W))[1][0]
+        return source.map_sum(ProjectOut(tiles.cross, self.root @ W))[1][0]
 
     # --- the protocol ---------------------------------------------------------------------------------------
 
     @cached_property
     def own(self) -> Array:
         """k_ii."""
-        return np.concatenate([self.kernel._diag(self.prepared(rows)) for rows in self.blocks()])
+        return self.source.map_sum(Own(self.kernel))[1][0]
 
     @cached_property
     def diagonal(self) -> Array:

@@ -19,12 +19,13 @@ triangle.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cavity.kernels.base import Rows
 from cavity.latent.base import PriorGradient
 from cavity.latent.inducing.blocks import (
     add_product,
@@ -33,14 +34,15 @@ from cavity.latent.inducing.blocks import (
     times_inverse,
     times_inverse_transposed,
 )
+from cavity.latent.inducing.passes import White
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky
 from cavity.numerics.compiled import compiled_passes
 from cavity.numerics.tiles import mirror_lower
+from cavity.rows.base import Arrays, Pass
 
 if TYPE_CHECKING:
     from cavity.latent.inducing.conditioning import InducingConditioning
-    from cavity.latent.inducing.prior import InducingPrior
 
 
 TOLERATED = 1e-7
@@ -53,7 +55,7 @@ class Pullback:
     Attributes
     ----------
     explained : array (n,)
-        V_i'B^-1 V_i, which comes with it.
+        V_i'B^-1 V_i, which comes with the gradient.
     collapsed : bool
         Whether t is a multiple of S, as of collapsed bounds.
     well_conditioned : bool
@@ -90,35 +92,53 @@ class Pullback:
             self.middle = given.between(given.gram(self.omega))
             self.inner += self.middle
         self.of_d = slope * kind.spread_slope(x) + self.c * given.precision * kind.excess_slope(x)
-        self.explained = np.empty(prior.n)
         self.collapsed = self.omega is None and kind.share == 0 and kind.curve == 0 and self.c != 0
         self.well_conditioned = self._well_conditioned()
 
     def gradient(self) -> PriorGradient:
         """In kernel and inducing inputs."""
         given, prior = self.given, self.given.prior
-        total = Accumulated(prior)
-        with compiled_passes(prior.compiled):
-            for rows, a, K in prior.tiles():
-                G = self._collapsed(rows, K) if self.collapsed else self._general(rows, K)
-                add_product(G, self.right[rows], self.P_left)
-                add_product(G, self.left[rows], self.P_right)
-                total.add(a, K, G, self.of_d[rows])
+        vectors = [given.S, self.of_d, self.left, self.right]
+        if self.collapsed:
+            task: CotangentPass = CollapsedPass(
+                *self._shared, self.c, self._joined, self._matrix, self.well_conditioned
+            )
+            vectors.append(prior.own - prior.residual)
+        else:
+            task = GeneralPass(*self._shared, self.c, given.kind.share, self.B_inverse, self.middle)
+            vectors += [] if self.omega is None else [self.omega]
+        whitened = () if (self.collapsed and self.well_conditioned) or prior.kept is None else (prior.kept,)
+        sums, (self.explained, self.of_d) = prior.source.map_sum(task, *vectors, *whitened)
         if self.collapsed:
             L = np.tril(given.B.lower)
             self.inner -= self._joined * (L @ L.T)
             _add_to_diagonal(self.inner, self._joined)
         else:
-            self.inner -= mirror_lower(self._outer)
+            self.inner -= mirror_lower(sums[2])
         half = times_inverse_transposed(prior.root, -self.inner)
-        return total.finish(times_inverse_transposed(prior.root, np.ascontiguousarray(half.T)))
+        return self._finish(sums, times_inverse_transposed(prior.root, np.ascontiguousarray(half.T)))
+
+    @property
+    def _shared(self) -> tuple[White, bool, Array, Array]:
+        prior = self.given.prior
+        return prior.tiles, prior.representation.learn, self.P_left, self.P_right
+
+    def _finish(self, sums: Arrays, G_uu: Array) -> PriorGradient:
+        """With a symmetric cotangent of K_uu, whose nugget follows its diagonal."""
+        prior, kernel, Z = self.given.prior, self.given.prior.kernel, self.given.prior.inducing_rows
+        nugget = np.full(prior.m, prior.relative_nugget * float(np.trace(G_uu)) / prior.m)
+        with compiled_passes(prior.compiled):
+            of_kernel = sums[0] + kernel._pull(Z, Z, G_uu, prior.K_uu) + kernel._pull_diag(Z, nugget)
+            if not prior.representation.learn:
+                return PriorGradient(of_kernel)
+            of_inputs = sums[1] + sum(kernel._pull_inputs(Z, Z, G_uu, prior.K_uu))
+            of_inputs += kernel._pull_diag_inputs(Z, nugget)
+        return PriorGradient(of_kernel, of_inputs.ravel())
 
     def _well_conditioned(self) -> bool:
         size = float(np.mean(np.diagonal(self.given.prior.K_uu)))
         lost = np.finfo(float).eps * size / self.given.prior.smallest_pivot
         return bool(lost * max(1.0, size * float(np.max(np.abs(self.given.S)))) < TOLERATED)
-
-    # --- the transposed cotangent of K_uf in a block of rows ------------------------------------------------
 
     @property
     def _joined(self) -> float:
@@ -135,76 +155,105 @@ class Pullback:
         half = times_inverse_transposed(self.given.prior.root, A)
         return times_inverse_transposed(self.given.prior.root, np.ascontiguousarray(half.T))
 
-    def _collapsed(self, rows: slice, K: Array) -> Array:
-        """2 S K_fu L^-T (d_log_det B^-1 - t / S) L^-1."""
-        prior, S = self.given.prior, self.given.S[rows, None]
-        V = K if self.well_conditioned else self._whitened(rows, K)
-        G = V @ self._matrix
-        self.explained[rows] = (0.5 * row_products(G, V) + self._joined * prior.seen(rows)) / self.c
-        G *= S
-        return G if self.well_conditioned else times_inverse_transposed(prior.root, G)
 
-    def _whitened(self, rows: slice, K: Array) -> Array:
-        """V' of a block."""
-        prior = self.given.prior
-        kept = prior.kept(rows)
-        return times_inverse(prior.root, K.copy()) if kept is None else kept
+# --- the transposed cotangent of K_uf, in blocks of rows ----------------------------------------------------
 
-    @cached_property
-    def _outer(self) -> Array:
-        """V diag(t) V', summed up block by block, in the lower triangle."""
-        return np.zeros_like(self.B_inverse)
 
-    def _general(self, rows: slice, K: Array) -> Array:
-        """2 (S (V'(d_log_det B^-1 - B^-1 C B^-1)) + omega V'B^-1 - t V') L^-1."""
-        given, prior = self.given, self.given.prior
-        S = given.S[rows]
-        V = self._whitened(rows, K)
+@dataclass(frozen=True)
+class CotangentPass(Pass):
+    """The gradient of sum(G * K_fu) + sum_i t_i k_ii in kernel and inducing inputs, and V diag(t) V' if it is needed.
+
+    Given of each row: S, t, left, right, what a subclass takes, and V' if it is kept. Found of each: e and t.
+    """
+
+    tiles: White
+    learn: bool
+    P_left: Array
+    P_right: Array
+
+    def start(self) -> Arrays:
+        """Of the kernel, of the inducing inputs (empty if they are not learned), and V diag(t) V'."""
+        m = len(self.tiles.root)
+        width = self.tiles.inducing_width if self.learn else 0
+        outer = (m, m) if isinstance(self, GeneralPass) else (0, 0)
+        return np.zeros(self.tiles.kernel.flat.size), np.zeros((m, width)), np.zeros(outer)
+
+    def add(self, sums: Arrays, X: Array, rows: slice, *given: Array) -> Arrays:
+        """A block."""
+        S, t, left, right = given[:4]
+        tiles, kernel = self.tiles, self.tiles.kernel
+        a, K = tiles.tile(X, rows)
+        G, e, t = self.cotangent(K, S, t, left, right, given[4:], sums[2])
+        add_product(G, right, self.P_left)
+        add_product(G, left, self.P_right)
+        with compiled_passes(tiles.compiled):
+            sums[0][...] += kernel._pull(a, tiles.inducing, G, K) + kernel._pull_diag(a, t)
+            if self.learn:
+                sums[1][...] += kernel._pull_inputs(a, tiles.inducing, G, K)[1]
+        return e, t
+
+    @abstractmethod
+    def cotangent(
+        self, K: Array, S: Array, t: Array, left: Array, right: Array, more: Arrays, outer: Array
+    ) -> tuple[Array, Array, Array]:
+        """G without what left and right add, e and t of a block."""
+
+    def whitened(self, K: Array, more: Arrays) -> tuple[Array, bool]:
+        """V' of a block, and whether it must be kept."""
+        return (more[-1], True) if more else (times_inverse(self.tiles.root, K.copy()), False)
+
+
+@dataclass(frozen=True)
+class CollapsedPass(CotangentPass):
+    """2 S K_fu L^-T (d_log_det B^-1 - t / S) L^-1. Also given: q."""
+
+    c: float
+    joined: float
+    matrix: Array
+    well_conditioned: bool
+
+    def cotangent(
+        self, K: Array, S: Array, t: Array, left: Array, right: Array, more: Arrays, outer: Array
+    ) -> tuple[Array, Array, Array]:
+        """One product."""
+        V = K if self.well_conditioned else self.whitened(K, more[1:])[0]
+        G = V @ self.matrix
+        e = (0.5 * row_products(G, V) + self.joined * more[0]) / self.c
+        G *= S[:, None]
+        return (G if self.well_conditioned else times_inverse_transposed(self.tiles.root, G)), e, t
+
+
+@dataclass(frozen=True)
+class GeneralPass(CotangentPass):
+    """2 (S (V'(d_log_det B^-1 - B^-1 C B^-1)) + omega V'B^-1 - t V') L^-1. Also given: omega, if there is a C."""
+
+    c: float
+    share: float
+    B_inverse: Array
+    middle: Array | None
+
+    def cotangent(
+        self, K: Array, S: Array, t: Array, left: Array, right: Array, more: Arrays, outer: Array
+    ) -> tuple[Array, Array, Array]:
+        """One product with B^-1, and one with B^-1 C B^-1."""
+        V, keep = self.whitened(K, more if self.middle is None else more[1:])
         G = V @ self.B_inverse
-        self.explained[rows] = e = row_products(G, V)
-        own = row_products(self.left[rows], self.right[rows]) + self.c * S * (1.0 - S * e)
-        if self.omega is None or self.middle is None:
+        e = row_products(G, V)
+        own = row_products(left, right) + self.c * S * (1.0 - S * e)
+        if self.middle is None:
             G *= self.c * S[:, None]
         else:
-            omega, between = self.omega[rows], V @ self.middle
+            omega, between = more[0], V @ self.middle
             own += omega * (1.0 - 2.0 * S * e) + S**2 * row_products(between, V)
             G *= (self.c * S + omega)[:, None]
             between *= S[:, None]
             G -= between
-        self.of_d[rows] += given.kind.share * own
-        t = self.of_d[rows]
+        t = t + self.share * own
         if np.any(t):
             G -= V * t[:, None]
-            add_weighted_gram(self._outer, V, t, prior.keeps)
+            add_weighted_gram(outer, V, t, keep)
         G *= 2.0
-        return times_inverse_transposed(prior.root, G)
-
-
-class Accumulated:
-    """The gradient of sum(G * K_fu) + sum(G_uu * K_uu) + sum_i g_i k_ii, block by block."""
-
-    def __init__(self, prior: InducingPrior) -> None:
-        self.prior, self.Z = prior, prior.inducing_rows
-        self.kernel = np.zeros(prior.kernel.flat.size)
-        self.inputs = np.zeros(prior.Z.shape) if prior.representation.learn else None
-
-    def add(self, a: Rows, K: Array, G: Array, g: Array) -> None:
-        """A block: prepared rows, K_fu, its cotangent, and that of k_ii."""
-        kernel = self.prior.kernel
-        self.kernel += kernel._pull(a, self.Z, G, K) + kernel._pull_diag(a, g)
-        if self.inputs is not None:
-            self.inputs += kernel._pull_inputs(a, self.Z, G, K)[1]
-
-    def finish(self, G_uu: Array) -> PriorGradient:
-        """With a symmetric cotangent of K_uu, whose nugget follows its diagonal."""
-        prior, kernel, Z = self.prior, self.prior.kernel, self.Z
-        nugget = np.full(prior.m, prior.relative_nugget * float(np.trace(G_uu)) / prior.m)
-        self.kernel += kernel._pull(Z, Z, G_uu, prior.K_uu) + kernel._pull_diag(Z, nugget)
-        if self.inputs is None:
-            return PriorGradient(self.kernel)
-        self.inputs += sum(kernel._pull_inputs(Z, Z, G_uu, prior.K_uu))
-        self.inputs += kernel._pull_diag_inputs(Z, nugget)
-        return PriorGradient(self.kernel, self.inputs.ravel())
+        return times_inverse_transposed(self.tiles.root, G), e, t
 
 
 def _add_to_diagonal(A: Array, value: float) -> None:

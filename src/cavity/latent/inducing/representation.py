@@ -16,6 +16,7 @@ from cavity.latent.inducing.kinds import KINDS, Kind, as_kind
 from cavity.latent.inducing.prior import InducingPrior
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, Param, Transform
+from cavity.rows.base import RowSource
 from cavity.runtime.checks import is_number
 
 if TYPE_CHECKING:
@@ -58,8 +59,9 @@ class Inducing(Representation):
     """
 
     name: ClassVar[str] = "inducing"
+    approximates: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {Capability.PERMUTATION, Capability.NEGATIVE_SITES}
+        {Capability.PERMUTATION, Capability.SITES, Capability.NEGATIVE_SITES}
     )
     _transforms: ClassVar[dict[str, Transform]] = {"inputs": IDENTITY}
 
@@ -132,7 +134,7 @@ class Inducing(Representation):
         """Whether the inducing inputs have been chosen."""
         return self.inputs is not None
 
-    def for_rows(self, kernel: Kernel, X: Array) -> Inducing:
+    def for_rows(self, kernel: Kernel, X: Array | RowSource) -> Inducing:
         """With inducing inputs chosen for these rows, unless they have been."""
         if self.definite:
             return self
@@ -140,7 +142,7 @@ class Inducing(Representation):
 
     def prior(self, kernel: Kernel, mean_function: Mean | None, inputs: Inputs) -> InducingPrior:
         """The process at the inputs."""
-        settled = self.for_rows(kernel, inputs.X)
+        settled = self.for_rows(kernel, inputs.source)
         Z = settled.inputs
         assert Z is not None
         return InducingPrior(settled, Z, kernel, inputs, mean_function)

@@ -16,6 +16,6 @@ factorization of the covariance matrix.
 `filtered` what the filter leaves; `prior`, `conditioning` and `process` are the latent protocol.
 """
 
-from cavity.latent.markov.representation import Markov
+from cavity.latent.markov.representation import Markov, has_exact_markov_form
 
-__all__ = ["Markov"]
+__all__ = ["Markov", "has_exact_markov_form"]

@@ -36,7 +36,11 @@ class MarkovConditioning(Conditioning):
 
     def __init__(self, prior: MarkovPrior, noise: Array, *, observed: bool, jitter: float = 0.0) -> None:
         self.prior: MarkovPrior = prior
-        self.noise, self.observed, self.jitter = np.asarray(noise, dtype=float)[prior.order], observed, jitter
+        self.noise, self.observed, self.jitter = (
+            prior.by_time(np.asarray(noise, dtype=float)),
+            observed,
+            jitter,
+        )
         self.filtered = prior.filter(self.noise, observed)
         if not observed:
             self._require_proper()
@@ -112,6 +116,9 @@ class MarkovConditioning(Conditioning):
 
         prior, dtype = self.prior, given.w.dtype
         var, left = np.empty((2, prior.n), dtype)
+        if prior.single is not None:
+            prior.single.backward(given, var, left)
+            return prior.unsorted(var, var), prior.unsorted(left, left)
         N = np.zeros((prior.dim, prior.dim), dtype)
         for stretch in reversed(prior.stretches):
             A, at = prior.transitions(stretch)[0], stretch.steps
@@ -145,6 +152,9 @@ class MarkovConditioning(Conditioning):
 
         prior, given = self.prior, self.filtered
         alpha, moved = np.empty(columns.shape), np.empty(columns.shape)
+        if prior.single is not None:
+            prior.single.smooth(given, columns, observed, alpha, moved)
+            return prior.unsorted(alpha, like), prior.unsorted(moved, like)
         x = np.zeros((columns.shape[1], prior.dim))
         for stretch in prior.stretches:
             A, at = prior.transitions(stretch)[0], stretch.steps
@@ -210,17 +220,22 @@ class MarkovConditioning(Conditioning):
         d_unexplained: Array | None = None,
     ) -> PriorGradient:
         """See `Conditioning`: with dtau = d_var and dv = d_unexplained the last two terms are the change of R."""
-        prior = self.prior
-        L = prior.sorted(left)
-        d_variance, d_rate = prior.pull_products(L, L if right is None else prior.sorted(right))
+        from cavity.latent.markov.prior import Pulled
+
+        prior, pulled = self.prior, Pulled(self.prior)
+        prior.pull_products(prior.sorted(left), None if right is None else prior.sorted(right), pulled)
         if d_log_det:
-            by_variance, by_rate = prior.pull_correction(self.filtered)
-            d_variance, d_rate = d_variance + d_log_det * by_variance, d_rate + d_log_det * by_rate
+            found = prior.pull_correction(self.filtered, pulled, d_log_det)
+            if found is not None:
+                self._diagonals = prior.unsorted(found[0], found[0]), prior.unsorted(found[1], found[1])
+        d_variance, d_rate = pulled.totals()
         if d_var is not None or d_unexplained is not None:
             moved = self._along(
                 0.0 if d_var is None else d_var, 0.0 if d_unexplained is None else d_unexplained
             )
-            by_variance, by_rate = prior.pull_correction(moved)
+            turned = Pulled(prior, complex)
+            prior.pull_correction(moved, turned)
+            by_variance, by_rate = turned.totals()
             d_variance = d_variance + by_variance.imag / IMAGINARY
             d_rate = d_rate + by_rate.imag / IMAGINARY
-        return PriorGradient(prior.pulled(d_variance, d_rate))
+        return PriorGradient(prior.to_kernel(d_variance, d_rate))

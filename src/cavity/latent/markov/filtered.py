@@ -12,12 +12,15 @@ from cavity.numerics.arrays import Array
 if TYPE_CHECKING:
     from cavity.latent.markov.prior import MarkovPrior
 
-CHUNK = 256
+CHUNK = 64
 """Steps between stored covariances, as in `passes`."""
 
 
 class Filtered(NamedTuple):
-    """What the covariance filter leaves, in order of time: w (n, d); s, c, q, pivots (n,); covariances by stretch."""
+    """What the covariance filter leaves, in order of time: w (n, d); s, c, q, pivots (n,).
+
+    `kept` has every CHUNK-th predicted covariance by stretch; of a single Matern block, what w leaves out of each.
+    """
 
     w: Array
     s: Array
@@ -59,6 +62,8 @@ def filtered(prior: MarkovPrior, noise: Array, observed: bool) -> Filtered:
     from cavity.latent.markov.transitions import initial_covariance
 
     n, d, dtype = len(noise), prior.dim, noise.dtype
+    if prior.single is not None:
+        return prior.single.filtered(noise, observed)
     P = initial_covariance(prior.system, prior.t[0]).astype(dtype)
     w, (s, c, q, g) = np.empty((n, d), dtype), np.empty((4, n), dtype)
     kept = []

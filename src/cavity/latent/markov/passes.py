@@ -7,7 +7,8 @@ With P the predicted covariance of x_k, w = P h, s = h'w, and a site of precisio
     site         g = 1 + tau s,   c = tau / g,   q = 1 / g
     observation  g = s + v,       c = 1 / g,     q = v / g
 
-Forward, P_f = (I - c w h') P (I - c w h')' + c q w w' (Joseph's form). Backward, from N = 0, with Nb = A'N A:
+Forward, P_f = P - c w w', corrected so that P_f h = q w to rounding of q w, since at tiny noise nothing is left of the
+digits of w - c w s (Joseph's form does the same, at twice the price). Backward, from N = 0, with Nb = A'N A:
 
     R_kk = c + c^2 w'Nb w,   var = q s - q^2 w'Nb w,   N <- Nb - c (h (Nb w)' + (Nb w) h') + h h' R_kk
 
@@ -23,7 +24,14 @@ Pullbacks, of sum_k <G_A, dA_k> + <G_Q, dQ_k> + <G_P, dP_1>:
     tr(R dK)    G_A = 2 N A P_f,           G_Q = N,               G_P = N_1          (Koopman and Shephard 1992)
     l' dK r     G_A = rl s_r' + rr s_l',   G_Q = sym(rl rr'),     G_P = sym(rl_1 rr_1')
 
-where rl_k = h l_k + A'rl_{k+1}, and s_k = A s_{k-1} + Q rr_k = cov(x_k, r'f). Passes work on complex numbers too: a
+where rl_k = h l_k + A'rl_{k+1}, and s_k = A s_{k-1} + Q rr_k = cov(x_k, r'f). If parameters are rates of generators,
+A = exp(gap rate F), then dP_{k+1} = gap (F P_{k+1} + P_{k+1} F' + D) with D the strength of the noise, for any P_f. The
+pullbacks to all rates are then sums over time, weighted by the gaps, of blocks on the diagonal:
+
+    tr(R dK)    for F: 2 N P,              for D: N
+    l' dK r     for F: rl s_r' + rr s_l',  for D: sym(rl rr')             all at k + 1
+
+Passes work on complex numbers too: a
 derivative in the precisions is the imaginary part of a pass with tau + i eps w, exact to rounding.
 
 A pass covers a stretch of time steps: states at its edge go in and out. `start` (B + 1) are the offsets of the blocks;
@@ -34,11 +42,14 @@ because the next time is the same, or there is none.
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
-from cavity.latent.markov.transitions import compiled
-
-CHUNK = 256
+CHUNK = 64
 """Steps between stored covariances: others are computed again when they are needed."""
+
+compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+summed = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+"""Sums in any order, so that they are vectorized."""
 
 
 # --- products with A, block by block -------------------------------------------------------------------------
@@ -77,12 +88,21 @@ def _carry(start, A, P, half, back):
     for b in range(len(start) - 1):
         lo, n = start[b], start[b + 1] - start[b]
         for i in range(n):
+            out = half[lo + i]
+            a, row = (A[b, 0, i] if back else A[b, i, 0]), P[lo]
             for k in range(d):
-                half[lo + i, k] = 0.0
-            for j in range(n):
-                a = A[b, j, i] if back else A[b, i, j]
+                out[k] = a * row[k]
+            j = 1
+            while j + 1 < n:  # two rows at a time
+                a, e = (A[b, j, i], A[b, j + 1, i]) if back else (A[b, i, j], A[b, i, j + 1])
+                row, other = P[lo + j], P[lo + j + 1]
                 for k in range(d):
-                    half[lo + i, k] += a * P[lo + j, k]
+                    out[k] += a * row[k] + e * other[k]
+                j += 2
+            if j < n:
+                a, row = (A[b, j, i] if back else A[b, i, j]), P[lo + j]
+                for k in range(d):
+                    out[k] += a * row[k]
     for b in range(len(start) - 1):
         lo, n = start[b], start[b + 1] - start[b]
         for j in range(n):
@@ -121,6 +141,19 @@ def _add_observed(start, x, value):
 
 
 @compiled
+def _add_rows(start, P, out):
+    """P h of a symmetric P."""
+    d = P.shape[0]
+    first = P[start[0]]
+    for i in range(d):
+        out[i] = first[i]
+    for b in range(1, len(start) - 1):
+        row = P[start[b]]
+        for i in range(d):
+            out[i] += row[i]
+
+
+@summed
 def _dot(x, y):
     total = x[0] * 0.0
     for i in range(len(x)):
@@ -133,18 +166,23 @@ def _dot(x, y):
 
 @compiled
 def _update(start, P, w, c, q, moved):
-    """P <- (I - c w h') P (I - c w h')' + c q w w', in place; w = P h."""
-    d = P.shape[0]
+    """P <- P - c w w', in place, less (e h' + h e') / B - h h' (h'e) / B^2 with e = P h - q w: then P h = q w."""
+    d, blocks = P.shape[0], len(start) - 1
     for i in range(d):
+        row, scale = P[i], c * w[i]
         for j in range(d):
-            P[i, j] -= c * w[i] * w[j]
+            row[j] -= scale * w[j]
+    _add_rows(start, P, moved)
     for i in range(d):
-        moved[i] = _observed(start, P[i])
-    for i in range(d):
-        for j in range(i + 1):
-            value = P[i, j] - c * moved[i] * w[j] + c * q * w[i] * w[j]
-            P[i, j] = value
-            P[j, i] = value
+        moved[i] = (moved[i] - q * w[i]) / blocks
+    own = _observed(start, moved) / (2 * blocks)
+    for b in range(blocks):
+        moved[start[b]] -= own
+    for b in range(blocks):
+        e = start[b]
+        for i in range(d):
+            P[e, i] -= moved[i]
+            P[i, e] -= moved[i]
 
 
 @compiled
@@ -158,8 +196,7 @@ def forward(start, A, Q, which, P, noise, observed, w, s, c, q, g, kept):
     for k in range(len(which)):
         if k % CHUNK == 0:
             kept[k // CHUNK] = P
-        for i in range(P.shape[0]):
-            w[k, i] = _observed(start, P[i])
+        _add_rows(start, P, w[k])
         s[k] = _observed(start, w[k])
         if observed and np.isinf(noise[k]):  # nothing was seen there
             g[k], c[k], q[k] = 1.0, 0.0, 1.0
@@ -179,7 +216,11 @@ def forward(start, A, Q, which, P, noise, observed, w, s, c, q, g, kept):
 def _towards(N, w, Nw):
     """Nw = N w, and w'N w."""
     for i in range(len(w)):
-        Nw[i] = _dot(N[i], w)
+        Nw[i] = N[0, i] * w[0]
+    for j in range(1, len(w)):
+        row, scale = N[j], w[j]
+        for i in range(len(w)):
+            Nw[i] += row[i] * scale
     return _dot(w, Nw)
 
 
@@ -330,6 +371,76 @@ def pull_products(start, A, Q, which, xl, xr, ahead_l, ahead_r, after_l, after_r
                         GQ[u, b, i, m] += 0.5 * (one[lo + i] * other[lo + m] + other[lo + i] * one[lo + m])
             _move_covariances(start, A[u], Q[u], one, xl[j], new)
             _move_covariances(start, A[u], Q[u], other, xr[j], new)
+
+
+@compiled
+def pull_products_to_rates(start, A, Q, which, gaps, xl, xr, ahead_l, ahead_r, after_l, after_r, GF, GD, d_Q):
+    """Cotangents of the generators and of the noise, added to GF and GD (B, S, S), and of <Q, dQ> to d_Q (B,)."""
+    new = np.empty_like(xl[0])
+    last = len(which) - 1
+    for k in range(len(which)):
+        u = which[k]
+        if u < 0:
+            continue
+        for j in range(xl.shape[0]):
+            one = after_l[j] if k == last else ahead_l[k + 1, j]
+            other = after_r[j] if k == last else ahead_r[k + 1, j]
+            _move_covariances(start, A[u], Q[u], one, xl[j], new)
+            _move_covariances(start, A[u], Q[u], other, xr[j], new)
+            for b in range(len(start) - 1):
+                lo, n = start[b], start[b + 1] - start[b]
+                for i in range(n):
+                    p, q = gaps[u] * one[lo + i], gaps[u] * other[lo + i]
+                    for m in range(n):
+                        GF[b, i, m] += p * xr[j, lo + m] + q * xl[j, lo + m]
+                        GD[b, i, m] += 0.5 * (p * other[lo + m] + q * one[lo + m])
+                        d_Q[b] += one[lo + i] * Q[u, b, i, m] * other[lo + m]
+
+
+@compiled
+def _covariances_again(start, A, Q, which, first, last, kept, w, c, q, half, moved, P):
+    """Predicted covariances of the steps from the first to the one after the last, into P."""
+    P[0] = kept
+    for k in range(first, last):
+        now, follows = P[k - first], P[k + 1 - first]
+        follows[:] = now
+        _update(start, follows, w[k], c[k], q[k], moved)
+        if which[k] >= 0:
+            _carry(start, A[which[k]], follows, half, False)
+            _add_noise(start, Q[which[k]], follows)
+
+
+@compiled
+def pull_correction_to_rates(start, A, Q, which, gaps, N, w, s, c, q, kept, GF, GD, d_Q, var, left):
+    """The same of tr(R K), R held, and what `backward` gives; N (d, d) as there."""
+    n, d = w.shape
+    half, Nw = np.empty_like(N), np.empty_like(N[0])
+    P = np.empty((min(n, CHUNK) + 1, d, d), dtype=N.dtype)
+    for chunk in range((n - 1) // CHUNK, -1, -1):
+        first, last = chunk * CHUNK, min(n, (chunk + 1) * CHUNK)
+        _covariances_again(start, A, Q, which, first, last, kept[chunk], w, c, q, half, Nw, P)
+        for k in range(last - 1, first - 1, -1):
+            u = which[k]
+            if u >= 0:
+                _pull_rates(start, gaps[u], N, P[k + 1 - first], Q[u], GF, GD, d_Q)
+                _carry(start, A[u], N, half, True)
+            wNw = _towards(N, w[k], Nw)
+            left[k] = c[k] + c[k] * c[k] * wNw
+            var[k] = q[k] * (s[k] - q[k] * wNw)
+            _gain(start, N, Nw, c[k], left[k])
+
+
+@compiled
+def _pull_rates(start, gap, N, P, Q, GF, GD, d_Q):
+    """Add the blocks on the diagonal of 2 gap N P to GF, those of gap N to GD, and <N, Q> to d_Q."""
+    for b in range(len(start) - 1):
+        lo, n = start[b], start[b + 1] - start[b]
+        for i in range(n):
+            row = N[lo + i]
+            for j in range(n):
+                GF[b, i, j] += 2.0 * gap * _dot(row, P[lo + j])
+                GD[b, i, j] += gap * row[lo + j]
+                d_Q[b] += row[lo + j] * Q[b, i, j]
 
 
 @compiled

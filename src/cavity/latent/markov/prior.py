@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel
 from cavity.kernels.state_space import FactorKind, StateSpace, matern_constants
-from cavity.latent.base import Conditioning, Inputs, LatentPrior, Representation
+from cavity.latent.base import Conditioning, Inputs, LatentPrior, ObservedEvidence, Representation
 from cavity.latent.markov.conditioning import MarkovConditioning
 from cavity.latent.markov.filtered import CHUNK, Filtered, filtered
 from cavity.latent.markov.process import MarkovProcess
+from cavity.latent.markov.single import SingleMatern
 from cavity.latent.markov.times import Stretch, TimeInputs
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import JITTER_LADDER, NotPositiveDefiniteError
@@ -40,14 +41,21 @@ class MarkovPrior(LatentPrior):
         self.representation = representation
         times = inputs if isinstance(inputs, TimeInputs) else TimeInputs(inputs.X)
         super().__init__(kernel, times, mean_function)
-        self.order, self.t = times.order, times.t
+        self.order, self.t, self._in_order = times.order, times.t, times.in_order
         self.form = kernel.state_space()
         self.system = compiled_system(self.form)
         self.start: NDArray[np.intp] = self.system.start
         self.dim = int(self.start[-1])
+        self._is_single = _is_single_matern(self.form)
         entries = 2 * len(self.form.blocks) * max(block.size for block in self.form.blocks) ** 2
-        self.stretches = times.stretches(self.form.moving, max(CHUNK, CHUNK * (MEMORY // entries // CHUNK)))
+        longest = self.n if self._is_single else CHUNK * max(1, MEMORY // entries // CHUNK)
+        self.stretches = times.stretches(self.form.moving, longest)
         self._known: tuple[Array, Array] | None = None
+
+    @property
+    def single(self) -> SingleMatern | None:
+        """Passes of a single Matern process; not kept, since a cycle of references would keep memory too."""
+        return SingleMatern(self) if self._is_single else None
 
     def transitions(self, stretch: Stretch) -> tuple[Array, Array]:
         """A and Q, each (m, B, S, S); those of a single stretch are kept."""
@@ -55,7 +63,11 @@ class MarkovPrior(LatentPrior):
 
         if self._known is not None:
             return self._known
-        found: tuple[Array, Array] = transitions(self.system, stretch.gaps, stretch.times)
+        found: tuple[Array, Array]
+        if self.single is not None:
+            found = self.single.transitions(stretch.gaps)
+        else:
+            found = transitions(self.system, stretch.gaps, stretch.times)
         if len(self.stretches) == 1:
             self._known = found
         return found
@@ -64,10 +76,19 @@ class MarkovPrior(LatentPrior):
 
     def sorted(self, U: Array) -> Array:
         """Columns in order of time, shape (n, m)."""
-        return np.ascontiguousarray((U if U.ndim == 2 else U[:, None])[self.order])
+        return np.ascontiguousarray(self.by_time(U if U.ndim == 2 else U[:, None]))
+
+    def by_time(self, u: Array) -> Array:
+        """Rows in order of time; it may be the same array."""
+        usable = (
+            self._in_order and u.flags.c_contiguous and u.flags.writeable
+        )  # as compiled passes know arrays
+        return u if usable else np.ascontiguousarray(u[self.order])
 
     def unsorted(self, V: Array, like: Array) -> Array:
-        """Columns in the order of the rows, in the shape of another array."""
+        """Columns in the order of the rows, in the shape of another array; it may be the same memory."""
+        if self._in_order:
+            return V.reshape(like.shape)
         out = np.empty_like(V)
         out[self.order] = V
         return out.reshape(like.shape)
@@ -90,6 +111,12 @@ class MarkovPrior(LatentPrior):
             f"the covariance matrix is not positive definite, even with {JITTER_LADDER[-1]:g} of its mean diagonal "
             f"({scale:.3g}) added: are inputs repeated without noise?"
         )
+
+    def observed_evidence(self, residual: Array, variance: Array) -> ObservedEvidence | None:
+        """Of a single Matern process with noise."""
+        if self.single is None or not np.min(variance) > 0:
+            return None
+        return self.single.observed_evidence(residual, variance)
 
     def filter(self, noise: Array, observed: bool) -> Filtered:
         """The covariance filter, for precisions of sites or variances of observations in order of time."""
@@ -160,46 +187,84 @@ class MarkovPrior(LatentPrior):
 
     # --- pullbacks ------------------------------------------------------------------------------------------
 
-    def pull_products(self, left: Array, right: Array) -> tuple[Array, Array]:
-        """Derivatives of sum_j left_j' K right_j, columns in order of time, in variances (B,) and rates (F,)."""
+    def pull_products(self, left: Array, right: Array | None, pulled: Pulled) -> None:
+        """Add sum_j left_j' K right_j, columns in order of time; `right` is `left` if it is None."""
         from cavity.latent.markov import passes
 
-        ahead_l, ahead_r = self._functionals(left), self._functionals(right)
+        if self.single is not None:
+            pulled.add_totals(*self.single.pull_products(left, right), 1.0)
+            return
+        ahead_l = self._functionals(left)
+        ahead_r = ahead_l if right is None else self._functionals(right)
         xl, xr = self._first_covariances(ahead_l), self._first_covariances(ahead_r)
-        pulled = _Pulled(self)
-        pulled.initial(0.5 * (ahead_l[0].T @ ahead_r[0] + ahead_r[0].T @ ahead_l[0]))
+        pulled.add_initial(0.5 * (ahead_l[0].T @ ahead_r[0] + ahead_r[0].T @ ahead_l[0]))
         for stretch in self.stretches:
             A, Q = self.transitions(stretch)
-            GA, GQ = np.zeros_like(A), np.zeros_like(A)
             at, end = stretch.steps, stretch.steps.stop
             ahead = ahead_l[at], ahead_r[at], ahead_l[end], ahead_r[end]
+            if self.form.rates_only:
+                totals = pulled.rates(A.shape[1:])
+                passes.pull_products_to_rates(
+                    self.start, A, Q, stretch.which, stretch.gaps, xl, xr, *ahead, *totals
+                )
+                continue
+            GA, GQ = np.zeros_like(A), np.zeros_like(A)
             passes.pull_products(self.start, A, Q, stretch.which, xl, xr, *ahead, GA, GQ)
-            pulled.add(stretch, GA, GQ)
-        return pulled.d_variance, pulled.d_rate
+            pulled.add(stretch, Q, GA, GQ)
 
-    def pull_correction(self, given: Filtered) -> tuple[Array, Array]:
-        """Derivatives of tr(R K), R held, in variances (B,) and rates (F,); complex if the filter is."""
+    def pull_correction(
+        self, given: Filtered, pulled: Pulled, scale: float = 1.0
+    ) -> tuple[Array, Array] | None:
+        """Add tr(R K), R held, times a number; complex if the filter is.
+
+        Marginal variances and the diagonal of R, in order of time, are returned if they were found on the way.
+        """
         from cavity.latent.markov import passes
 
+        if self.single is not None:
+            pulled.add_totals(*self.single.pull_correction(given), scale)
+            return None
         N = np.zeros((self.dim, self.dim), dtype=given.w.dtype)
-        pulled = _Pulled(self, given.w.dtype)
+        if self.form.rates_only:
+            return self._pull_correction_to_rates(given, N, pulled, scale)
         for i, stretch in reversed(list(enumerate(self.stretches))):
             A, Q = self.transitions(stretch)
             GA, GQ = np.zeros(A.shape, N.dtype), np.zeros(A.shape, N.dtype)
             at = stretch.steps
             inner = given.w[at], given.c[at], given.q[at], given.kept[i]
             passes.pull_correction(self.start, A, Q, stretch.which, N, *inner, GA, GQ)
-            pulled.add(stretch, GA, GQ)
-        pulled.initial(N)
-        return pulled.d_variance, pulled.d_rate
+            pulled.add(stretch, Q, GA, GQ, scale)
+        pulled.add_initial(scale * N)
+        return None
 
-    def pulled(self, d_variance: Array, d_rate: Array) -> Array:
-        """Gradient in the kernel's natural values, from that in the variances of blocks and rates of factors."""
+    def _pull_correction_to_rates(
+        self, given: Filtered, N: Array, pulled: Pulled, scale: float
+    ) -> tuple[Array, Array]:
+        from cavity.latent.markov import passes
+
+        var, left = np.empty((2, self.n), N.dtype)
+        own = Pulled(self, N.dtype)
+        for i, stretch in reversed(list(enumerate(self.stretches))):
+            A, Q = self.transitions(stretch)
+            at = stretch.steps
+            inner = given.w[at], given.s[at], given.c[at], given.q[at], given.kept[i]
+            totals = own.rates(A.shape[1:])
+            passes.pull_correction_to_rates(
+                self.start, A, Q, stretch.which, stretch.gaps, N, *inner, *totals, var[at], left[at]
+            )
+        own.add_initial(N)
+        pulled.add_totals(*own.totals(), scale)
+        return var, left
+
+    def to_kernel(self, d_variance: Array, d_rate: Array) -> Array:
+        """Gradient in the kernel's natural values, from that in variances of blocks, rates and shapes of factors."""
         out, at = np.zeros(self.kernel.flat.size), 0
         for b, block in enumerate(self.form.blocks):
             out += d_variance[b] * block.variance.slope
             for factor in block.factors:
-                out += d_rate[at] * factor.rate.slope
+                out += d_rate[0, at] * factor.rate.slope
+                if factor.shape is not None:
+                    out += d_rate[1, at] * factor.shape.slope
                 at += 1
         return out
 
@@ -214,40 +279,98 @@ class MarkovPrior(LatentPrior):
         return MarkovProcess(self, weights, cast(MarkovConditioning, conditioning), basis)
 
 
-class _Pulled:
-    """Derivatives in variances and rates, summed over stretches; cotangents may be complex, the state space is not."""
+class Pulled:
+    """Derivatives of a sum in variances (B,), rates and shapes (2, F), of cotangents of the transitions.
+
+    Cotangents may be complex, the state space is not. Those of a single stretch are pulled once, at the end.
+    """
 
     def __init__(self, prior: MarkovPrior, dtype: Any = float) -> None:
         self.prior = prior
         self.d_variance = np.zeros(len(prior.system.variance), dtype)
-        self.d_rate = np.zeros(len(prior.system.rate), dtype)
+        self.d_rate = np.zeros((2, len(prior.system.rate)), dtype)
+        self._waiting: tuple[Stretch, Array, Array, Array] | None = None
+        self._rates: tuple[Array, Array, Array] | None = None
+
+    def add(self, stretch: Stretch, Q: Array, GA: Array, GQ: Array, scale: float = 1.0) -> None:
+        """Add cotangents of A and Q of a stretch, times a number; their memory is used up."""
+        if scale != 1.0:
+            GA *= scale
+            GQ *= scale
+        if self._waiting is not None:
+            GA += self._waiting[2]
+            GQ += self._waiting[3]
+        self._waiting = stretch, Q, GA, GQ
+        if len(self.prior.stretches) > 1:
+            self._pull()
+
+    def add_totals(self, d_variance: Array, d_rate: Array, scale: float) -> None:
+        """Add derivatives, times a number."""
+        self.d_variance = self.d_variance + scale * d_variance
+        self.d_rate = self.d_rate + scale * d_rate
+
+    def rates(self, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+        """Cotangents of generators and noise (B, S, S), and of <Q, dQ> (B,), to be added to."""
+        if self._rates is None:
+            dtype = self.d_variance.dtype
+            self._rates = np.zeros(shape, dtype), np.zeros(shape, dtype), np.zeros(shape[0], dtype)
+        return self._rates
+
+    def add_initial(self, G: Array) -> None:
+        """Add a cotangent of the covariance of the first state."""
+        from cavity.latent.markov.transitions import pull_initial
+
+        for unit, (part,) in self._parts((G,)):
+            own = np.zeros(len(self.d_variance))
+            pull_initial(self.prior.system, self.prior.t[0], part, own)
+            self.d_variance = self.d_variance + unit * own
+
+    def _pull(self) -> None:
+        from cavity.latent.markov.transitions import pull_transitions
+
+        if self._waiting is None:
+            return
+        stretch, Q, GA, GQ = self._waiting
+        for unit, parts in self._parts((GA, GQ)):
+            own = np.zeros(len(self.d_variance)), np.zeros(self.d_rate.shape)
+            pull_transitions(self.prior.system, stretch.gaps, stretch.times, Q, *parts, *own)
+            self.add_totals(*own, unit)
+        self._waiting = None
 
     def _parts(self, arrays: Sequence[Array]) -> Iterator[tuple[Any, list[Array]]]:
         yield 1.0, [np.ascontiguousarray(array.real) for array in arrays]
         if np.iscomplexobj(arrays[0]):
             yield 1j, [np.ascontiguousarray(array.imag) for array in arrays]
 
-    def add(self, stretch: Stretch, GA: Array, GQ: Array) -> None:
-        from cavity.latent.markov.transitions import pull_transitions
+    def totals(self) -> tuple[Array, Array]:
+        """Derivatives in variances, and in rates and shapes."""
+        self._pull()
+        if self._rates is not None:
+            GF, GD, d_Q = self._rates
+            by_rate = np.zeros_like(self.d_rate)
+            at = 0
+            for b, block in enumerate(self.prior.form.blocks):
+                for f, (F, D) in enumerate(block.generators):
+                    n = len(F)
+                    by_rate[0, at + f] = np.vdot(F, GF[b, :n, :n]) + np.vdot(D, GD[b, :n, :n])
+                at += len(block.factors)
+            self.add_totals(d_Q / self.prior.system.variance, by_rate, 1.0)
+            self._rates = None
+        return self.d_variance, self.d_rate
 
-        for unit, parts in self._parts((GA, GQ)):
-            own = np.zeros(len(self.d_variance)), np.zeros(len(self.d_rate))
-            pull_transitions(self.prior.system, stretch.gaps, stretch.times, *parts, *own)
-            self.d_variance += unit * own[0]
-            self.d_rate += unit * own[1]
 
-    def initial(self, G: Array) -> None:
-        from cavity.latent.markov.transitions import pull_initial
-
-        for unit, (part,) in self._parts((G,)):
-            own = np.zeros(len(self.d_variance))
-            pull_initial(self.prior.system, self.prior.t[0], part, own)
-            self.d_variance += unit * own
+def _is_single_matern(form: StateSpace) -> bool:
+    factors = form.blocks[0].factors
+    return (
+        len(form.blocks) == len(factors) == 1
+        and factors[0].kind is FactorKind.MATERN
+        and factors[0].size <= 3
+    )
 
 
 def compiled_system(form: StateSpace) -> Any:
     """A state space as the arrays that compiled passes take (`passes.System`)."""
-    from cavity.latent.markov.transitions import System
+    from cavity.latent.markov.factors import System
 
     factors = [factor for block in form.blocks for factor in block.factors]
     count, width = max(1, len(factors)), max([factor.size for factor in factors], default=1)
@@ -267,14 +390,17 @@ def compiled_system(form: StateSpace) -> Any:
         for m in range(n):
             power[f, m, :n, :n] = term
             term = term @ (F + np.eye(n)) / (m + 1)
+    keys = [(f.kind, f.order, f.rate.value, f.origin, f.shape and f.shape.value) for f in factors]
     blank = [0] * (count - len(factors))  # so that there is always an array to index
     return System(
         start=np.cumsum([0] + [block.size for block in form.blocks]),
         first=np.cumsum([0] + [len(block.factors) for block in form.blocks]),
+        same=np.array([keys.index(key) for key in keys] + blank),
         kind=np.array([int(factor.kind) for factor in factors] + blank),
         size=np.array([factor.size for factor in factors] + blank),
         rate=np.array([factor.rate.value for factor in factors] + blank, dtype=float),
         origin=np.array([factor.origin for factor in factors] + blank, dtype=float),
+        shape=np.array([0.0 if f.shape is None else f.shape.value for f in factors] + blank, dtype=float),
         power=power,
         strength=strength,
         covariance=covariance,

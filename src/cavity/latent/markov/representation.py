@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.kernels.base import Kernel
+from cavity.kernels.state_space import NoStateSpaceError
 from cavity.latent.base import Capability, Inputs, Representation
 from cavity.latent.markov.prior import MarkovPrior
 from cavity.latent.markov.times import TimeInputs
+from cavity.rows.base import RowSource
 
 if TYPE_CHECKING:
     from cavity.means.functions import Mean
 
 
+def has_exact_markov_form(kernel: Kernel, X: ArrayLike) -> bool:
+    """Whether the kernel is a Gaussian Markov process of the one column of X (n, 1).
+
+    `kernel.state_space().size` is the number of its states.
+    """
+    if np.ndim(X) != 2 or np.shape(X)[1] != 1:
+        return False
+    try:
+        kernel.state_space()
+    except NoStateSpaceError:
+        return False
+    return True
+
+
 class Markov(Representation):
     """A Gaussian Markov process of one input: every row costs the same, and so do a million.
 
-    For kernels with an exact state-space form: `Matern` of half-integer order, `Cosine`, `Constant`, `Linear`,
-    `Wiener`, `IntegratedWiener`, and their sums, products and multiples.
+    For kernels with an exact state-space form: `Matern` of half-integer order, `Wiener`, `IntegratedWiener`,
+    `Seasonal`, `DampedOscillator`, `Cosine`, `Constant`, `Linear`, `Polynomial`, and their sums,
+    products, powers and multiples.
 
     Examples
     --------
@@ -36,8 +54,9 @@ class Markov(Representation):
     """
 
     name: ClassVar[str] = "markov"
+    linear_cost: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {Capability.WHITENING, Capability.NEGATIVE_SITES}
+        {Capability.WHITENING, Capability.SITES, Capability.NEGATIVE_SITES}
     )
 
     def __init__(self) -> None:
@@ -46,7 +65,7 @@ class Markov(Representation):
     def __repr__(self) -> str:
         return "Markov()"
 
-    def prepare(self, X: ArrayLike) -> TimeInputs:
+    def prepare(self, X: ArrayLike | RowSource) -> TimeInputs:
         """The times of one fit."""
         return TimeInputs(X)
 

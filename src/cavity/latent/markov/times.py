@@ -10,6 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from cavity.latent.base import Inputs
 from cavity.numerics.arrays import Array
+from cavity.rows.base import RowSource
+
+SAMPLE = 1000
+"""Gaps that say whether times are regular."""
 
 
 class TimeInputs(Inputs):
@@ -21,9 +25,11 @@ class TimeInputs(Inputs):
         Row of each time.
     t : array (n,)
         Times in order.
+    in_order : bool
+        Whether the rows are in order of time.
     """
 
-    def __init__(self, X: ArrayLike) -> None:
+    def __init__(self, X: ArrayLike | RowSource) -> None:
         super().__init__(X)
         if self.X.ndim != 2 or self.X.shape[1] != 1:
             raise ValueError(
@@ -32,13 +38,20 @@ class TimeInputs(Inputs):
             )
         self.order: NDArray[np.intp] = np.argsort(self.X[:, 0], kind="stable")
         self.t = np.ascontiguousarray(self.X[self.order, 0])
+        self.in_order = bool(np.all(self.order[:-1] < self.order[1:]))
 
     @cached_property
     def _distinct(self) -> tuple[Array, NDArray[np.intp]]:
-        """Gaps between different times, each once, and which of them follows each time; -1 for none."""
+        """Gaps between different times, each once if times are regular, and which of them follows each time, or -1."""
         gaps = np.diff(self.t)
         moves = np.flatnonzero(gaps > 0)
-        distinct, found = np.unique(gaps[moves], return_inverse=True)
+        some = gaps[moves[:SAMPLE]]
+        if (
+            len(moves) > SAMPLE and 2 * len(np.unique(some)) > SAMPLE
+        ):  # irregular: in order of time, for the cache
+            distinct, found = gaps[moves], np.arange(len(moves))
+        else:
+            distinct, found = np.unique(gaps[moves], return_inverse=True)
         which = np.full(len(self.t), -1, dtype=np.intp)
         which[moves] = found
         return distinct, which

@@ -1,194 +1,28 @@
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
-"""Compiled transitions of a Gaussian Markov process: A and Q between two times, and their pullbacks.
+"""Compiled transitions of a Gaussian Markov process from those of its factors: A and Q of blocks, and their pullbacks.
 
-The blocks and factors are those of `kernels.state_space`. Q is summed from positive terms if the step is short, so it
-has full relative accuracy at any gap; P - A P A' would lose it.
+Of a Kronecker product of two, with P after the step and A P A' = P - Q,
+
+    A = A_1 (x) A_2,    Q = Q_1 (x) P_2 + (P_1 - Q_1) (x) Q_2.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-MATERN, ROTATION, WIENER = 0, 1, 2
-"""Kinds of factors, as in `kernels.state_space.FactorKind`; any other is a line."""
-
-SMALL_STEP = 1.0
-"""Value of rate * gap up to which Q is summed from positive terms; beyond it nothing cancels in P - A P A'."""
-
-FORGOTTEN = 700.0
-"""Value of rate * gap from which nothing of a state is left: exp(-x) underflows."""
-
-
-class System(NamedTuple):
-    """A state space as arrays: B blocks of F factors, of at most S states.
-
-    start (B + 1): offsets of the blocks' states; first (B + 1): their factors; variance (B). By factor: kind, size,
-    rate, origin; power (F, S, S, S): (F + I)^m / m! of a Matern factor; strength: of its noise; covariance, drift
-    (F, S, S).
-    """
-
-    start: NDArray
-    first: NDArray
-    kind: NDArray
-    size: NDArray
-    rate: NDArray
-    origin: NDArray
-    power: NDArray
-    strength: NDArray
-    covariance: NDArray
-    drift: NDArray
-    variance: NDArray
-
-
-compiled = njit(cache=True, nogil=True, error_model="numpy")
-
-
-# --- transitions --------------------------------------------------------------------------------------------
-
-
-@compiled
-def _exponential_moments(x, count, g):
-    """g_m = int_0^x s^m exp(-2 s) ds for m < count: a series of positive terms for the last, then downwards."""
-    last = count - 1
-    decay = np.exp(-2.0 * x)
-    term = decay / (last + 1)
-    for _ in range(last + 1):
-        term *= x
-    total, j = term, 0
-    while j < 200:
-        j += 1
-        term *= 2.0 * x / (last + 1 + j)
-        total += term
-        if abs(term) <= 1e-17 * abs(total):
-            break
-    g[last] = total
-    for m in range(last, 0, -1):
-        power = decay
-        for _ in range(m):
-            power *= x
-        g[m - 1] = (power + 2.0 * g[m]) / m
-
-
-@compiled
-def _matern(system, f, gap, A, Q, g):
-    """A and Q of a Matern factor of unit variance."""
-    n, x = system.size[f], system.rate[f] * gap
-    P = system.covariance[f]
-    if x > FORGOTTEN:
-        for i in range(n):
-            for j in range(n):
-                A[i, j], Q[i, j] = 0.0, P[i, j]
-        return
-    decay = np.exp(-x)
-    for i in range(n):
-        for j in range(n):
-            total = 0.0
-            for m in range(n - 1, -1, -1):
-                total = total * x + system.power[f, m, i, j]
-            A[i, j] = decay * total
-    if x <= SMALL_STEP:
-        _exponential_moments(x, 2 * n - 1, g)
-        for i in range(n):
-            for j in range(n):
-                total = 0.0
-                for m in range(n):
-                    for k in range(n):
-                        total += system.power[f, m, i, n - 1] * system.power[f, k, j, n - 1] * g[m + k]
-                Q[i, j] = system.strength[f] * total
-        return
-    for i in range(n):
-        for j in range(n):
-            total = P[i, j]
-            for m in range(n):
-                for k in range(n):
-                    total -= A[i, m] * P[m, k] * A[j, k]
-            Q[i, j] = total
-
-
-@compiled
-def _wiener_covariance(n, span, P):
-    """Covariance of an n-fold integral of white noise after a span of time, from zero."""
-    for i in range(n):
-        for j in range(n):
-            value = 1.0 / (2 * n - 1 - i - j)
-            for m in range(2, n - i):
-                value /= m
-            for m in range(2, n - j):
-                value /= m
-            P[i, j] = value * span ** (2 * n - 1 - i - j)
-
-
-@compiled
-def _factor_prior(system, f, t, P):
-    """Covariance of a factor's state at time t."""
-    n, kind = system.size[f], system.kind[f]
-    if kind == MATERN:
-        for i in range(n):
-            for j in range(n):
-                P[i, j] = system.covariance[f, i, j]
-    elif kind == ROTATION:
-        P[0, 0], P[0, 1], P[1, 0], P[1, 1] = 1.0, 0.0, 0.0, 1.0
-    elif kind == WIENER:
-        _wiener_covariance(n, t - system.origin[f], P)
-    else:
-        P[0, 0], P[0, 1], P[1, 0], P[1, 1] = t * t, t, t, 1.0
-
-
-@compiled
-def _factor(system, f, gap, A, Q, g):
-    """A and Q of a factor."""
-    n, kind = system.size[f], system.kind[f]
-    if kind == MATERN:
-        _matern(system, f, gap, A, Q, g)
-        return
-    for i in range(n):
-        for j in range(n):
-            A[i, j], Q[i, j] = 0.0, 0.0
-    if kind == ROTATION:
-        c, s = np.cos(system.rate[f] * gap), np.sin(system.rate[f] * gap)
-        A[0, 0], A[0, 1], A[1, 0], A[1, 1] = c, s, -s, c
-    elif kind == WIENER:
-        for i in range(n):
-            value = 1.0
-            for j in range(i, n):
-                A[i, j] = value
-                value *= gap / (j - i + 1)
-        _wiener_covariance(n, gap, Q)
-    else:
-        A[0, 0], A[0, 1], A[1, 1] = 1.0, gap, 1.0
-
-
-@compiled
-def _factor_slope(system, f, gap, A, dA, dQ):
-    """Derivatives of A and Q in the rate of a factor that has one."""
-    n = system.size[f]
-    if system.kind[f] == ROTATION:
-        dA[0, 0], dA[0, 1], dA[1, 0], dA[1, 1] = gap * A[1, 0], gap * A[0, 0], -gap * A[0, 0], gap * A[1, 0]
-        dQ[:2, :2] = 0.0
-        return
-    for i in range(n):
-        for j in range(n):
-            total = 0.0
-            for k in range(n):
-                total += system.drift[f, i, k] * A[k, j]
-            dA[i, j] = gap * total
-            dQ[i, j] = gap * system.strength[f] * A[i, n - 1] * A[j, n - 1]
-
-
-@compiled
-def _sandwich(n, A, P, out):
-    """A P A'."""
-    for i in range(n):
-        for j in range(n):
-            total = 0.0
-            for m in range(n):
-                for k in range(n):
-                    total += A[i, m] * P[m, k] * A[j, k]
-            out[i, j] = total
+from cavity.latent.markov.factors import (
+    MATERN,
+    OSCILLATOR,
+    POWER,
+    ROTATION,
+    WIENER,
+    factor_prior,
+    factor_slope,
+    factor_step,
+    few_matern_states,
+    rotation,
+)
+from cavity.latent.markov.small_matrices import FORGOTTEN, compiled
 
 
 @compiled
@@ -209,74 +43,101 @@ def _add_kron(n, X, m, Y, out):
                     out[i * m + k, j * m + e] += X[i, j] * Y[k, e]
 
 
-# rows of the scratch memory of a block
-_A, _Q, _P, _M, _DA, _DQ, _DM, _NEW = 0, 1, 2, 3, 4, 5, 6, 7
+@compiled
+def _room(system):
+    """Scratch memory: A, Q, P, dA, dQ of factors (5, F, S, S), and of blocks as they grow (10, S, S), and moments.
+
+    P of stationary factors is there already.
+    """
+    width = _width(system)
+    own = np.zeros((5, len(system.kind), width, width))
+    for f in range(system.first[-1]):
+        if system.kind[f] not in (WIENER, POWER):
+            factor_prior(system, f, 0.0, own[2, f])
+    return own, np.zeros((10, width, width)), np.zeros(2 * width + 1)
 
 
 @compiled
-def _block(system, b, gap, t, wrt, A, Q, dA, dQ, room, g):
-    """A and Q of a block, and their derivatives in the rate of the factor `wrt`, unless that is negative.
+def _factors(system, gap, t, own, moments):
+    """A, Q and P after the step of all factors; those that are equal are computed once."""
+    for f in range(system.first[-1]):
+        if system.same[f] != f:
+            continue
+        kind, x = system.kind[f], system.rate[f] * gap
+        if kind == MATERN and system.size[f] <= 3 and x < FORGOTTEN:
+            few_matern_states(system.size[f], x, own[0, f], own[1, f])
+        elif kind == ROTATION:
+            rotation(x, own[0, f])
+        else:
+            factor_step(system, f, gap, own[0, f], own[1, f], moments)
+            if kind in (WIENER, POWER):
+                factor_prior(system, f, t + gap, own[2, f])
 
-    Of a Kronecker product of two: Q = Q_1 (x) P_2 + M_1 (x) Q_2, with P_2 after the step and M_1 = A_1 P_1 A_1'.
-    The rate of a stationary factor leaves P as it is, so dM = -dQ.
-    """
-    first, last = system.first[b], system.first[b + 1]
-    variance = system.variance[b]
-    if first == last:
-        A[0, 0], Q[0, 0] = 1.0, 0.0
-        return
-    if last == first + 1:
-        n = system.size[first]
-        _factor(system, first, gap, A, Q, g)
-        if wrt == first:
-            _factor_slope(system, first, gap, A, dA, dQ)
-    else:
-        n = 1
-        for which in (_A, _P, _M):
-            room[which, 0, 0] = 1.0
-        for which in (_Q, _DA, _DQ, _DM):
-            room[which, 0, 0] = 0.0
-        own = room[2 * _NEW :]
-        for f in range(first, last):
-            m = system.size[f]
-            _factor(system, f, gap, own[_A], own[_Q], g)
-            _factor_prior(system, f, t, own[_NEW])
-            _sandwich(m, own[_A], own[_NEW], own[_M])
-            _factor_prior(system, f, t + gap, own[_P])
-            if wrt >= 0:
-                if wrt == f:
-                    _factor_slope(system, f, gap, own[_A], own[_DA], own[_DQ])
-                else:
-                    own[_DA, :m, :m] = 0.0
-                    own[_DQ, :m, :m] = 0.0
-                _kron(n, room[_DQ], m, own[_P], room[_NEW + _DQ])
-                _add_kron(n, room[_DM], m, own[_Q], room[_NEW + _DQ])
-                _add_kron(n, room[_M], m, own[_DQ], room[_NEW + _DQ])
-                _kron(n, room[_DA], m, own[_A], room[_NEW + _DA])
-                _add_kron(n, room[_A], m, own[_DA], room[_NEW + _DA])
-                _kron(n, room[_DM], m, own[_M], room[_NEW + _DM])
-                for i in range(m):
-                    for j in range(m):
-                        own[_DQ, i, j] = -own[_DQ, i, j]
-                _add_kron(n, room[_M], m, own[_DQ], room[_NEW + _DM])
-            _kron(n, room[_Q], m, own[_P], room[_NEW + _Q])
-            _add_kron(n, room[_M], m, own[_Q], room[_NEW + _Q])
-            _kron(n, room[_A], m, own[_A], room[_NEW + _A])
-            _kron(n, room[_P], m, own[_P], room[_NEW + _P])
-            _kron(n, room[_M], m, own[_M], room[_NEW + _M])
-            n *= m
-            for which in range(_NEW if wrt >= 0 else _DA):
-                room[which, :n, :n] = room[_NEW + which, :n, :n]
-        A[:n, :n] = room[_A, :n, :n]
-        Q[:n, :n] = room[_Q, :n, :n]
-        if wrt >= 0:
-            dA[:n, :n] = room[_DA, :n, :n]
-            dQ[:n, :n] = room[_DQ, :n, :n]
+
+@compiled
+def _pair(n, m, own, f, g, A, Q):
+    """A and Q of a product of two factors."""
     for i in range(n):
         for j in range(n):
-            Q[i, j] *= variance
-            if wrt >= 0:
-                dQ[i, j] *= variance
+            a, noise, left = own[0, f, i, j], own[1, f, i, j], own[2, f, i, j] - own[1, f, i, j]
+            for k in range(m):
+                for e in range(m):
+                    A[i * m + k, j * m + e] = a * own[0, g, k, e]
+                    Q[i * m + k, j * m + e] = noise * own[2, g, k, e] + left * own[1, g, k, e]
+
+
+@compiled
+def _block(system, b, own, A, Q, new):
+    """A and Q of a block of several factors, of unit variance; `new` (10, S, S) is scratch memory."""
+    first = system.first[b]
+    if system.first[b + 1] == first + 2:
+        _pair(
+            system.size[first], system.size[first + 1], own, system.same[first], system.same[first + 1], A, Q
+        )
+        return
+    n = 1
+    A[0, 0], Q[0, 0], new[0, 0, 0] = 1.0, 0.0, 1.0
+    for e in range(system.first[b], system.first[b + 1]):
+        f, m = system.same[e], system.size[e]
+        for i in range(n):
+            for j in range(n):
+                new[1, i, j] = new[0, i, j] - Q[i, j]
+        _kron(n, Q, m, own[2, f], new[2])
+        _add_kron(n, new[1], m, own[1, f], new[2])
+        _kron(n, A, m, own[0, f], new[3])
+        _kron(n, new[0], m, own[2, f], new[4])
+        n *= m
+        for i in range(n):
+            for j in range(n):
+                Q[i, j], A[i, j], new[0, i, j] = new[2, i, j], new[3, i, j], new[4, i, j]
+
+
+@compiled
+def _block_slope(system, b, wrt, own, dA, dQ, new):
+    """Derivatives of A and Q of a block by those of its factor `wrt`, in own[3:, same[wrt]]."""
+    n = 1
+    A, Q, P, M = new[5], new[6], new[7], new[8]
+    A[0, 0], Q[0, 0], P[0, 0], dA[0, 0], dQ[0, 0] = 1.0, 0.0, 1.0, 0.0, 0.0
+    for e in range(system.first[b], system.first[b + 1]):
+        f, m = system.same[e], system.size[e]
+        for i in range(n):
+            for j in range(n):
+                M[i, j], new[9, i, j] = P[i, j] - Q[i, j], -dQ[i, j]
+        _kron(n, dQ, m, own[2, f], new[1])
+        _add_kron(n, new[9], m, own[1, f], new[1])
+        _kron(n, dA, m, own[0, f], new[2])
+        if e == wrt:
+            _add_kron(n, M, m, own[4, f], new[1])
+            _add_kron(n, A, m, own[3, f], new[2])
+        _kron(n, Q, m, own[2, f], new[3])
+        _add_kron(n, M, m, own[1, f], new[3])
+        _kron(n, A, m, own[0, f], new[4])
+        _kron(n, P, m, own[2, f], new[0])
+        n *= m
+        for i in range(n):
+            for j in range(n):
+                dQ[i, j], dA[i, j], Q[i, j], A[i, j] = new[1, i, j], new[2, i, j], new[3, i, j], new[4, i, j]
+                P[i, j] = new[0, i, j]
 
 
 @compiled
@@ -299,7 +160,7 @@ def initial_covariance(system, t):
         one[0, 0] = system.variance[b]
         for f in range(system.first[b], system.first[b + 1]):
             m = system.size[f]
-            _factor_prior(system, f, t, own)
+            factor_prior(system, f, t, own)
             _kron(n, one, m, own, new)
             n *= m
             one[:n, :n] = new[:n, :n]
@@ -314,41 +175,61 @@ def transitions(system, gaps, times):
     width, blocks = _width(system), len(system.variance)
     A = np.zeros((len(gaps), blocks, width, width))
     Q = np.zeros_like(A)
-    room = np.zeros((3 * _NEW + 1, width, width))
-    g = np.zeros(2 * width + 1)
+    own, new, moments = _room(system)
     for k in range(len(gaps)):
+        _factors(system, gaps[k], times[k], own, moments)
         for b in range(blocks):
-            _block(system, b, gaps[k], times[k], -1, A[k, b], Q[k, b], room[0], room[0], room, g)
+            first, n = system.first[b], system.start[b + 1] - system.start[b]
+            if system.first[b + 1] == first + 1:
+                f = system.same[first]
+                for i in range(n):
+                    for j in range(n):
+                        A[k, b, i, j], Q[k, b, i, j] = own[0, f, i, j], own[1, f, i, j]
+            else:
+                _block(system, b, own, A[k, b], Q[k, b], new)
+            for i in range(n):
+                for j in range(n):
+                    Q[k, b, i, j] *= system.variance[b]
     return A, Q
 
 
 @compiled
-def pull_transitions(system, gaps, times, GA, GQ, d_variance, d_rate):
-    """Add sum_k <GA_k, dA_k> + <GQ_k, dQ_k> to the derivatives in the variances (B,) and the rates (F,)."""
-    width = _width(system)
-    room = np.zeros((3 * _NEW + 1, width, width))
-    g = np.zeros(2 * width + 1)
-    A, Q, dA, dQ = (
-        np.zeros((width, width)),
-        np.zeros((width, width)),
-        np.zeros((width, width)),
-        np.zeros((width, width)),
-    )
+def pull_transitions(system, gaps, times, Q, GA, GQ, d_variance, d_rate):
+    """Add sum_k <GA_k, dA_k> + <GQ_k, dQ_k> to the derivatives in the variances (B,), and rates and shapes (2, F)."""
+    own, new, moments = _room(system)
+    dA, dQ = np.zeros_like(new[0]), np.zeros_like(new[0])
     for k in range(len(gaps)):
+        _factors(system, gaps[k], times[k], own, moments)
         for b in range(len(system.variance)):
-            n, known = system.start[b + 1] - system.start[b], False
-            for f in range(system.first[b], system.first[b + 1]):
-                if system.kind[f] == MATERN or system.kind[f] == ROTATION:
-                    _block(system, b, gaps[k], times[k], f, A, Q, dA, dQ, room, g)
-                    known = True
-                    for i in range(n):
-                        for j in range(n):
-                            d_rate[f] += GA[k, b, i, j] * dA[i, j] + GQ[k, b, i, j] * dQ[i, j]
-            if not known:
-                _block(system, b, gaps[k], times[k], -1, A, Q, dA, dQ, room, g)
+            n = system.start[b + 1] - system.start[b]
             for i in range(n):
                 for j in range(n):
-                    d_variance[b] += GQ[k, b, i, j] * Q[i, j] / system.variance[b]
+                    d_variance[b] += GQ[k, b, i, j] * Q[k, b, i, j] / system.variance[b]
+        for by_shape in (False, True):
+            for b in range(len(system.variance)):
+                first, last = system.first[b], system.first[b + 1]
+                n = system.start[b + 1] - system.start[b]
+                for e in range(first, last):
+                    f, kind = system.same[e], system.kind[e]
+                    if kind in (WIENER, POWER) or (by_shape and kind != OSCILLATOR):
+                        continue
+                    if e == f:  # equal factors come later and find the slopes of the first
+                        factor_slope(system, f, gaps[k], by_shape, own[0, f], own[3, f], own[4, f])
+                    if last > first + 1:
+                        _block_slope(system, b, e, own, dA, dQ, new)
+                        value = _contracted(n, GA[k, b], GQ[k, b], dA, dQ, system.variance[b])
+                    else:
+                        value = _contracted(n, GA[k, b], GQ[k, b], own[3, f], own[4, f], system.variance[b])
+                    d_rate[1 if by_shape else 0, e] += value
+
+
+@compiled
+def _contracted(n, GA, GQ, dA, dQ, variance):
+    total = 0.0
+    for i in range(n):
+        for j in range(n):
+            total += GA[i, j] * dA[i, j] + variance * GQ[i, j] * dQ[i, j]
+    return total
 
 
 @compiled
