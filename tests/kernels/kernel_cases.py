@@ -12,6 +12,7 @@ from cavity.kernels import (
     Categorical,
     Constant,
     Cosine,
+    DampedOscillator,
     GammaExponential,
     Gibbs,
     IntegratedWiener,
@@ -25,7 +26,10 @@ from cavity.kernels import (
     Polynomial,
     RationalQuadratic,
     Rescaled,
+    Seasonal,
     SpectralMixture,
+    Standardized,
+    ThinPlate,
     Warped,
     White,
     Wiener,
@@ -115,6 +119,13 @@ def everything() -> dict[str, Case]:
         "Wiener": Case(Wiener(), columns=1, inputs="positive"),
         "Wiener-start": Case(Wiener(start=-5.0), columns=1),
         "IntegratedWiener": Case(IntegratedWiener(), columns=1, inputs="positive"),
+        "IntegratedWiener-3": Case(IntegratedWiener(order=3), columns=1, inputs="positive"),
+        "ThinPlate": Case(2.0 * ThinPlate([[0.1, 0.0], [1.0, -0.2], [0.2, 1.3]]), columns=2),
+        "ThinPlate-3": Case(ThinPlate([[0.0], [0.6], [-1.0]], order=3), columns=1),
+        "Seasonal": Case(Seasonal(1.7, 0.8, harmonics=3), columns=1),
+        "DampedOscillator": Case(DampedOscillator(1.9, 2.0), columns=1),
+        "DampedOscillator-creeping": Case(DampedOscillator(1.9, 0.3), columns=1),
+        "DampedOscillator-critical": Case(DampedOscillator(1.9, 0.5), columns=1),
         "Categorical": Case(Categorical(3, -0.3), columns=1, inputs="codes", smooth_inputs=False),
         "Categorical-open": Case(
             Categorical(correlation=0.3), columns=1, inputs="codes", smooth_inputs=False
@@ -143,6 +154,8 @@ def everything() -> dict[str, Case]:
         "On-mixed": Case(
             SE([1.0, 2.0]).on([1, 2]) * Categorical(3, 0.4).on(0), inputs="mixed", smooth_inputs=False
         ),
+        "Standardized": Case(1.5 * Standardized(SE([1.0, 0.5, 2.0]), [0.5, 2.0, 3.0], [1.0, 0.0, -2.0])),
+        "Standardized-line": Case(Standardized(Linear(0.3) + Matern(1.2), [0.5, 2.0, 3.0])),
         "Warped": Case(Warped(SE([1.0, 0.5, 2.0]), "log"), inputs="positive"),
         "Warped-sum": Case(0.7 * Warped(SE(1.0) + Linear(), "tanh")),
         "Rescaled": Case(Rescaled(1.7 * SE(1.2), "square"), columns=1),

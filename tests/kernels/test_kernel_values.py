@@ -16,6 +16,7 @@ from cavity.kernels import (
     Additive,
     Categorical,
     Cosine,
+    DampedOscillator,
     GammaExponential,
     Gibbs,
     IntegratedWiener,
@@ -28,6 +29,7 @@ from cavity.kernels import (
     Polynomial,
     RationalQuadratic,
     Rescaled,
+    Seasonal,
     SpectralMixture,
     Warped,
     White,
@@ -477,3 +479,49 @@ def test_any_shape_and_scale(n: int, m: int, D: int, seed: int, log_scale: float
     ):
         np.testing.assert_allclose(kernel(X, Z), truth, rtol=1e-9, atol=1e-12)
         np.testing.assert_array_equal(kernel(X), kernel(X).T)
+
+
+# --- time series --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lengthscale", [0.4, 1.0, 3.0])
+def test_a_season_of_many_harmonics_is_a_periodic_kernel_without_its_mean(lengthscale):
+    whole = Periodic(SE(lengthscale), period=1.7)
+    mean = integrate.quad(lambda x: whole([[0.0]], [[x]])[0, 0], 0.0, 1.7, epsabs=1e-13)[0] / 1.7
+    expected = (whole(x1, z1) - mean) / (1.0 - mean)
+    np.testing.assert_allclose(Seasonal(1.7, lengthscale, harmonics=25)(x1, z1), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("quality", [0.3, 0.4999, 0.7, 6.0])
+def test_a_damped_oscillator_has_the_spectrum_of_its_equation(quality):
+    """S(w) proportional to 1 / ((w^2 - w0^2)^2 + (w0 w / q)^2); the Fourier integral is real and even."""
+    kernel, w0 = DampedOscillator(4.0, quality), np.pi / 2
+
+    def density(w):
+        return 1.0 / ((w * w - w0 * w0) ** 2 + (w0 * w / quality) ** 2)
+
+    def transform(lag):
+        if lag == 0.0:
+            return integrate.quad(density, 0, np.inf, epsabs=1e-13, limit=500)[0]
+        return integrate.quad(density, 0, np.inf, weight="cos", wvar=lag, limit=500, limlst=500)[0]
+
+    lags = np.array([0.01, 0.7, 2.0, 5.3])
+    found = kernel([[0.0]], lags[:, None])[0]
+    np.testing.assert_allclose(found, [transform(lag) / transform(0.0) for lag in lags], atol=1e-7)
+
+
+def test_a_critically_damped_oscillator_is_a_matern_process():
+    period = 2.0 * np.pi / np.sqrt(3.0)
+    expected = Matern(1.0, nu=1.5)(x1, z1)
+    for quality in (0.5, 0.5 * (1 + 1e-9), 0.5 * (1 - 1e-9)):
+        np.testing.assert_allclose(DampedOscillator(period, quality)(x1, z1), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_an_integrated_wiener_process_is_an_integral_of_responses(order):
+    def covariance(x, y):
+        response = lambda z: ((x - z) * (y - z)) ** order / float(mpmath.factorial(order)) ** 2  # noqa: E731
+        return integrate.quad(response, 0.0, min(x, y))[0]
+
+    expected = [[covariance(x, y) for y in z1[:, 0]] for x in x1[:, 0]]
+    np.testing.assert_allclose(IntegratedWiener(order=order)(x1, z1), expected, rtol=1e-10)

@@ -7,6 +7,7 @@ from cavity.kernels.base import Kernel
 from cavity.kernels.categorical import Categorical
 from cavity.kernels.constant import Constant
 from cavity.kernels.cosine import Cosine
+from cavity.kernels.damped_oscillator import DampedOscillator
 from cavity.kernels.gamma_exponential import GammaExponential
 from cavity.kernels.gibbs import Gibbs
 from cavity.kernels.input_functions import register_function
@@ -19,9 +20,12 @@ from cavity.kernels.piecewise_polynomial import PiecewisePolynomial
 from cavity.kernels.polynomial import Polynomial
 from cavity.kernels.rational_quadratic import RationalQuadratic
 from cavity.kernels.rescaling import Normalized, Rescaled
+from cavity.kernels.seasonal import Seasonal
 from cavity.kernels.spectral_mixture import SpectralMixture
 from cavity.kernels.squared_exponential import SE
+from cavity.kernels.standardized import Standardized
 from cavity.kernels.stationary import Stationary
+from cavity.kernels.thin_plate import ThinPlate
 from cavity.kernels.warping import Warped
 from cavity.kernels.white_noise import White
 from cavity.kernels.wiener import IntegratedWiener, Wiener
@@ -32,6 +36,7 @@ __all__ = [
     "Categorical",
     "Constant",
     "Cosine",
+    "DampedOscillator",
     "GammaExponential",
     "Gibbs",
     "IntegratedWiener",
@@ -49,9 +54,12 @@ __all__ = [
     "RationalQuadratic",
     "Rescaled",
     "Scaled",
+    "Seasonal",
     "SpectralMixture",
+    "Standardized",
     "Stationary",
     "Sum",
+    "ThinPlate",
     "Warped",
     "White",
     "Wiener",

@@ -278,6 +278,12 @@ class Power(Wrapper):
     def __repr__(self) -> str:
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)} ** {self.exponent}"
 
+    def _state_space(self) -> tuple[Block, ...]:
+        found = own = self.kernel._state_space()
+        for _ in range(self.exponent - 1):
+            found = tuple(one.times(other) for one in found for other in own)
+        return found
+
     def _slope(self, k: Array) -> Array:
         return self.exponent * integer_power(k, self.exponent - 1)
 

@@ -114,6 +114,9 @@ class Kernel(Parametrized):
     _widenable: ClassVar[bool] = True
     """False if it would make no sense to replace each input column by several (see `Periodic`)."""
 
+    _nearest_markov: ClassVar[str] = "Matern(lengthscale, nu=2.5)"
+    """The kernel of one input with a state-space form that comes closest, if this one has none."""
+
     _ard: tuple[str, ...] = ()
     __array_ufunc__ = None  # so that a NumPy number times a kernel is left to the kernel
 

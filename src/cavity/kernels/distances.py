@@ -36,6 +36,9 @@ SAFE_RADIUS2 = 1e3
 CROWDED = 0.125
 """If more than this fraction of the pairs is near, all columns are subtracted instead."""
 
+FAR = 1e75
+"""Scaled differences beyond it are cut there: no correlation is left, and fourth powers stay floating-point numbers."""
+
 Metric = tuple[Array, Array, Array]
 """Prepared rows: coordinates z (n, C), and [z, |z|^2, 1] and [-2z, 1, |z|^2], whose product is r2."""
 
@@ -45,7 +48,12 @@ def prepare_metric(z: Array) -> Metric:
     if z.shape[1] <= DIRECT_COLUMNS:
         nothing = np.empty((len(z), 0))
         return z, nothing, nothing
-    return (z, *_augmented(z))
+    return (z, *_augmented(np.clip(z, -FAR, FAR) if _is_far(z) else z))
+
+
+def _is_far(*rows: Array) -> bool:
+    """Whether some coordinate is so far out that differences must be cut."""
+    return any(z.size and (z.max() >= FAR / 2 or z.min() <= -FAR / 2) for z in rows)
 
 
 def _augmented(z: Array) -> tuple[Array, Array]:
@@ -79,17 +87,21 @@ def center_of(zb: Array) -> Array:
     return cast(Array, zb.mean(axis=0)) if len(zb) else np.zeros(zb.shape[1])
 
 
-def difference(a: Array, b: Array) -> Array:
-    """a_i - b_j for two vectors, shape (len a, len b)."""
-    return cast(Array, np.subtract.outer(a, b))
+def difference(a: Array, b: Array, far: bool = False) -> Array:
+    """a_i - b_j for two vectors, shape (len a, len b); cut if some are far out."""
+    if not far:
+        return cast(Array, np.subtract.outer(a, b))
+    with np.errstate(over="ignore"):  # a difference that overflows is cut as well
+        return cast(Array, np.clip(np.subtract.outer(a, b), -FAR, FAR))
 
 
 def direct(za: Array, zb: Array) -> Array:
     """r2 from differences, column by column."""
-    r2 = difference(za[:, 0], zb[:, 0])
+    far = _is_far(za, zb)
+    r2 = difference(za[:, 0], zb[:, 0], far)
     r2 *= r2
     for c in range(1, za.shape[1]):
-        d = difference(za[:, c], zb[:, c])
+        d = difference(za[:, c], zb[:, c], far)
         d *= d
         r2 += d
     return r2
@@ -104,7 +116,7 @@ def squared_distances(a: Metric, b: Metric, refine: bool) -> tuple[Array, Pairs 
     refine : True for functions with a kink at zero distance, which need the root of r2 to full precision.
     """
     za, zb = a[0], b[0]
-    if za.shape[1] <= DIRECT_COLUMNS:
+    if za.shape[1] <= DIRECT_COLUMNS or _is_far(za, zb):
         return direct(za, zb), None
     left, right = a[1], b[2]
     radius2 = _radius2(left, right)
@@ -146,7 +158,7 @@ def by_columns(za: Array, zb: Array) -> bool:
     """True if the expanded square would lose digits (or gain no time)."""
     if za.shape[1] <= DIRECT_COLUMNS or not len(za) or not len(zb):
         return True
-    return bool(np.abs(za).max() ** 2 + np.abs(zb).max() ** 2 > SAFE_RADIUS2)
+    return _is_far(za, zb) or bool(np.abs(za).max() ** 2 + np.abs(zb).max() ** 2 > SAFE_RADIUS2)
 
 
 def second_moments(
@@ -165,8 +177,9 @@ def second_moments(
                 d *= d
                 return H.reshape(-1)[index] @ d
         out = np.empty(za.shape[1])
+        far = _is_far(za, zb)
         for c in range(za.shape[1]):
-            d = difference(za[:, c], zb[:, c])
+            d = difference(za[:, c], zb[:, c], far)
             d *= d
             out[c] = np.vdot(H, d)
         return out
@@ -200,10 +213,11 @@ def cross_moments(xa: Array, xb: Array, pa: Array, pb: Array, H: Array, near: Pa
 
 def drifts(za: Array, zb: Array, H: Array, near: Pairs | None = None) -> tuple[Array, Array]:
     """(sum_j H_ij (za_i - zb_j), sum_i H_ij (zb_j - za_i)), shapes of za and zb. May overwrite H."""
-    if za.shape[1] <= DIRECT_COLUMNS:
+    far = _is_far(za, zb)
+    if za.shape[1] <= DIRECT_COLUMNS or far:
         da, db = np.empty(za.shape), np.empty(zb.shape)
         for c in range(za.shape[1]):
-            d = difference(za[:, c], zb[:, c])
+            d = difference(za[:, c], zb[:, c], far)
             d *= H
             da[:, c] = d.sum(axis=1)
             db[:, c] = -d.sum(axis=0)

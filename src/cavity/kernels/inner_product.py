@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from cavity.kernels.base import Kernel, Rows
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Param, Transform
+from cavity.runtime.errors import InputError
 
 
 class InnerProduct(Kernel):
@@ -73,8 +74,15 @@ class InnerProduct(Kernel):
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         self._check_width(X.shape[1])
-        weighted = X * self.variance
-        return X, weighted, np.einsum("ij,ij->i", X, weighted) + self._offset
+        with np.errstate(over="ignore"):  # and refused
+            weighted = X * self.variance
+            own = np.einsum("ij,ij->i", X, weighted) + self._offset
+        if not np.isfinite(own).all():
+            raise InputError(
+                f"{type(self).__name__} needs squares of inputs, and those of {np.abs(X).max():.3g} are beyond "
+                "floating-point numbers; give inputs in other units"
+            )
+        return X, weighted, own
 
     def _u(self, a: Rows, b: Rows) -> Array:
         u = a[1] @ b[0].T

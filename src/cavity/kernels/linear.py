@@ -28,8 +28,10 @@ class Linear(InnerProduct):
     def _state_space(self) -> tuple[Block, ...]:
         if np.size(self.variance) != 1:
             raise NoStateSpaceError(self)
-        line = Factor(FactorKind.LINE, 0, Quantity.fixed(0.0, self.flat.size))
-        return (Block(self._quantity("bias")), Block(self._quantity("variance"), (line,)))
+        line = Block(
+            self._quantity("variance"), (Factor(FactorKind.POWER, 1, Quantity.fixed(0.0, self.flat.size)),)
+        )
+        return (Block(self._quantity("bias")), line) if "bias" in self._params else (line,)
 
     def _link(self, u: Array, qa: Array, qb: Array) -> Array:
         return u

@@ -109,7 +109,8 @@ class Matern(Stationary):
             or np.size(self.lengthscale) != 1
             or "loadings" in self._params
         ):
-            raise NoStateSpaceError(self)
+            half = min(max(round(self.nu - 0.5), 0), MAX_ORDER) + 0.5
+            raise NoStateSpaceError(self, f"Matern(lengthscale, nu={half}), one length scale and nu fixed")
         length, size = self._quantity("lengthscale"), self.flat.size
         rate = np.sqrt(2.0 * self.nu) / length.value
         return (

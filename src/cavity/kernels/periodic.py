@@ -42,6 +42,7 @@ class Periodic(Wrapper):
     _transforms: ClassVar[dict[str, Transform]] = {"period": LOG}
     _columnwise = ("period",)
     _widenable = False
+    _nearest_markov = "Seasonal(period, lengthscale, harmonics=6), with a constant"
 
     def __init__(self, kernel: Kernel | None = None, period: Any = 1.0) -> None:
         from cavity.kernels.squared_exponential import SE

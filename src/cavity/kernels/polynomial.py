@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any, ClassVar
+
+import numpy as np
 
 from cavity.kernels.distances import integer_power
 from cavity.kernels.inner_product import InnerProduct
+from cavity.kernels.state_space import Block, Factor, FactorKind, NoStateSpaceError, Quantity
 from cavity.numerics.arrays import Array
 from cavity.parameters.units import Unit
 from cavity.runtime.checks import require_integer
@@ -38,6 +42,22 @@ class Polynomial(InnerProduct):
 
     def _arguments(self) -> list[str]:
         return [f"degree={self.degree}", *super()._arguments()]
+
+    def _state_space(self) -> tuple[Block, ...]:
+        """(b + v x x')^p = sum_m binom(p, m) b^(p - m) v^m (x x')^m."""
+        if np.size(self.variance) != 1:
+            raise NoStateSpaceError(self)
+        p, size, v = self.degree, self.flat.size, self._quantity("variance")
+        b = self._quantity("bias") if "bias" in self._params else None
+        blocks = []
+        for m in range(p + 1) if b is not None else [p]:
+            variance = Quantity.fixed(comb(p, m), size).times(v.power(m))
+            if b is not None:
+                variance = variance.times(b.power(p - m))
+            blocks.append(
+                Block(variance, (Factor(FactorKind.POWER, m, Quantity.fixed(0.0, size)),) if m else ())
+            )
+        return tuple(blocks)
 
     def _link(self, u: Array, qa: Array, qb: Array) -> Array:
         return integer_power(u, self.degree)

@@ -38,6 +38,7 @@ class RationalQuadratic(Stationary):
            [0.707, 1.   ]])
     """
 
+    _nearest_markov = "Matern(lengthscale, nu=2.5) + Matern(5 * lengthscale, nu=2.5)"
     _transforms: ClassVar[dict[str, Transform]] = {**Stationary._transforms, "alpha": LOG}
     _homogeneous = True
 

@@ -50,6 +50,7 @@ class SpectralMixture(Kernel):
 
     _transforms: ClassVar[dict[str, Transform]] = {"weights": LOG, "means": IDENTITY, "scales": LOG}
     _units: ClassVar = {"weights": Unit.SHARED_VARIANCE, "means": Unit.FREQUENCY, "scales": Unit.BANDWIDTH}
+    _nearest_markov = "a sum of Matern(lengthscale) * Cosine(period)"
     _widenable = False
 
     def __init__(self, weights: Any = (1.0,), means: Any = (1.0,), scales: Any = (0.1,)) -> None:

@@ -11,7 +11,8 @@ and the kernel of a block is variance * (A(h) P(t))[0, 0]. The factors, each of 
               balanced state (f, f' / lam, ..., f^(p) / lam^p), in which A and Q depend on lam h alone
     ROTATION  rate omega: cos(omega h); a rotation without noise
     WIENER    order m, from `origin` on: an integrated Wiener process (m = 1: Brownian motion), state (f, f', ...)
-    LINE      f = t: state (t, 1), without noise
+    POWER     order m: f = t^m, state (f, f', ...), without noise
+    OSCILLATOR  rate omega, shape zeta: f'' + 2 zeta omega f' + omega^2 f = white noise, state (f, f' / omega)
 
 Sums of kernels list their blocks one after the other; products pair them. Every number that depends on a parameter is
 a `Quantity`, which knows its derivative in the kernel's natural values.
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +40,8 @@ class FactorKind(IntEnum):
     MATERN = 0
     ROTATION = 1
     WIENER = 2
-    LINE = 3
+    POWER = 3
+    OSCILLATOR = 4
 
 
 class NoStateSpaceError(ValueError):
@@ -48,10 +51,11 @@ class NoStateSpaceError(ValueError):
     ----------
     term : Kernel
     nearest : str
-        A kernel that has such a form and behaves alike.
+        A kernel that has such a form and behaves alike; that of the term's class unless given.
     """
 
-    def __init__(self, term: Kernel, nearest: str = "Matern(lengthscale, nu=2.5)") -> None:
+    def __init__(self, term: Kernel, nearest: str | None = None) -> None:
+        nearest = term._nearest_markov if nearest is None else nearest
         super().__init__(
             f"{term!r} has no exact state-space form; the nearest kernel that has one is {nearest}; or use "
             "representation='dense'"
@@ -82,6 +86,11 @@ class Quantity:
         """The product."""
         return Quantity(self.value * other.value, self.value * other.slope + other.value * self.slope)
 
+    def power(self, exponent: int) -> Quantity:
+        """A power of it."""
+        slope = exponent * self.value ** (exponent - 1) if exponent else 0.0
+        return Quantity(self.value**exponent, slope * self.slope)
+
     def moved(self, offset: int, size: int) -> Quantity:
         """For a kernel with `size` values, of which those of this one begin at `offset`."""
         slope = np.zeros(size)
@@ -91,23 +100,34 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor of a block; `rate` is lam or omega, `origin` where a process begins that is not stationary."""
+    """One factor of a block: `rate` is lam or omega, `shape` zeta, `origin` where a process starts that has a start."""
 
     kind: FactorKind
     order: int
     rate: Quantity
     origin: float = 0.0
+    shape: Quantity | None = None
 
     @property
     def size(self) -> int:
         """Length of its state."""
-        if self.kind is FactorKind.MATERN:
+        if self.kind in (FactorKind.MATERN, FactorKind.POWER):
             return self.order + 1
         return self.order if self.kind is FactorKind.WIENER else 2
 
+    @property
+    def generator(self) -> tuple[Array, Array, float]:
+        """F of rate one, stationary covariance and strength of the noise, which moves the last entry of the state."""
+        if self.kind is FactorKind.MATERN:
+            return matern_constants(self.order)
+        if self.kind is FactorKind.ROTATION:
+            return np.array([[0.0, 1.0], [-1.0, 0.0]]), np.eye(2), 0.0
+        return np.zeros((self.size, self.size)), np.zeros((self.size, self.size)), 0.0
+
     def moved(self, offset: int, size: int) -> Factor:
         """See `Quantity.moved`."""
-        return Factor(self.kind, self.order, self.rate.moved(offset, size), self.origin)
+        shape = None if self.shape is None else self.shape.moved(offset, size)
+        return Factor(self.kind, self.order, self.rate.moved(offset, size), self.origin, shape)
 
 
 @dataclass(frozen=True)
@@ -121,6 +141,22 @@ class Block:
     def size(self) -> int:
         """Length of its state."""
         return int(np.prod([factor.size for factor in self.factors], dtype=int))
+
+    @cached_property
+    def generators(self) -> list[tuple[Array, Array]]:
+        """By factor, F and D of the block: A = exp(gap rate F), and dP = F P + P F' + D for a change of the rate by one
+        over the gap, any P. Of factors without a rate they are zero."""
+        found = []
+        for f, factor in enumerate(self.factors):
+            F, _, strength = factor.generator
+            noise = np.zeros_like(F)
+            noise[-1, -1] = strength
+            before = [np.eye(other.size) for other in self.factors[:f]]
+            after = [np.eye(other.size) for other in self.factors[f + 1 :]]
+            around = [other.generator[1] for other in self.factors]
+            around[f] = noise
+            found.append((_kronecker([*before, F, *after]), self.variance.value * _kronecker(around)))
+        return found
 
     def moved(self, offset: int, size: int) -> Block:
         """See `Quantity.moved`."""
@@ -158,11 +194,24 @@ class StateSpace:
     @property
     def moving(self) -> bool:
         """Whether the noise of the state depends on time itself: if a factor that has a beginning meets another."""
-        began = {FactorKind.WIENER, FactorKind.LINE}
+        began = {FactorKind.WIENER, FactorKind.POWER}
         return any(
             len(block.factors) > 1 and not began.isdisjoint(factor.kind for factor in block.factors)
             for block in self.blocks
         )
+
+    @property
+    def rates_only(self) -> bool:
+        """Whether the parameters of all factors are rates of generators (`Block.generators`)."""
+        shaped = any(factor.shape is not None for block in self.blocks for factor in block.factors)
+        return not self.moving and not shaped
+
+
+def _kronecker(matrices: Sequence[Array]) -> Array:
+    out: Array = np.ones((1, 1))
+    for matrix in matrices:
+        out = np.asarray(np.kron(out, matrix), dtype=float)
+    return out
 
 
 def joined(parts: Sequence[Kernel], offset: int, size: int) -> list[tuple[Block, ...]]:
@@ -174,6 +223,7 @@ def joined(parts: Sequence[Kernel], offset: int, size: int) -> list[tuple[Block,
     return found
 
 
+@cache
 def matern_constants(order: int) -> tuple[Array, Array, float]:
     """Drift F of the balanced Matern state with rate one, its stationary covariance, and the strength of the noise.
 

@@ -42,6 +42,10 @@ def over(numerator: Array, denominator: Array) -> Array:
     return np.divide(numerator, denominator, out=np.zeros_like(denominator), where=denominator > 0)
 
 
+FARTHEST = 1e300
+"""Inputs farther out, in length scales, are there: differences of such inputs are floating-point numbers."""
+
+
 class Stationary(Correlation):
     """Common part of all kernels of the form g(r2): the metric, distances and their derivatives.
 
@@ -100,7 +104,8 @@ class Stationary(Correlation):
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         self._check_width(X.shape[1])
-        z = X / self.lengthscale
+        with np.errstate(over="ignore"):  # beyond the largest number is far out all the same
+            z = np.clip(X / self.lengthscale, -FARTHEST, FARTHEST)
         if "loadings" in self._params:
             z = np.hstack([z, X @ self.loadings])
         return prepare_metric(z)

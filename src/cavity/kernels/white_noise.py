@@ -27,6 +27,7 @@ class White(OneVariance):
            [0. , 0.1]])
     """
 
+    _nearest_markov = "none: white noise belongs to the likelihood"
     _units: ClassVar = {"variance": Unit.WHITE_VARIANCE}
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:

@@ -2,17 +2,19 @@
 
 Rasmussen and Williams (2006), section 6.3.1, eq. 6.28 and B.2.
 
-Both live on one column and start at `start`, where they are 0; inputs before it are refused.
-With v = min(x, x'):
+All live on one column and start at `start`, where they are 0; inputs before it are refused.
+With v = min(x, x') and d = |x - x'|:
 
     Wiener            k = v
-    IntegratedWiener  k = |x - x'| v^2 / 2 + v^3 / 3
+    IntegratedWiener  k = d v^2 / 2 + v^3 / 3, and integrated m times
+                      k = int_0^v z^m (z + d)^m dz / m!^2
 
 Scale them as any kernel (`0.3 * IntegratedWiener()`): the factor is the variance gained per unit of input.
 """
 
 from __future__ import annotations
 
+from math import comb, factorial
 from typing import cast
 
 import numpy as np
@@ -21,6 +23,10 @@ from numpy.typing import NDArray
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.state_space import Block, Factor, FactorKind, Quantity
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
+
+MAX_INTEGRALS = 5
+"""Beyond it states differ by too many powers of the gap."""
 
 
 class Wiener(Kernel):
@@ -104,11 +110,13 @@ class IntegratedWiener(Wiener):
     """Integrated Wiener process, k = |x - x'| v^2 / 2 + v^3 / 3, v = min(x, x'): the cubic smoothing spline.
 
     Together with a vague linear mean, exact regression with this kernel is the cubic smoothing spline with
-    smoothness penalty noise variance / kernel variance.
+    smoothness penalty noise variance / kernel variance. In time series it is the local linear trend.
 
     Parameters
     ----------
-    start : see `Wiener`; both the process and its slope are 0 there.
+    start : see `Wiener`; the process and its slopes are 0 there.
+    order : int
+        How often the Wiener process is integrated: 1 for the cubic spline, 2 for the quintic one, up to 5.
 
     Examples
     --------
@@ -118,27 +126,46 @@ class IntegratedWiener(Wiener):
            [0.833, 2.667]])
     """
 
-    _order = 2
+    def __init__(self, start: float = 0.0, order: int = 1) -> None:
+        self.order = require_integer(order, "IntegratedWiener: order", 1)
+        if self.order > MAX_INTEGRALS:
+            raise ValueError(f"IntegratedWiener: order must be at most {MAX_INTEGRALS}, got {order}")
+        super().__init__(start)
+
+    @property
+    def _order(self) -> int:  # type: ignore[override]
+        return self.order + 1
+
+    def _arguments(self) -> list[str]:
+        return [*super()._arguments(), *([f"order={self.order}"] if self.order != 1 else [])]
 
     def _block(self, a: Rows, b: Rows) -> Array:
         v = np.minimum.outer(a[0], b[0])
         d = np.subtract.outer(a[0], b[0])
         np.abs(d, out=d)
-        d *= 0.5
-        d += v / 3.0
-        d *= v
-        d *= v
-        return cast(Array, d)
+        m, total = self.order, np.zeros_like(v)
+        for j in range(m + 1):  # Horner's rule in d
+            total *= d
+            total += comb(m, j) / (m + 1 + j) * v**j
+        return cast(Array, total * v ** (m + 1) / factorial(m) ** 2)
 
     def _slopes(self, a: Rows, b: Rows) -> tuple[Array, Array]:
-        # dk/da = a b - a^2/2 where a < b, and b^2/2 otherwise; the other side by symmetry
-        x, y = a[0][:, None], b[0]
-        return np.where(x < y, x * (y - 0.5 * x), 0.5 * y * y), np.where(
-            y < x, y * (x - 0.5 * y), 0.5 * x * x
-        )
+        """dk/da = int_0^v (a - z)^(m - 1) (b - z)^m dz / ((m - 1)! m!), and the same with a and b exchanged."""
+        one, other = a[0][:, None], b[0]
+        v = np.minimum(one, other)
+        first, second = np.zeros_like(v), np.zeros_like(v)
+        m, over_a, over_b = self.order, one - v, other - v
+        for i in range(m):  # with z' = v - z, sum of binomials in the excesses a - v and b - v
+            for j in range(m + 1):
+                weight = comb(m - 1, i) * comb(m, j) / (i + j + 1) / (factorial(m - 1) * factorial(m))
+                power = weight * v ** (i + j + 1)
+                first += power * over_a ** (m - 1 - i) * over_b ** (m - j)
+                second += power * over_b ** (m - 1 - i) * over_a ** (m - j)
+        return first, second
 
     def _diag_slope(self, x: Array) -> Array:
-        return x * x
+        return x ** (2 * self.order) / factorial(self.order) ** 2
 
     def _diag(self, a: Rows) -> Array:
-        return cast(Array, a[0] ** 3 / 3.0)
+        m = self.order
+        return cast(Array, a[0] ** (2 * m + 1) / ((2 * m + 1) * factorial(m) ** 2))

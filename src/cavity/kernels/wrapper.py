@@ -36,6 +36,14 @@ class OfInputs(Wrapper):
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         return self.kernel._pull(a[0], b[0], G, K)
 
+    def _pull_and_sum(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, float]:
+        return self.kernel._pull_and_sum(a[0], b[0], G, K)
+
+    def _pull_lower(
+        self, a: Rows, b: Rows, tile: tuple[slice, slice], u: Array, A: Array, K: Array
+    ) -> tuple[Array, float] | None:
+        return self.kernel._pull_lower(a[0], b[0], tile, u, A, K)
+
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         dA, dB = self.kernel._pull_inputs(a[0], b[0], G, K)
         return self._back(a, dA), self._back(b, dB)
