@@ -33,6 +33,7 @@ def test_every_likelihood_is_on_the_page_with_its_properties():
         lk.Probit(),
         lk.Logit(),
         lk.LapseProbit(),
+        lk.LeastSquares(),
         lk.Heaviside(),
         lk.Softmax(3),
         lk.OneVsRest(3),

@@ -17,6 +17,7 @@ from cavity.likelihoods.epsilon_insensitive import EpsilonInsensitive
 from cavity.likelihoods.gaussian import Gaussian, GaussianNoise, KnownNoise, Noiseless
 from cavity.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from cavity.likelihoods.laplace import Laplace
+from cavity.likelihoods.least_squares import LeastSquares
 from cavity.likelihoods.logit import Logit
 from cavity.likelihoods.mixture import Mixture
 from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
@@ -29,11 +30,14 @@ from cavity.likelihoods.registry import as_likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.likelihoods.softmax import Softmax
 from cavity.likelihoods.student_t import StudentT
+from cavity.likelihoods.warped_target import WarpedTarget
+from cavity.likelihoods.warps import Clipped, IntervalWarp, PositiveWarp, Warp
 
 __all__ = [
     "BinaryLikelihood",
     "Binomial",
     "ClassLabels",
+    "Clipped",
     "CountLikelihood",
     "Derivatives",
     "EpsilonInsensitive",
@@ -42,10 +46,12 @@ __all__ = [
     "GaussianNoise",
     "Heaviside",
     "HeteroscedasticGaussian",
+    "IntervalWarp",
     "KnownNoise",
     "Laplace",
     "LapseProbit",
     "LatentDerivatives",
+    "LeastSquares",
     "Likelihood",
     "Logit",
     "Mixture",
@@ -57,10 +63,13 @@ __all__ = [
     "OrdinalProbit",
     "ParameterDerivatives",
     "Poisson",
+    "PositiveWarp",
     "Probit",
     "ScaleMixture",
     "Softmax",
     "StudentT",
     "Tilted",
+    "Warp",
+    "WarpedTarget",
     "as_likelihood",
 ]

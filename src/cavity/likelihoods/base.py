@@ -227,6 +227,15 @@ class Likelihood(Parametrized):
     """For noise around f that is symmetric and falls on both sides: the smallest scale on which log p
     varies."""
 
+    @property
+    def noise(self) -> Likelihood:
+        """The noise around f of targets in its units: the likelihood itself, unless targets are warped."""
+        return self
+
+    def latent_targets(self, y: Array) -> Array:
+        """Targets in the units of f: y itself, unless targets are warped."""
+        return y
+
     # --- what a likelihood must provide ---------------------------------------------------------------------
 
     @abstractmethod

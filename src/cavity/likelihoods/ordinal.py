@@ -1,4 +1,4 @@
-"""Ordered categories 0, 1, ..., K-1: a noisy latent value falls between thresholds.
+"""Ordered categories, K neighboring whole numbers: a noisy latent value falls between thresholds.
 
     p(y = k | f) = Phi(b_k - f) - Phi(b_{k-1} - f),   b_{-1} = -inf, b_{K-1} = inf.
 
@@ -73,9 +73,11 @@ class OrdinalProbit(Likelihood):
     Parameters
     ----------
     thresholds : array (K - 1,), optional
-        Increasing; K categories 0..K-1.
+        Increasing; K categories.
     first, gaps : float and array (K - 2,), or Param, optional
         The same as first threshold and gaps.
+    lowest : int
+        The first category: they are lowest, lowest + 1, ..., lowest + K - 1.
 
     Examples
     --------
@@ -90,7 +92,10 @@ class OrdinalProbit(Likelihood):
     discrete = True
     _transforms: ClassVar = {"first": IDENTITY, "gaps": LOG}
 
-    def __init__(self, thresholds: ArrayLike | None = None, *, first: Any = None, gaps: Any = None) -> None:
+    def __init__(
+        self, thresholds: ArrayLike | None = None, *, first: Any = None, gaps: Any = None, lowest: int = 0
+    ) -> None:
+        self.lowest = int(lowest)
         if thresholds is not None:
             b = np.asarray(thresholds, dtype=float)
             if b.ndim != 1 or len(b) < 1 or not np.all(np.diff(b) > 0):
@@ -105,6 +110,9 @@ class OrdinalProbit(Likelihood):
             values["gaps"] = gaps
         self._set_up(values)
 
+    def _arguments(self) -> list[str]:
+        return [*super()._arguments(), *([f"lowest={self.lowest}"] if self.lowest else [])]
+
     @property
     def thresholds(self) -> Array:
         """All thresholds, increasing, shape (K - 1,)."""
@@ -117,13 +125,14 @@ class OrdinalProbit(Likelihood):
         return len(self.thresholds) + 1
 
     def check(self, y: ArrayLike) -> Array:
-        """Categories must be 0..K-1."""
+        """Categories must be K neighboring whole numbers."""
         labels = as_targets(y, type(self).__name__)
-        bad = (labels < 0) | (labels > self.n_categories - 1) | (labels != np.floor(labels))
+        highest = self.lowest + self.n_categories - 1
+        bad = (labels < self.lowest) | (labels > highest) | (labels != np.floor(labels))
         if bad.any():
             value, row = first_bad(labels, bad)
             raise InputError(
-                f"OrdinalProbit: categories must be 0..{self.n_categories - 1}, got {value:g}",
+                f"OrdinalProbit: categories must be {self.lowest}..{highest}, got {value:g}",
                 value=value,
                 row=row,
                 remedy="recode them or give more thresholds",
@@ -133,7 +142,7 @@ class OrdinalProbit(Likelihood):
     def _ends(self, y: Array) -> tuple[Array, Array]:
         """Thresholds below and above each observation."""
         b = np.concatenate([[-np.inf], self.thresholds, [np.inf]])
-        k = np.asarray(y).astype(int)
+        k = np.asarray(y).astype(int) - self.lowest
         return b[k], b[k + 1]
 
     def break_points(self, y: Array) -> Array:
@@ -158,7 +167,7 @@ class OrdinalProbit(Likelihood):
 
         Threshold j is first plus the gaps before it, so d/d gap_i sums over the thresholds after it.
         """
-        k = np.broadcast_to(np.asarray(y).astype(int), rows_low.shape)
+        k = np.broadcast_to(np.asarray(y).astype(int) - self.lowest, rows_low.shape)
         P = self.n_categories - 1
         at_least = np.arange(P).reshape(-1, *(1,) * rows_low.ndim)
         # low end of category k is threshold k - 1, its high end threshold k
@@ -222,9 +231,10 @@ class OrdinalProbit(Likelihood):
         S = np.sqrt(1 + np.broadcast_to(np.asarray(var, dtype=float), m.shape))[:, None]
         b = np.concatenate([[-np.inf], self.thresholds, [np.inf]])
         log_p = log_normal_interval((b[:-1] - m[:, None]) / S, (b[1:] - m[:, None]) / S)
-        return CategoricalPrediction(np.exp(log_p), np.arange(self.n_categories), log_p)
+        return CategoricalPrediction(np.exp(log_p), self.lowest + np.arange(self.n_categories), log_p)
 
     def sample(self, f: ArrayLike, rng: np.random.Generator) -> Array:
         """Add noise and look up the interval."""
         f = np.asarray(f, dtype=float)
-        return np.searchsorted(self.thresholds, f + rng.standard_normal(f.shape)).astype(float)
+        category = np.searchsorted(self.thresholds, f + rng.standard_normal(f.shape))
+        return np.asarray(self.lowest + category, dtype=float)

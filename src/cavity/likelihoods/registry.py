@@ -8,7 +8,9 @@ from typing import Any
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.epsilon_insensitive import EpsilonInsensitive
 from cavity.likelihoods.gaussian import Gaussian, Noiseless
+from cavity.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from cavity.likelihoods.laplace import Laplace
+from cavity.likelihoods.least_squares import LeastSquares
 from cavity.likelihoods.logit import Logit
 from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.likelihoods.negative_binomial import NegativeBinomial
@@ -27,8 +29,10 @@ BY_NAME: dict[str, Callable[[], Likelihood]] = {
     "probit": Probit,
     "logit": Logit,
     "lapse-probit": LapseProbit,
+    "least-squares": LeastSquares,
     "poisson": Poisson,
     "negative-binomial": NegativeBinomial,
+    "heteroscedastic": HeteroscedasticGaussian,
 }
 """Names of the noise models that need no further arguments."""
 

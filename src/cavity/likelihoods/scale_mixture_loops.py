@@ -58,7 +58,8 @@ def student_t(
     weight, of which far outliers have two, all lie above c.
 
     `known` holds the constants of log Z and of its derivatives in s and df: log constant, power, power times d/d df of
-    the log constant, digamma(a).
+    the log constant, digamma(a). The first has what Stirling's formula leaves of log Gamma(a): the rest,
+    a log a - a, is taken from a c here, so that log Z has an error of a eps, not of log Gamma(a) eps.
     """
     constant, power, d_constant, digamma_a = known
     h = min(LARGEST_STEP, STEP_PER_WIDTH / math.sqrt(a))
@@ -122,7 +123,7 @@ def student_t(
             g2g += d2 * gs[j]
         g2, g3, g4, g2g = g2 / mass, g3 / mass, g4 / mass, g2g / mass
         tail = C * (0.5 * k * ug + D * ugg) / (a * mass)  # E[x/(1+x)], x = e^2/q
-        log_z = constant + a * c + top + math.log(mass)
+        log_z = constant - a * math.log1p(D + k) + top + math.log(mass)
         gap2 = gap * gap
         out[0, i] = log_z + 0.5 * (LOG_2PI + math.log(v)) + 0.5 * shift[i] * (shift[i] * v)
         out[1, i] = log_z

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, gammaln, ndtr
+from scipy.special import betaln, digamma, gammaln, ndtr
 
 from cavity.likelihoods.base import (
     Derivatives,
@@ -39,6 +39,17 @@ STEP = 0.28
 
 LOG_TINY = 38.0
 """Nats at which the ends of the range are cut."""
+
+
+STIRLING = 1e3
+"""From here on three terms of Stirling's series have all digits."""
+
+
+def _stirling_rest(a: float) -> float:
+    """log Gamma(a) - (a log a - a)."""
+    if a < STIRLING:
+        return float(gammaln(a) - a * (np.log(a) - 1.0))
+    return float(0.5 * np.log(2.0 * np.pi / a) + 1.0 / (12.0 * a) - 1.0 / (360.0 * a**3))
 
 
 def _step(a: Array | float) -> Any:
@@ -85,8 +96,8 @@ class StudentT(ScaleMixture):
 
     def _log_constant(self) -> float:
         nu = self.df
-        ratio = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu)
-        return float(ratio - 0.5 * np.log(nu * np.pi) - np.log(self.scale))
+        # Gamma((nu + 1)/2) / (sqrt(pi) Gamma(nu/2)) = 1 / B(nu/2, 1/2), which keeps its digits as nu grows
+        return float(-betaln(0.5 * nu, 0.5) - 0.5 * np.log(nu) - np.log(self.scale))
 
     def _d_log_constant(self) -> float:
         """d/d nu of the log constant."""
@@ -147,7 +158,7 @@ class StudentT(ScaleMixture):
         for eta, rows in equal_powers(power, len(y)):
             a = 0.5 * eta * (nu + 1)
             known = (
-                eta * self._log_constant() - gammaln(a),
+                eta * self._log_constant() - _stirling_rest(a),
                 eta,
                 eta * self._d_log_constant(),
                 digamma(a),

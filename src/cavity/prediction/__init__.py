@@ -6,6 +6,8 @@ from cavity.prediction.categorical import CategoricalPrediction
 from cavity.prediction.continuous import ContinuousPrediction
 from cavity.prediction.gaussian import GaussianPrediction
 from cavity.prediction.mixture_of_gaussians import MixturePrediction
+from cavity.prediction.student_t import StudentTPrediction
+from cavity.prediction.warped import WarpedPrediction
 
 __all__ = [
     "CategoricalPrediction",
@@ -16,5 +18,7 @@ __all__ = [
     "MixturePrediction",
     "Prediction",
     "Slices",
+    "StudentTPrediction",
+    "WarpedPrediction",
     "average",
 ]
