@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks import ep_problems
 from cavity import datasets
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
@@ -21,7 +20,6 @@ from cavity.inference.ep.rule import certify
 from cavity.inference.ep.state import EPProblem, EPState
 from cavity.inference.exact import Exact
 from cavity.inference.registry import as_inference
-from cavity.inference.variational.elbo import lower_bound
 from cavity.inference.variational.rule import Variational
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
@@ -435,16 +433,6 @@ def test_status_tells_stage_residual_and_sweeps():
     assert status.iterations > 1
     assert status.jitter == 0.0
     assert status.message == ""
-
-
-def test_a_large_gap_to_the_variational_bound_is_mentioned():
-    problem = ep_problems.make(12)
-    found = GP(problem.kernel, problem.likelihood, inference="ep").condition(problem.X, problem.y)
-    gap = found.log_evidence - lower_bound(found.approximation, problem.likelihood, problem.y)
-    assert gap > 0.25 * len(problem.y)
-    assert f"by {gap:.1f} nats" in found.status.message
-    quiet = model(MixtureOfGaussians(0.2, 0.3, outlier_scale=3.0)).condition(inputs(8), targets("real", 8))
-    assert quiet.status.message == ""
 
 
 def test_auto_means_ep_for_one_latent_function():

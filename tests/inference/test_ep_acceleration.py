@@ -118,7 +118,7 @@ def plain_sweeps(problem, start, tolerance=TOLERANCE, most=2000):
             return state, sweep
         target = state.target
         state = _step(
-            problem, state, target.shift - state.sites.shift, target.precision - state.sites.precision
+            problem, state.sites, target.shift - state.sites.shift, target.precision - state.sites.precision
         )
     return None, most
 
@@ -151,3 +151,21 @@ def test_evaluations_along_a_way_learn_from_each_other():
         assert helped.state.log_evidence == pytest.approx(alone.state.log_evidence, abs=1e-8)
         together, apart = together + helped.iterations, apart + alone.iterations
     assert together < apart
+
+
+def test_many_points_are_reduced_block_by_block(monkeypatch):
+    """The same extrapolation as from the whole least-squares problem."""
+    from cavity.inference import anderson
+
+    rng = np.random.default_rng(3)
+    step, points, steps = (
+        rng.standard_normal((2, 50)),
+        rng.standard_normal((3, 2, 50)),
+        rng.standard_normal((3, 2, 50)),
+    )
+    mean, var = rng.standard_normal(50), rng.uniform(0.5, 2.0, 50)
+    whole = anderson.correction(step, list(points), list(steps), mean, var)
+    monkeypatch.setattr(anderson, "BLOCK", 7)
+    np.testing.assert_allclose(
+        anderson.correction(step, list(points), list(steps), mean, var), whole, rtol=1e-9
+    )

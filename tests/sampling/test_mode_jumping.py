@@ -347,7 +347,7 @@ def test_estimators_tell_their_samplers_where_runs_ended(monkeypatch):
         return find_modes(target, ends, unit)
 
     monkeypatch.setattr(samplers, "find_modes", watched)
-    rows = TrainingRows.of(X, y, None, merge=False, max_rows=None, rng=np.random.default_rng(0))
+    rows = TrainingRows.of(X, y, None, merge=False)
     choose(model, SearchResult(model.replace(ends[1]), -8.0, tuple(runs)), rows)
     np.testing.assert_array_equal(seen, [[ends[1], ends[0]]])  # the best first, none of them twice
     alone = MCMC(n_draws=20, warmup=20, hyperparameters=False, warn=False, progress=False)

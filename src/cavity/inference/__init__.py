@@ -17,8 +17,10 @@ _MODULES = {
     "ConvergenceWarning": "cavity.inference.base",
     "EP": "cavity.inference.ep",
     "Exact": "cavity.inference.exact",
+    "ExactScale": "cavity.inference.exact_scale",
     "InferenceFailedError": "cavity.inference.base",
     "Laplace": "cavity.inference.laplace",
+    "LeastSquares": "cavity.inference.least_squares",
     "MCMC": "cavity.sampling.mcmc",
     "ScaleMixtureEM": "cavity.inference.variational",
     "SequentialEP": "cavity.inference.ep",
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from cavity.inference.ep import EP as EP
     from cavity.inference.ep import SequentialEP as SequentialEP
     from cavity.inference.exact import Exact as Exact
+    from cavity.inference.exact_scale import ExactScale as ExactScale
     from cavity.inference.laplace import Laplace as Laplace
+    from cavity.inference.least_squares import LeastSquares as LeastSquares
     from cavity.inference.variational import ScaleMixtureEM as ScaleMixtureEM
     from cavity.inference.variational import Variational as Variational
     from cavity.inference.variational.base import BestBound as BestBound

@@ -18,6 +18,7 @@ from cavity.numerics.arrays import Array
 from cavity.runtime.errors import Described, InputError, Text
 
 if TYPE_CHECKING:
+    from cavity.inference.exact_scale import UnknownScale
     from cavity.latent.base import Inputs, LatentPrior, Process
     from cavity.latent.integrated_basis import ConditionedWithTrend
     from cavity.latent.prior_times_sites import Conditioned
@@ -52,6 +53,7 @@ class Stage(StrEnum):
     """Which algorithm found a result. Accuracy differs by stage."""
 
     EXACT = "exact"
+    LEAST_SQUARES = "least squares"
     NEWTON = "newton"
     IRLS_NEWTON = "irls+newton"
     EP = "ep"
@@ -87,6 +89,14 @@ class Status:
         Whether some cavities of EP are improper.
     detail : str
         The method, of rules that have several.
+    approximation_gap : float
+        Nats a row by which the evidence may be off because of how the process is represented; nan if it is not known.
+    gap_kind : {"exact", "certified", "sampled", "none"}
+        What the gap is: nothing is lost; a bound; an estimate of the bound from some rows; not known.
+    lost_information : float
+        Share of the precision of sites that inducing inputs cannot carry; 0 if nothing is lost.
+    trials : tuple of (str, float)
+        Representations that were tried on some rows, with their mean log density of other rows.
 
     Examples
     --------
@@ -106,6 +116,10 @@ class Status:
     message: str = ""
     extended: bool = False
     detail: str = ""
+    approximation_gap: float = 0.0
+    gap_kind: str = "exact"
+    lost_information: float = 0.0
+    trials: tuple[tuple[str, float], ...] = ()
 
     @property
     def label(self) -> str:
@@ -122,6 +136,7 @@ class TrainingData:
     Attributes
     ----------
     X : array (n, D)
+        Or rows in blocks (`cavity.rows.RowSource`), which have its length and shape.
     y : array (n,) or (n, T)
     weight : array (n,) or None
     inputs : Inputs
@@ -177,6 +192,8 @@ class Approximation:
     q : Conditioned or ConditionedWithTrend or None
         The Gaussian at the training inputs; the latter has basis functions integrated out, and no sites. None if there
         are several targets or latent functions, or observations without noise.
+    scale : UnknownScale or None
+        What integrating over the overall scale makes of Gaussian predictions, under "exact-scale".
 
     Examples
     --------
@@ -192,6 +209,7 @@ class Approximation:
     log_evidence: float
     status: Status = field(default_factory=Status)
     q: Conditioned | ConditionedWithTrend | None = None
+    scale: UnknownScale | None = None
 
     @property
     def sites(self) -> Sites | None:
@@ -212,11 +230,14 @@ class InferenceRule(ABC):
         Whether the rule draws from the posterior instead (`cavity.sampling`).
     integrates_basis : bool
         Whether it integrates out basis functions with vague weights.
+    all_functions : bool
+        Whether it treats functions that the likelihood keeps apart together, not one after the other.
     """
 
     name: str
     samples = False
     integrates_basis = False
+    all_functions = False
 
     @abstractmethod
     def supports(self, likelihood: Likelihood) -> bool:

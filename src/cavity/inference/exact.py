@@ -28,7 +28,7 @@ from cavity.inference.base import (
     Status,
     UnsupportedPairError,
 )
-from cavity.latent.base import Conditioning, LatentPrior, Process
+from cavity.latent.base import Capability, Conditioning, LatentPrior, Process
 from cavity.latent.integrated_basis import ConditionedWithTrend, Trend
 from cavity.latent.negative_sites import lowered
 from cavity.latent.prior_times_sites import Conditioned
@@ -50,7 +50,7 @@ def weight_constant(noise: Array, weight: Array) -> float:
     return float(((1.0 - weight) * (LOG_2PI + np.log(noise)) - np.log(weight)).sum())
 
 
-class _Observed:
+class Observed:
     """A prior conditioned on noisy observations: everything the results below are made of."""
 
     def __init__(
@@ -73,17 +73,19 @@ class _Observed:
                 "observations without noise take no sample_weight: they are exact, whatever their weight"
             )
         self.variance = self.noise / self.sample_weight
-        self.conditioning = (
-            prior.observe(self.variance, transient=transient)
-            if known is None
-            else prior.observe_more(known, self.variance)
-        )
         basis = prior.mean_function
+        if known is not None:
+            self.conditioning = prior.observe_more(known, self.variance)
+        elif transient and not isinstance(basis, Basis):
+            self.conditioning = prior.observe_values(self.variance, self.residual, transient=True)
+        else:
+            self.conditioning = prior.observe(self.variance, transient=transient)
         self.trend = Trend(basis, self.conditioning, self.residual) if isinstance(basis, Basis) else None
         self.alpha = self.conditioning.apply(self.residual) if self.trend is None else self.trend.alpha
 
     @property
     def log_evidence(self) -> float:
+        """log p(y)."""
         quadratic = float(np.vdot(self.residual, self.alpha))
         log_det = self.conditioning.noisy_log_det + self.n * LOG_2PI
         if self.trend is not None:
@@ -94,6 +96,7 @@ class _Observed:
         return value + 0.5 * self.targets * weight_constant(self.noise, self.sample_weight)
 
     def process(self) -> Process:
+        """The posterior process."""
         alpha, basis = self.alpha, None if self.trend is None else self.trend.weights
         if self.targets == 1:
             alpha = alpha[:, 0]
@@ -102,7 +105,8 @@ class _Observed:
 
     def gaussian(self) -> Conditioned | ConditionedWithTrend | None:
         """q(f) at the training inputs of one target with noise."""
-        if self.y.ndim != 1 or not np.all(self.variance > 0):
+        has_sites = Capability.SITES in self.prior.representation.capabilities
+        if self.y.ndim != 1 or not np.all(self.variance > 0) or not has_sites:
             return None
         if self.trend is not None:
             vague = self.prior.mean_function.vague  # type: ignore[union-attr]
@@ -111,16 +115,19 @@ class _Observed:
             )
         return Conditioned(self.prior, Sites.of_observations(self.y, self.variance), self.conditioning)
 
-    def evidence_gradient(self) -> Gradient:
+    def evidence_gradient(self, fit: float = 1.0) -> Gradient:
+        """Of the log evidence; `fit` multiplies what the residuals contribute."""
         T, w = self.targets, self.sample_weight
-        F = self.alpha
+        F = (
+            self.alpha if fit == 1.0 else np.sqrt(fit) * self.alpha
+        )  # the same array: its gradient may be known
         if self.trend is not None:
             F = np.hstack([F, np.sqrt(T) * self.trend.root])
-        prior = self.conditioning.pull_prior(np.sqrt(0.5) * F, None, -0.5 * T)
-        d_noise = 0.5 * (np.einsum("ij,ij->i", F, F) - T * self.conditioning.unexplained) / w
+        prior, d_variance = self.conditioning.pull_observations(F, T)
+        d_noise = d_variance / w
         if np.any(w != 1.0):
             d_noise = d_noise + 0.5 * T * (1.0 - w) / self.noise
-        d_mean = self.prior.pull_mean(self.alpha.sum(axis=1))
+        d_mean = self.prior.pull_mean(fit * self.alpha.sum(axis=1))
         return Gradient(prior.kernel, d_mean, self.d_noise @ d_noise, prior.representation)
 
     # --- leave-one-out --------------------------------------------------------------------------------------
@@ -136,6 +143,9 @@ class _Observed:
 
     def leave_one_out(self) -> tuple[Array, Array]:
         """Residual means (n, T) and variances (n,) of each target given the others."""
+        found = self.conditioning.leave_one_out(self.residual, self.trend)
+        if found is not None:
+            return found
         d, lost = self._left
         d = np.where(lost, 1.0, d)
         mean = np.where(lost[:, None], 0.0, self.residual - self.alpha / d[:, None])
@@ -143,6 +153,7 @@ class _Observed:
         return mean, variance if self.conditioning.apart is None else variance + self.conditioning.apart
 
     def leave_one_out_log_prob(self) -> tuple[float, Gradient]:
+        """Sum of the log densities of left-out targets, and its gradient."""
         if self.conditioning.apart is not None:
             raise UnsupportedPairError(
                 "leave-one-out learning needs a prior that predicts what it assumes of the data",
@@ -156,9 +167,15 @@ class _Observed:
             )
         scaled = self.alpha / d[:, None]
         value = 0.5 * float(np.sum(np.log(d[:, None]) - self.alpha * scaled - LOG_2PI))
-        # dL/dalpha = -alpha/d and dL/dd = (1/d + alpha^2/d^2)/2, where d alpha = -R dA alpha and dd = -diag(R dA R)
-        d_d = 0.5 * np.sum(1.0 / d[:, None] + scaled**2, axis=1)
-        U = self._times_R(-scaled)
+        # dL/dalpha = -alpha/d and dL/dd = (1/d + alpha^2/d^2)/2
+        return value, self.pull_left_out(-scaled, 0.5 * np.sum(1.0 / d[:, None] + scaled**2, axis=1))
+
+    def pull_left_out(self, d_alpha: Array, d_d: Array) -> Gradient:
+        """Gradient of any function of alpha (n, T) and d, the diagonal of R, from its derivatives in both.
+
+        d alpha = -R dA alpha and dd = -diag(R dA R): one cotangent of A for all parameters.
+        """
+        U = self._times_R(d_alpha)
         left, right = [-U], [self.alpha]
         if self.trend is not None:
             more_left, more_right = lowered(self.conditioning, self.trend.root, 0.0, d_d)
@@ -167,7 +184,7 @@ class _Observed:
         d_noise = -np.einsum("ij,ij->i", U, self.alpha) - self._squared_R(d_d)
         prior = self.conditioning.pull_prior(np.hstack(left), np.hstack(right), 0.0, d_unexplained=d_d)
         d_mean = self.prior.pull_mean(-U.sum(axis=1))
-        return value, Gradient(prior.kernel, d_mean, self.d_noise @ d_noise, prior.representation)
+        return Gradient(prior.kernel, d_mean, self.d_noise @ d_noise, prior.representation)
 
     def _times_R(self, U: Array) -> Array:
         out = self.conditioning.apply(U)
@@ -214,13 +231,13 @@ class Exact(InferenceRule):
         sample_weight: Array | None,
         known: Conditioning | None = None,
         transient: bool = False,
-    ) -> _Observed:
+    ) -> Observed:
         if not isinstance(likelihood, GaussianNoise):
             raise UnsupportedPairError(
                 f"exact inference needs Gaussian noise, got {type(likelihood).__name__}",
                 remedy=("use ", Setting("inference", ("laplace", "ep", "variational", "mcmc"))),
             )
-        return _Observed(prior, likelihood, y, sample_weight, known, transient)
+        return Observed(prior, likelihood, y, sample_weight, known, transient)
 
     def infer(
         self,
@@ -244,8 +261,7 @@ class Exact(InferenceRule):
         """As `infer`, if the leading rows of the prior are those of a conditioning that is known."""
         return self._approximation(self._observed(prior, likelihood, y, sample_weight, known))
 
-    @staticmethod
-    def _approximation(c: _Observed) -> Approximation:
+    def _approximation(self, c: Observed) -> Approximation:
         jitter = c.conditioning.jitter
         message = f"jitter {jitter:.3g} was added to the diagonal" if jitter else ""
         return Approximation(
@@ -261,9 +277,26 @@ class Exact(InferenceRule):
         warm: Any = None,
     ) -> Evidence:
         """Log evidence and its gradient; of a dense prior in the memory of two n x n matrices."""
+        found = self._evidence_in_one(prior, likelihood, y) if sample_weight is None else None
+        if found is not None:
+            return found
         c = self._observed(prior, likelihood, y, sample_weight, transient=True)
         value = c.log_evidence
         return Evidence(value, c.evidence_gradient())
+
+    @staticmethod
+    def _evidence_in_one(prior: LatentPrior, likelihood: Likelihood, y: Array) -> Evidence | None:
+        """The same of one target by representations that have it in one go."""
+        if y.ndim != 1 or isinstance(prior.mean_function, Basis) or not isinstance(likelihood, GaussianNoise):
+            return None
+        variance, d_variance = likelihood.noise_variances(prior.n)
+        found = prior.observed_evidence(y - prior.mean, variance)
+        if found is None:
+            return None
+        d_noise = d_variance @ (0.5 * (found.weights**2 - found.unexplained))
+        d_mean = prior.pull_mean(found.weights)
+        gradient = Gradient(found.prior.kernel, d_mean, d_noise, found.prior.representation)
+        return Evidence(found.log_density, gradient)
 
     def leave_one_out(
         self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None

@@ -55,7 +55,7 @@ class FunctionByFunction(InferenceRule):
     @classmethod
     def if_separable(cls, rule: InferenceRule, likelihood: Likelihood) -> InferenceRule:
         """The rule as it applies to a likelihood: as it is, or to each function that the likelihood keeps apart."""
-        separable = isinstance(likelihood, OneVsRest) and not rule.samples
+        separable = isinstance(likelihood, OneVsRest) and not (rule.samples or rule.all_functions)
         return cls(rule) if separable else rule
 
     def supports(self, likelihood: Likelihood) -> bool:
@@ -122,6 +122,7 @@ class FunctionByFunction(InferenceRule):
             np.sum(kernels, axis=0) if prior.shared else np.concatenate(kernels),
             np.concatenate([part.gradient.mean for part in found]),
             np.sum([part.gradient.likelihood for part in found], axis=0),
+            np.sum([part.gradient.representation for part in found], axis=0),
         )
         return Evidence(sum(part.value for part in found), gradient, tuple(part.warm for part in found))
 

@@ -7,20 +7,23 @@ from typing import Any
 
 from cavity.inference.base import InferenceRule
 from cavity.inference.function_by_function import FunctionByFunction
+from cavity.inference.warped_targets import OnWarpedTargets
 from cavity.likelihoods.base import Likelihood
 from cavity.runtime.errors import InputError
 
 RULES = {
     "exact": ("cavity.inference.exact", "Exact"),
+    "exact-scale": ("cavity.inference.exact_scale", "ExactScale"),
     "laplace": ("cavity.inference.laplace.rule", "Laplace"),
     "ep": ("cavity.inference.ep", "EP"),
     "variational": ("cavity.inference.variational.rule", "Variational"),
     "scale-mixture-em": ("cavity.inference.variational.scale_mixture_em", "ScaleMixtureEM"),
+    "least-squares": ("cavity.inference.least_squares", "LeastSquares"),
     "mcmc": ("cavity.sampling.mcmc", "MCMC"),
 }
 """Name -> module and class."""
 
-PREFERENCE = ("exact", "ep", "laplace", "variational")
+PREFERENCE = ("exact", "least-squares", "ep", "laplace", "variational")
 """What "auto" tries in turn: the first rule that supports the likelihood."""
 
 
@@ -28,6 +31,11 @@ def _rule(name: str) -> InferenceRule:
     module, attribute = RULES[name]
     rule: InferenceRule = getattr(import_module(module), attribute)()
     return rule
+
+
+def adapted(rule: InferenceRule, likelihood: Likelihood) -> InferenceRule:
+    """The rule as it applies to a likelihood: function by function, or to warped targets."""
+    return OnWarpedTargets.if_warped(FunctionByFunction.if_separable(rule, likelihood), likelihood)
 
 
 def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> InferenceRule:
@@ -54,7 +62,7 @@ def as_inference(spec: Any = None, likelihood: Likelihood | None = None) -> Infe
                 rule = _rule(name)
             except (ImportError, AttributeError):  # a rule that this installation does not have
                 continue
-            if likelihood is None or FunctionByFunction.if_separable(rule, likelihood).supports(likelihood):
+            if likelihood is None or adapted(rule, likelihood).supports(likelihood):
                 return rule
         raise ValueError(f"no inference rule supports {type(likelihood).__name__}")
     if spec not in RULES:

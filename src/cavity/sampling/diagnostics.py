@@ -22,7 +22,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from cavity.numerics.arrays import Array
 
@@ -120,6 +119,8 @@ def split_chains(draws: Array) -> Array:
 def normal_ranks(draws: Array) -> Array:
     """Ranks among all draws of a quantity, as normal quantiles (average ranks for equal draws)."""
     C, T, M = draws.shape
+    from scipy.stats import rankdata  # half a second to import
+
     ranks = rankdata(draws.reshape(C * T, M), axis=0)
     return np.asarray(ndtri((ranks - 0.375) / (C * T + 0.25))).reshape(draws.shape)
 

@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.inference.base import Approximation, Evidence, Gradient, InferenceRule
-from cavity.inference.function_by_function import FunctionByFunction
-from cavity.inference.registry import as_inference
+from cavity.inference.registry import adapted, as_inference
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import time_limit
@@ -51,7 +50,8 @@ class MCMC(InferenceRule):
     ----------
     n_draws : int, optional
         Draws of each chain that are kept. By default 500, and if these fail a check (R-hat, effective sample sizes)
-        chains go on up to 2000; a number that is given is kept to, see `extend_to`.
+        chains go on up to 2000, but for method "joint", whose draws are dear: the status says if they do not suffice.
+        A number that is given is kept to, see `extend_to`.
     warmup : int
         Transitions before them, in which the sampler adapts.
     chains : int
@@ -141,7 +141,7 @@ class MCMC(InferenceRule):
 
     def __repr__(self) -> str:
         default = MCMC()._options()
-        if (self.n_draws, self.extend_to) != (DRAWS, MOST_DRAWS):
+        if not self.by_default:
             default |= {"n_draws": None, "extend_to": None}
         own = [f"{k}={v!r}" for k, v in self._options().items() if v is not default[k] and v != default[k]]
         return f"MCMC({', '.join(own)})"
@@ -151,6 +151,11 @@ class MCMC(InferenceRule):
 
     def __hash__(self) -> int:
         return hash(repr(self))
+
+    @property
+    def by_default(self) -> bool:
+        """Whether draws are as many as the checks ask for, up to the usual number, since none was given."""
+        return (self.n_draws, self.extend_to) == (DRAWS, MOST_DRAWS)
 
     def with_options(self, **changes: Any) -> MCMC:
         """A copy with some options changed."""
@@ -170,7 +175,7 @@ class MCMC(InferenceRule):
         return isinstance(likelihood, Likelihood)
 
     def _fast(self, likelihood: Likelihood) -> InferenceRule:
-        return FunctionByFunction.if_separable(as_inference(self.start, likelihood), likelihood)
+        return adapted(as_inference(self.start, likelihood), likelihood)
 
     def infer(
         self,

@@ -19,6 +19,12 @@ from cavity.numerics.arrays import Array
 DEPTH = 12
 """Sweeps that are remembered."""
 
+MEMORY = 64_000_000
+"""Bytes of differences that are remembered, but for the last three sweeps: fewer sweeps of very many sites."""
+
+MANY = 20_000
+"""Sites from which differences are kept in single precision, which is enough to extrapolate by."""
+
 NEAR = 0.3
 """Mismatch below which the sweep is taken to be nearly linear."""
 
@@ -62,11 +68,13 @@ class Acceleration:
         if not residual <= NEAR:
             return step
         if self._last is not None:
-            self._d_sites.append(sites - self._last[0])
-            self._d_steps.append(step - self._last[1])
-            del self._d_sites[:-DEPTH], self._d_steps[:-DEPTH]
+            n = sites.shape[1]
+            kind = np.float32 if n > MANY else np.float64
+            self._d_sites.append((sites - self._last[0]).astype(kind, copy=False))
+            self._d_steps.append((step - self._last[1]).astype(kind, copy=False))
+            depth = min(DEPTH, max(3, MEMORY // (2 * self._d_sites[0].nbytes)))
+            del self._d_sites[:-depth], self._d_steps[:-depth]
         self._last, self._residual = (sites, step), residual
         if not self._d_steps:
             return step
-        past = np.array(self._d_sites), np.array(self._d_steps)
-        return np.asarray(step - correction(step, *past, mean, var, RELATIVE_RANK))
+        return step - correction(step, self._d_sites, self._d_steps, mean, var, RELATIVE_RANK)

@@ -47,22 +47,21 @@ def damped(
     state = _any_state(problem, start)
     acceleration = Acceleration() if acceleration is None else acceleration
     acceleration.begin(problem.prior.n)
-    best, smallest, since = None, np.inf, 0
+    best, smallest, since = _Best(problem), np.inf, 0
     for sweep in range(DAMPED_SWEEPS):
         if state is None or problem.effort.spent:
-            return None, best, sweep
+            return None, best.state(), sweep
         shift, precision = state.cavity
         usable = precision > problem.min_cavity_precision
         everywhere = bool(usable.all())
         if everywhere:
             if state.residual <= tolerance:
                 return state, state, sweep
-            if best is None or state.merit < best.merit:
-                best = state
+            best.see(state)
             since = 0 if state.residual < 0.5 * smallest else since + 1
             smallest = min(smallest, state.residual)
             if since > PATIENCE:
-                return None, best, sweep
+                return None, best.state(), sweep
         t = (
             state.tilted
             if everywhere
@@ -77,8 +76,26 @@ def damped(
             state.q.mean,
             state.q.var,
         )
-        state = _step(problem, state, d_shift, d_precision)
-    return None, best, DAMPED_SWEEPS
+        sites, state = state.sites, None  # of a million points, a state is 200 MB
+        del t, shift, precision, usable
+        state = _step(problem, sites, d_shift, d_precision)
+    return None, best.state(), DAMPED_SWEEPS
+
+
+class _Best:
+    """The sites with the smallest mismatch so far; their state is made again if it is wanted."""
+
+    def __init__(self, problem: EPProblem) -> None:
+        self.problem = problem
+        self._sites: Sites | None = None
+        self._merit = np.inf
+
+    def see(self, state: EPState) -> None:
+        if self._sites is None or state.merit < self._merit:
+            self._sites, self._merit = state.sites, state.merit
+
+    def state(self) -> EPState | None:
+        return None if self._sites is None else _any_state(self.problem, self._sites)
 
 
 def _any_state(problem: EPProblem, sites: Sites) -> EPState | None:
@@ -89,11 +106,11 @@ def _any_state(problem: EPProblem, sites: Sites) -> EPState | None:
         return None
 
 
-def _step(problem: EPProblem, state: EPState, d_shift: Array, d_precision: Array) -> EPState | None:
+def _step(problem: EPProblem, start: Sites, d_shift: Array, d_precision: Array) -> EPState | None:
     """The state after the largest step, among halvings of the given one, that keeps the posterior proper."""
     step = 1.0
     while step > SMALLEST_STEP:
-        sites = Sites(state.sites.shift + step * d_shift, state.sites.precision + step * d_precision)
+        sites = Sites(start.shift + step * d_shift, start.precision + step * d_precision)
         after = _any_state(problem, sites)
         if after is not None:
             return after

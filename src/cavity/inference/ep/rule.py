@@ -71,9 +71,6 @@ SEARCH_SHARE = 0.75
 DOUBTFUL, ORDERS = 100.0, 4
 """How far a bound on rounding errors may exceed the tolerance for them to be measured, and by how many permutations."""
 
-GAP_PER_POINT = 0.25
-"""Nats per point by which EP's evidence may exceed the variational bound before the status says so."""
-
 
 @dataclass(frozen=True)
 class EPWarm:
@@ -347,21 +344,7 @@ class EP(InferenceRule):
             if solution is None:
                 return variational
         state = solution.state
-        return Approximation(state.q.process(), state.log_evidence, self._status(solution), state.q)
-
-    def _status(self, solution: Solution) -> Status:
-        from cavity.inference.variational.elbo import evidence_lower_bound
-
-        status, state = solution.status, solution.state
-        problem = state.problem
-        if problem.likelihood.log_concave:
-            return status
-        bound = evidence_lower_bound(state.q, problem.likelihood, problem.y, problem.sample_weight)
-        gap = state.log_evidence - bound
-        if gap <= GAP_PER_POINT * problem.prior.n:
-            return status
-        note = f"EP's log evidence exceeds the variational lower bound of its own posterior by {gap:.1f} nats: check it"
-        return replace(status, message="; ".join(part for part in (status.message, note) if part))
+        return Approximation(state.q.process(), state.log_evidence, solution.status, state.q)
 
     def _variational(
         self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None

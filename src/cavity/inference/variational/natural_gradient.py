@@ -158,7 +158,7 @@ class _Anderson:
     def propose(self, iterate: Iterate) -> Sites | None:
         if len(self.points) < 2:
             return None
-        steps, changes = np.diff(self.points, axis=0), np.diff(self.directions, axis=0)
+        steps, changes = list(np.diff(self.points, axis=0)), list(np.diff(self.directions, axis=0))
         direction, q = self.directions[-1], iterate.q
         new = self.points[-1] + direction - correction(direction, steps, changes, q.mean, q.var)
         return Sites(new[0], new[1])
