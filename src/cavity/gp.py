@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.inference.base import InferenceRule, TrainingData
-from cavity.inference.function_by_function import FunctionByFunction
-from cavity.inference.registry import as_inference
+from cavity.inference.registry import adapted, as_inference
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.kernels.basis_functions import FeatureKernel
 from cavity.latent.base import Inputs, Representation
@@ -32,6 +31,7 @@ from cavity.parameters.param import Parametrized
 from cavity.parameters.per_latent import PerLatent
 from cavity.posterior import Posterior
 from cavity.prediction import Prediction
+from cavity.rows.base import RowSource
 
 if TYPE_CHECKING:
     from cavity.learning import Learned
@@ -117,8 +117,8 @@ class GP(Parametrized):
 
     @property
     def rule(self) -> InferenceRule:
-        """The inference rule as it applies to the likelihood: function by function if that keeps functions apart."""
-        return FunctionByFunction.if_separable(self.inference, self.likelihood)
+        """The inference rule as it applies to the likelihood."""
+        return adapted(self.inference, self.likelihood)
 
     @property
     def representation(self) -> Representation:
@@ -158,6 +158,13 @@ class GP(Parametrized):
         new.inference = as_inference(inference, self.likelihood)
         return new
 
+    def with_representation(self, representation: Representation | str) -> Self:
+        """The same model with another representation."""
+        chosen = as_representation(representation)
+        if self._columns is not None:
+            chosen = chosen.bind(self._columns, self._names)
+        return self._rebuild({}, (self.kernel, self.mean, self.likelihood, chosen))
+
     # --- data in --------------------------------------------------------------------------------------------
 
     def inputs(self, X: ArrayLike) -> Array:
@@ -172,13 +179,15 @@ class GP(Parametrized):
 
     def training(
         self,
-        X: ArrayLike,
+        X: ArrayLike | RowSource,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
         basis_in_kernel: bool = False,
     ) -> tuple[Self, TrainingData]:
         """The model made definite for the columns of X, and the data, checked once for many evaluations.
+
+        Inputs may be rows in blocks (`cavity.rows`), also such as are larger than memory.
 
         With `basis_in_kernel`, basis functions are in the covariance already if the rule does not integrate them out.
         """
@@ -190,8 +199,9 @@ class GP(Parametrized):
         data = TrainingData(X, y, weight, model.representation.prepare(X))
         return (model._with_basis_in_kernel(data) if basis_in_kernel else model), data
 
-    def _checked_data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-        X, y = self.inputs(X), self.likelihood.check(y)
+    def _checked_data(self, X: ArrayLike | RowSource, y: ArrayLike) -> tuple[Array, Array]:
+        # rows in blocks are checked as they are read; they have the length and the shape of an array
+        X, y = cast(Array, X) if isinstance(X, RowSource) else self.inputs(X), self.likelihood.check(y)
         if len(X) == 0:
             raise ValueError("X is empty: a model needs at least one row")
         if len(y) != len(X):
@@ -274,9 +284,11 @@ class GP(Parametrized):
 
         With the length scales of `kernel`, if they are better known than the model's own.
         """
-        if self.representation.definite or isinstance(self.kernel, PerLatent):
+        if self.representation.definite:
             return self
-        chosen = self.representation.for_rows(kernel or self.kernel, X)
+        known = kernel or self.kernel
+        known = cast(Kernel, known[0]) if isinstance(known, PerLatent) else known
+        chosen = self.representation.for_rows(known, X)
         return self._rebuild({}, (self.kernel, self.mean, self.likelihood, chosen))
 
     def _bound(self, X: Array, names: Sequence[str] | None = None) -> Self:
@@ -285,7 +297,7 @@ class GP(Parametrized):
     # --- objectives -----------------------------------------------------------------------------------------
 
     def evidence(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: ArrayLike | RowSource, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> tuple[float, Array]:
         """Log evidence and its gradient in `theta` (of the model bound to the columns of X)."""
         model, data = self.training(X, y, sample_weight)
@@ -393,7 +405,7 @@ class GP(Parametrized):
 
     def condition(
         self,
-        X: ArrayLike,
+        X: ArrayLike | RowSource,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         warm: Any = None,
@@ -413,7 +425,8 @@ class GP(Parametrized):
             )
         model, data = self.training(X, y, sample_weight)
         # the posterior keeps them, in the order that they have, and the caller's arrays may change
-        X, y = data.X.copy(order="K"), data.y.copy(order="K")
+        X = data.X.copy(order="K") if isinstance(data.X, np.ndarray) else data.X
+        y = data.y.copy(order="K")
         data = replace(data, X=X, y=y, inputs=model.representation.prepare(X))
         model = model._with_basis_in_kernel(data)
         with threads_for(len(X)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,12 +12,14 @@ from numpy.typing import ArrayLike
 
 from cavity.inference.base import Approximation, Status, TrainingData, UnsupportedPairError
 from cavity.inference.exact import Exact, weight_constant
-from cavity.latent.inducing import EvidenceInterval
+from cavity.latent.base import Conditioning, Loss
+from cavity.latent.inducing import EvidenceInterval, Inducing
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
 from cavity.prediction import GaussianPrediction, Prediction
+from cavity.runtime.errors import InputError, Setting
 
 if TYPE_CHECKING:
     from cavity.control.uncertain_inputs.output_moments import OutputMoments
@@ -39,8 +42,12 @@ class Posterior:
     True
     """
 
-    def __init__(self, model: GP, approximation: Approximation, data: TrainingData) -> None:
+    def __init__(
+        self, model: GP, approximation: Approximation, data: TrainingData, *, complete: bool = True
+    ) -> None:
         self.model, self.approximation, self.data = model, approximation, data
+        self.complete = complete
+        """Whether `data` are all training rows, not just some of them."""
 
     @property
     def process(self) -> Any:
@@ -68,11 +75,16 @@ class Posterior:
 
     def variance(self, X: ArrayLike) -> Array:
         """Posterior variance of f, shape (m,)."""
-        return np.asarray(self.process.variance(self.model.inputs(X)))
+        return np.asarray(self._inflation * self.process.variance(self.model.inputs(X)))
+
+    @property
+    def _inflation(self) -> float:
+        """Of variances, if the overall scale was integrated out."""
+        return 1.0 if self.approximation.scale is None else self.approximation.scale.inflation
 
     def covariance(self, X: ArrayLike) -> Array:
         """Posterior covariance of f among the rows of X, shape (m, m)."""
-        return np.asarray(self.process.covariance(self.model.inputs(X)))
+        return np.asarray(self._inflation * self.process.covariance(self.model.inputs(X)))
 
     def mean_gradient(self, X: ArrayLike) -> Array:
         """d mean / dx, shape (m, D)."""
@@ -103,25 +115,123 @@ class Posterior:
         (True, True)
         """
         from cavity.latent.inducing.certificate import certify
-        from cavity.latent.inducing.prior import InducingPrior
 
-        model, data = self.model, self.data
-        if not isinstance(model.inference, Exact) or isinstance(model.mean, Basis):
-            raise UnsupportedPairError(
-                "an interval for the evidence needs Gaussian noise, exact inference and a mean without basis functions "
-                "whose weights are integrated out"
-            )
-        prior = model.prior(data.inputs)
-        if not isinstance(prior, InducingPrior):
+        self.require_rows()
+        self._require_exact("an interval for the evidence")
+        representation, data = self.model.representation, self.data
+        if not representation.approximates:
             return EvidenceInterval(self.log_evidence, self.log_evidence, data.y.size)
-        noise = cast(GaussianNoise, model.likelihood).noise_variances(len(data.X))[0]
-        weight = np.ones(len(data.X)) if data.weight is None else data.weight
-        residual = (data.y.T - prior.mean).T.reshape(len(data.X), -1)
+        if not isinstance(representation, Inducing):
+            raise UnsupportedPairError(
+                f"the representation {representation.name!r} gives no bounds on the evidence",
+                remedy=("use ", Setting("representation", "inducing")),
+            )
+        prior, residual, noise, weight = self._observations()
         with threads_for(len(data.X)):
             found = certify(prior, residual, noise / weight, max_time)
         data.inputs.release()
         powers = 0.5 * residual.shape[1] * weight_constant(noise, weight)
         return replace(found, lower=found.lower + powers, upper=found.upper + powers)
+
+    def refine(self, tolerance: float = 1e-3, max_time: float | None = None) -> Posterior:
+        """The posterior with the exact mean, however few inducing inputs there are; variances stay as they are.
+
+        For inducing inputs and Gaussian noise. It takes products with the covariance matrix of all rows, O(n^2) each,
+        and no memory to speak of. Predictions then cost O(n) a row.
+
+        Parameters
+        ----------
+        tolerance : float
+            Nats of the quadratic form of the evidence that may be left.
+        max_time : float, optional
+            Seconds after which it gives up.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cavity import GP, Inducing
+        >>> from cavity.kernels import SE
+        >>> from cavity.likelihoods import Gaussian
+        >>> X = np.linspace(0, 10, 300)[:, None]
+        >>> y = np.sin(2 * X[:, 0])
+        >>> rough = GP(1.0 * SE(1.0), Gaussian(0.01), representation=Inducing(8)).condition(X, y)
+        >>> exact = GP(1.0 * SE(1.0), Gaussian(0.01)).condition(X, y)
+        >>> bool(abs(rough.refine().mean([[5.0]]) - exact.mean([[5.0]]))[0] < 1e-4)
+        True
+        """
+        from cavity.latent.inducing.refinement import refine
+
+        self.require_rows()
+        self._require_exact("the exact mean")
+        if not isinstance(self.model.representation, Inducing):
+            raise UnsupportedPairError(
+                f"the exact mean is found from inducing inputs, got the representation "
+                f"{self.model.representation.name!r}",
+                remedy=("use ", Setting("representation", "inducing")),
+            )
+        prior, residual, noise, weight = self._observations()
+        with threads_for(len(self.data.X)):
+            process = refine(prior, self.process, residual, noise / weight, tolerance, max_time)
+        self.data.inputs.release()
+        return Posterior(self.model, replace(self.approximation, process=process), self.data)
+
+    def _require_exact(self, what: str) -> None:
+        warped = self.model.likelihood.noise is not self.model.likelihood
+        if warped or not isinstance(self.model.inference, Exact) or isinstance(self.model.mean, Basis):
+            raise UnsupportedPairError(
+                f"{what} needs Gaussian noise, exact inference and a mean without basis functions whose weights are "
+                "integrated out"
+            )
+
+    def _observations(self) -> tuple[Any, Array, Array, Array]:
+        """The prior, residuals (n, T), noise variances and weights of the rows."""
+        model, data = self.model, self.data
+        prior = model.prior(data.inputs)
+        noise = cast(GaussianNoise, model.likelihood).noise_variances(len(data.X))[0]
+        weight = np.ones(len(data.X)) if data.weight is None else data.weight
+        return prior, (data.y.T - prior.mean).T.reshape(len(data.X), -1), noise, weight
+
+    def loss(self) -> Loss:
+        """What the representation of the process loses of the model, in nats a row and in information.
+
+        Cheaper than `certify`, and wider: one product with the covariance matrix, or with some rows of it if there are
+        more than 10,000.
+        """
+        model, data = self.model, self.data
+        conditioning = getattr(self.process, "conditioning", None)
+        if not model.representation.approximates:
+            return Loss()
+        if not isinstance(conditioning, Conditioning):
+            return Loss(np.nan, "none")
+        weights = None
+        if isinstance(model.inference, Exact) and not isinstance(model.mean, Basis):
+            residual = (data.y.T - conditioning.prior.mean).T.reshape(len(data.y), -1)
+            weights = conditioning.for_rows().apply(residual)
+        with threads_for(len(data.y)):
+            return conditioning.loss(weights)
+
+    def without_rows(self, X: Array, y: Array, weight: Array | None = None) -> Posterior:
+        """The same predictions from inducing inputs alone, with some rows in the place of all.
+
+        Rows that are not in memory cannot be kept. What is about each of them (leave-one-out, outliers, certificates,
+        updates) is then refused.
+        """
+        from cavity.latent.inducing.conditioning import AtInducingInputs
+
+        process = copy(self.process)
+        assert isinstance(process.conditioning, AtInducingInputs)
+        process.conditioning = process.conditioning.without_rows()
+        approximation = replace(self.approximation, process=process, q=None)
+        kept = TrainingData(X, y, weight, self.model.representation.prepare(X))
+        return Posterior(self.model, approximation, kept, complete=False)
+
+    def require_rows(self) -> None:
+        """Refuse what is about single training rows, if they were not kept."""
+        if not self.complete:
+            raise InputError(
+                "the training rows of this posterior were not kept, because they were not in memory: it makes "
+                "predictions only"
+            )
 
     def _capable(self, method: str) -> Any:
         """A method that processes of some representations have."""
@@ -134,16 +244,32 @@ class Posterior:
 
     def sample(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
         """Joint draws of f at X, shape (size, m)."""
-        return np.asarray(self.process.sample(self.model.inputs(X), size, rng))
+        generator = np.random.default_rng(rng)
+        draws = np.asarray(self.process.sample(self.model.inputs(X), size, generator))
+        if self.approximation.scale is None:
+            return draws
+        mean = self.mean(X)
+        return np.asarray(mean + self.approximation.scale.scales(size, generator) * (draws - mean))
 
     def predict_f(self, X: ArrayLike, *, joint: bool = False) -> GaussianPrediction:
-        """Distribution of f at X; with `joint` including the covariance among the rows."""
+        """Distribution of f at X; with `joint` including the covariance among the rows.
+
+        It is a `StudentTPrediction`, never joint, under "exact-scale".
+        """
         if joint and self.model.likelihood.n_latent > 1:
             raise ValueError(
                 f"joint=True is for one latent function, {type(self.model.likelihood).__name__} has "
                 f"{self.model.likelihood.n_latent}: use covariance(X), of shape (m, L, m, L), or sample(X)"
             )
         mean = self.mean(X)
+        scale = self.approximation.scale
+        if scale is not None:
+            if joint:
+                raise ValueError(
+                    "joint=True is not for inference='exact-scale': use covariance(X) or sample(X)"
+                )
+            plain = np.asarray(self.process.variance(self.model.inputs(X)))
+            return scale.prediction(mean, plain)  # type: ignore[return-value]
         if joint:
             cov = self.covariance(X)
             return GaussianPrediction(mean, np.diagonal(cov).copy(), cov)
@@ -160,6 +286,10 @@ class Posterior:
         """
         mean = self.mean(X)
         likelihood = self.model.likelihood.of_new(len(mean), noise_variance)
+        scale = self.approximation.scale
+        if scale is not None and not clean:
+            plain = np.asarray(self.process.variance(self.model.inputs(X)))
+            return scale.prediction(mean, likelihood.predictive(mean, plain).variance)
         if clean:
             return likelihood.clean_predictive(mean, self._per_target(self.variance(X), mean))
         if likelihood.n_latent > 1:
@@ -199,6 +329,7 @@ class Posterior:
         With exact inference the Cholesky factor is extended: O(n^2 m) for m new observations. Under `KnownNoise`
         their noise variances must be given, a number or an array (m,).
         """
+        self.require_rows()
         model, data = self.model, self.data
         X_new, y_new = model._checked_data(X, y)
         if X_new.shape[1] != data.X.shape[1] or y_new.shape[1:] != data.y.shape[1:]:
@@ -215,7 +346,7 @@ class Posterior:
         if known is None or not isinstance(model.inference, Exact):
             return model.condition(X_all, y_all, sample_weight=weight)
         both = TrainingData(X_all, y_all, weight, model.representation.prepare(X_all))
-        approximation = model.inference.extend(
+        approximation = cast(Any, model.rule).extend(
             known, model.prior(both.inputs), model.likelihood, y_all, weight
         )
         both.inputs.release()

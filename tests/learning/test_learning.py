@@ -491,3 +491,13 @@ def test_maximize_clips_its_start_to_the_box():
     run = maximize(objective, np.array([5.0, 0.0, 0.0]), box, np.ones(3), "mine")
     assert run.start[0] == 1.0
     assert np.all(np.abs(run.theta) <= 1.0 + 1e-12)
+
+
+def test_how_a_run_ended_is_said_in_words():
+    objective = Objective(model(), X, Y)
+    box = np.array([[-20.0, 20.0]] * 3)
+    short = maximize(objective, np.array([2.0, 2.0, 1.0]), box, np.ones(3), "mine", steps=2)
+    assert not short.converged
+    assert short.message == "it was still improving after 2 iterations, the most that are made"
+    long = maximize(objective, np.zeros(3), box, np.ones(3), "mine")
+    assert (long.converged, long.message) == (True, "converged")

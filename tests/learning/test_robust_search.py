@@ -60,13 +60,13 @@ def test_what_is_spent_on_all_rows_is_one_run(monkeypatch):
 def test_weights_and_noise_of_single_rows_go_with_the_rows(monkeypatch):
     weight = np.where(np.arange(60) % 9 == 0, 0.1, 1.0)
     seen = []
-    from_all_starts = robust_search._from_all_starts
+    from_all_starts = robust_search.from_all_starts
 
     def noted(model, rows, *arguments):
         seen.append(rows)
         return from_all_starts(model, rows, *arguments)
 
-    monkeypatch.setattr(robust_search, "_from_all_starts", noted)
+    monkeypatch.setattr(robust_search, "from_all_starts", noted)
     found = searched(monkeypatch, 25, sample_weight=weight, n_restarts=0)
     (rows,) = seen
     index = np.searchsorted(X[:, 0], rows.X[:, 0])

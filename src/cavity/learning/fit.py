@@ -1,7 +1,8 @@
 """Learning from start to end: first stages, the search over starts, the choice of the run, the posterior.
 
 `learn` is what `GP.learn` and the estimators call. The optimizer runs from several starts
-(`cavity.learning.multistart`). With robust noise some of these are the solutions of easier models, and if there are
+(`cavity.learning.multistart`); a representation that depends on length scales is learned in rounds
+(`cavity.learning.rounds`). With robust noise some of these are the solutions of easier models, and if there are
 many rows some of them tell the starts apart (`cavity.learning.robust_search`). Among the ends of the runs the one to
 keep is chosen by evidence and by the stage at which inference converged (`cavity.learning.run_choice`). A rule that
 samples then draws its chains, which begin where the runs ended.
@@ -21,13 +22,19 @@ from cavity.learning.multistart import PARTS, SearchOptions, SearchResult, multi
 from cavity.learning.objective import OBJECTIVES
 from cavity.learning.robust_search import ENOUGH, robust_search
 from cavity.learning.robust_starts import is_robust
+from cavity.learning.rounds import learn_in_rounds
 from cavity.learning.run_choice import Learned, choose
 from cavity.learning.starts import Starts
+from cavity.learning.stretch_search import stretch_search, wants_stretches
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
 from cavity.numerics.time_estimate import require_time
 from cavity.runtime.checks import is_number
 from cavity.runtime.deadlines import Deadline
+
+APPROXIMATE_ENOUGH = 1e-5
+"""A run of an approximate representation ends if a step gains less than this part of the objective: hundreds of
+inducing inputs can be moved for ever, and what that gains is far less than what the representation loses."""
 
 LEARNING_SHARE = 0.25
 """Share of the time allowed that learning may take if chains follow."""
@@ -118,9 +125,18 @@ def learn(
     how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, progress, expected=expected)
     if warm and is_robust(model.likelihood):  # near an optimum already: the last digits cost most evaluations
         how = replace(how, enough=ENOUGH)
+    elif model.representation.approximates:
+        how = replace(how, enough=APPROXIMATE_ENOUGH)
     places = Starts.of(model, X, y, sample_weight)
+    if model.representation.follows and model.theta.size > 0:
+        found = learn_in_rounds(model, rows, places, how, objective=objective, rng=rng, limit=limit)
+        return choose(found.model, found, rows, time.left)
     one_start = n_restarts == 0 and not how.data_driven
-    if is_robust(model.likelihood) and not (warm or one_start) and model.theta.size > 0:
+    robust, search = is_robust(model.likelihood), not (warm or one_start) and model.theta.size > 0
+    warped = model.likelihood.noise is not model.likelihood
+    if search and not warped and wants_stretches(model, X) and not model.inference.samples:
+        found = stretch_search(model, rows, how, robust=robust, objective=objective, rng=rng, limit=limit)
+    elif robust and search and not warped:
         found = robust_search(model, rows, places, how, objective=objective, rng=rng, limit=limit)
     else:
         found = multistart(model, rows, how, objective=objective, starts=places, rng=rng, max_time=limit.left)

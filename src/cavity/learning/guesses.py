@@ -54,7 +54,7 @@ class Guess:
 
     `floor` is a limit below `low` that holds for values a model came with too.
     `center`, `low`, `high` and `floor` are in natural units; `spread` (a standard deviation, in steps) and `step` are
-    in unconstrained units.
+    in unconstrained units. Starts are drawn `reach` times as widely as values are expected.
     """
 
     center: float
@@ -63,6 +63,7 @@ class Guess:
     high: float
     step: float = 1.0
     floor: float = -np.inf
+    reach: float = 1.0
 
 
 def size_guess(size: float, spread: float = 1.5, down: float = 1e-12, up: float = 1e8) -> Guess:
@@ -136,6 +137,9 @@ class Reader:
             return self.kernel(parts[0], None, share, 1.0)
         if isinstance(k, kernels.Warped) and columns is not None:
             U = k.function(self.data.X[:, list(columns)], "Warped")
+            return Reader(self.data.warped(U)).kernel(parts[0], tuple(range(U.shape[1])), share, stretch)
+        if isinstance(k, kernels.Standardized) and columns is not None:
+            U = k.standardize(self.data.X[:, list(columns)])
             return Reader(self.data.warped(U)).kernel(parts[0], tuple(range(U.shape[1])), share, stretch)
         if isinstance(k, kernels.Additive) and columns is not None and len(parts) == len(columns):
             return [g for part, d in zip(parts, columns) for g in self.kernel(part, (d,), unit, stretch)]
@@ -225,9 +229,11 @@ class Reader:
         if size != len(pick):
             typical = np.full(size, np.sqrt(np.mean(typical**2)))
             extent, spacing = np.full(size, extent.max()), np.full(size, spacing.min())
+        centers = [min(max(t * stretch, s), 1e2 * e) for t, e, s in zip(typical, extent, spacing)]
+        # Along a line functions may be as fine as neighbors are apart.
+        reach = [1.0 if len(pick) > 1 else max(1.0, float(np.log(c / s))) for c, s in zip(centers, spacing)]
         return [
-            Guess(min(max(t * stretch, s), 1e2 * e), 1.0, 1e-2 * s, 1e4 * e)
-            for t, e, s in zip(typical, extent, spacing)
+            Guess(c, 1.0, 1e-2 * s, 1e4 * e, reach=r) for c, e, s, r in zip(centers, extent, spacing, reach)
         ]
 
     def _periods(self, size: int, pick: list[int]) -> list[Guess]:

@@ -39,14 +39,20 @@ SCREENED = 8
 """Draws for each random start that are tried for a few steps; if an evaluation is itself an iteration, for all random
 starts up to the third together."""
 
+CHEAP_SCREENED = 6
+"""The same if evaluations are cheap and there are several inputs."""
+
 COSTLY_SCREENED = 2
 """Draws for each random start if an evaluation is itself an iteration, and on all rows."""
 
 TRIAL_STEPS = 3
 """Iterations from each draw: enough to tell basins apart, if they differ by much."""
 
-ROUNDS = ((8, 3), (4, 9))
+ROUNDS = ((6, 3), (3, 9))
 """Draws that survive a round of trials, and its iterations from each draw."""
+
+LINE_ROUNDS = ((8, 3), (4, 9))
+"""The same along a line, where functions as fine as the data and smooth ones are optima side by side."""
 
 RUGGED_TRIAL_STEPS = 12
 """The same if they may differ by little."""
@@ -275,11 +281,25 @@ class _Search:
         if self.goal.iterates and few is self.goal and not self.how.every_start:
             count = COSTLY_SCREENED * left
         else:
-            count = SCREENED * (max(1, left - 2) if self.goal.iterates and not self.rugged else left)
-        draws = [Start("random", self.starts.draw(self.rng)) for _ in range(count)]
+            count = self._draws_each * (max(1, left - 2) if self.goal.iterates and not self.rugged else left)
+        # Few draws, and terms of a sum, keep to where values are expected: farther out most would be wasted.
+        if self.goal.iterates or self.rugged:
+            places = [self.starts.draw(self.rng) for _ in range(count)]
+        else:
+            places = self.starts.draws(self.rng, count)
+        draws = [Start("random", theta) for theta in places]
         for trial in self._promising(few, draws, left):
             # What a rule knows of some rows it does not know of all.
             yield Start("random", trial.theta, trial.warm if few is self.goal else None)
+
+    @property
+    def _on_a_line(self) -> bool:
+        return bool(self.goal.X.shape[1] == 1)
+
+    @property
+    def _draws_each(self) -> int:
+        dear = self.goal.iterates or self.rugged
+        return SCREENED if dear or self._on_a_line else CHEAP_SCREENED
 
     def _promising(self, goal: Objective, draws: Sequence[Start], keep: int) -> list[Run]:
         """The most promising of many draws after a few steps; if evaluations are cheap, in rounds of elimination."""
@@ -288,7 +308,7 @@ class _Search:
         if self.goal.iterates:
             return self._screen(goal, draws, keep, TRIAL_STEPS)
         trials: list[Run] = []
-        for survivors, steps in ROUNDS:
+        for survivors, steps in LINE_ROUNDS if self._on_a_line else ROUNDS:
             trials = self._screen(goal, draws, max(keep, survivors), steps)
             draws = [Start(trial.kind, trial.theta, trial.warm) for trial in trials]
         return trials[:keep]

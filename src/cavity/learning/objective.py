@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cavity.inference.base import InferenceFailedError
 from cavity.numerics.arrays import Array
+from cavity.runtime.progress import beat
 
 if TYPE_CHECKING:
     from cavity.gp import GP
@@ -33,7 +34,8 @@ def deadline_in(seconds: float | None) -> float:
 class Objective:
     """A function of `theta` that counts its evaluations and remembers the best point.
 
-    `best` (value, theta) is that of the present run, and `best_warm` what the inference rule knew there.
+    `first` is the value at which the present run began, `best` (value, theta) is its best, and `best_warm` what the
+    inference rule knew there.
     `best_ever` is that of all runs that this process knows of. After a failure, `reached` says how far from the
     best point the inference rule could follow its solution, if it knows (`InferenceFailedError`). A run ends if a step
     improves the objective by less than the part `enough` of it.
@@ -50,6 +52,7 @@ class Objective:
     failures: int = 0
     last_error: str = ""
     reached: float | None = None
+    first: float = np.nan
     best: tuple[float, Array] | None = None
     best_ever: tuple[float, Array] | None = None
     best_warm: Any = None
@@ -100,6 +103,7 @@ class Objective:
         self.reached = None
         try:
             value, gradient = self._evaluate(theta)
+            beat()
         except (ValueError, FloatingPointError, OverflowError) as error:  # LinAlgError is a ValueError
             if self.best_ever is None and not isinstance(error, np.linalg.LinAlgError | ArithmeticError):
                 raise  # nothing can be evaluated: the user should see why
@@ -109,6 +113,8 @@ class Objective:
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             self.failures += 1
             return -np.inf, np.zeros(len(theta))
+        if self.best is None:
+            self.first = value
         self._note(value, theta)
         return value, gradient
 

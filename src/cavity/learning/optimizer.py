@@ -265,8 +265,16 @@ def _minimize(descent: _Descent, start: Array, box: Array, steps: int) -> tuple[
     ):  # the line search gave up among failing evaluations; to the optimizer it is the end
         reason = descent.objective.last_error or "steps lead farther than the inference rule can follow"
         return False, f"evaluations next to the best point fail: {reason}"
-    message = ROUNDING_MESSAGE if "ABNORMAL" in str(found.message) else str(found.message)
-    return bool(found.success) or _is_flat(found, box), message
+    return bool(found.success) or _is_flat(found, box), _ending(found.status, steps)
+
+
+def _ending(status: int, steps: int) -> str:
+    """How L-BFGS-B ended, in words; a status of neither kind is an abnormal end of a line search."""
+    if status == 0:
+        return "converged"
+    if status == 1:
+        return f"it was still improving after {steps} iterations, the most that are made"
+    return ROUNDING_MESSAGE
 
 
 def _is_flat(found: Any, box: Array) -> bool:

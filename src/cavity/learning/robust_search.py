@@ -8,6 +8,7 @@ open are brought back first: the optimizer does not come back by itself from whe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -63,19 +64,20 @@ def robust_search(
     how = replace(how, enough=ENOUGH, every_start=True)
     n = len(rows.X)
     if n < 2 * SEARCH_ROWS or model.inference.samples:  # chains are to know all modes
-        found = _from_all_starts(rough, rows, starts, how, objective, rng, limit, limit.left)
+        found = from_all_starts(rough, rows, starts, how, objective, rng, limit, limit.left)
     else:
         index = np.sort(rng.choice(n, SEARCH_ROWS, replace=False))
         few = rough.with_likelihood(rough.likelihood.rows(index))
-        some = _some(rows, index)
+        some = some_rows(rows, index)
         places = Starts.of(few, some.X, some.y, some.weight)
         roughly = replace(how, enough=ROUGHLY)
-        seen = _from_all_starts(few, some, places, roughly, objective, rng, limit, limit.part(SEARCH_SHARE))
-        found = _on_all_rows(rough, rows, starts, how, objective, seen, limit)
+        seen = from_all_starts(few, some, places, roughly, objective, rng, limit, limit.part(SEARCH_SHARE))
+        ends = [(kind, _brought_back(theta, rough, starts)) for kind, theta in _ends(seen)]
+        found = on_all_rows(rough, rows, starts, how, objective, ends, seen.stopped, limit)
     return replace(found, model=model.replace(found.model.theta))
 
 
-def _from_all_starts(
+def from_all_starts(
     model: GP,
     rows: TrainingRows,
     starts: Starts,
@@ -94,20 +96,21 @@ def _from_all_starts(
     )
 
 
-def _on_all_rows(
+def on_all_rows(
     model: GP,
     rows: TrainingRows,
     starts: Starts,
     how: SearchOptions,
     objective: str,
-    seen: SearchResult,
+    ends: Sequence[tuple[str, Array]],
+    stopped: StopReason | None,
     limit: Deadline,
 ) -> SearchResult:
-    """From the ends on some of the rows that are different and good."""
-    interrupted = seen.stopped is StopReason.INTERRUPTED
+    """From ends on some of the rows, of which those that lead farthest in a few steps come first."""
+    interrupted = stopped is StopReason.INTERRUPTED
     deadline = -np.inf if interrupted else deadline_in(limit.left)  # one evaluation is always made
     goal = Objective(model, rows.X, rows.y, objective, rows.weight, deadline, how.enough)
-    tasks = [Start(kind, _brought_back(theta, model, starts)) for kind, theta in _ends(seen)]
+    tasks = [Start(kind, theta) for kind, theta in ends]
     with Progress("learning hyperparameters", len(tasks), how.progress) as progress:
         if len(tasks) > 1 and not goal.time_is_up:
             trials = screen(goal, tasks, starts, len(tasks), steps=RIVAL_STEPS, n_jobs=how.n_jobs)
@@ -135,6 +138,7 @@ def _brought_back(theta: Array, model: GP, starts: Starts) -> Array:
     return np.where(of_kernel, np.clip(theta, starts.first - reach, starts.first + reach), theta)
 
 
-def _some(rows: TrainingRows, index: NDArray[np.intp]) -> TrainingRows:
+def some_rows(rows: TrainingRows, index: NDArray[np.intp]) -> TrainingRows:
+    """The data of some rows."""
     weight = None if rows.weight is None else rows.weight[index]
     return TrainingRows(rows.X[index], rows.y[index], weight, np.arange(len(index)))

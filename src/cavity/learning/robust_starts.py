@@ -10,7 +10,7 @@ values read off the data and next to no noise is tried too. A few steps from eac
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,9 @@ class Solution(NamedTuple):
 
 
 def is_robust(likelihood: Likelihood) -> bool:
-    """Whether y is f plus noise that is not Gaussian."""
-    return likelihood.n_latent == 1 and not likelihood.discrete and not isinstance(likelihood, GaussianNoise)
+    """Whether y, or what it is warped to, is f plus noise that is not Gaussian."""
+    noise = likelihood.noise
+    return noise.n_latent == 1 and not noise.discrete and not isinstance(noise, GaussianNoise)
 
 
 def first_stages(
@@ -102,6 +103,12 @@ def first_stages(
     return [Start(trial.kind, trial.theta, trial.warm) for trial in trials]
 
 
+def _easier(model: GP, likelihood: Likelihood, rule: Any, rows: TrainingRows) -> GP:
+    """The same kernel and mean with other noise; matrices are dense unless rows of the representation cost nothing."""
+    representation = model.representation if model.representation.linear_cost else "dense"
+    return GP(model.kernel, likelihood, model.mean, rule, representation).bind(rows.X.shape[1])
+
+
 def _gaussian(
     model: GP,
     rows: TrainingRows,
@@ -111,7 +118,7 @@ def _gaussian(
     limit: Deadline,
 ) -> Solution:
     """The same kernel and mean with Gaussian noise, learned."""
-    easier = GP(model.kernel, Gaussian(), model.mean, "exact").bind(rows.X.shape[1])
+    easier = _easier(model, Gaussian(), "exact", rows)
     return _solution(easier, rows, replace(how, n_restarts=n_restarts), rng, limit)
 
 
@@ -124,7 +131,7 @@ def _laplace(
     limit: Deadline,
 ) -> Solution:
     """The same with Laplace noise, started from the solution for Gaussian noise too."""
-    easier = GP(model.kernel, Laplace(), model.mean, EP().for_search()).bind(rows.X.shape[1])
+    easier = _easier(model, Laplace(), EP().for_search(), rows)
     also = [Start("gaussian", carried_over(gaussian, easier, bulk_scale(easier, rows)))]
     return _solution(easier, rows, replace(how, n_restarts=0), rng, limit, also)
 

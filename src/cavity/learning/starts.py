@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from cavity.kernels import Kernel
 from cavity.learning.data_scale import DataScale, resolution, without_far
@@ -64,7 +65,9 @@ class Starts:
     first : array (p,)
         The data-driven start, in `theta`.
     spread : array (p,)
-        Standard deviations of draws around it.
+        Standard deviations to expect around it.
+    reach : array (p,)
+        Those of `draws`.
     box : array (p, 2)
         Limits of the optimizer, in `theta`; a user's own bounds take their place.
     scale : array (p,)
@@ -76,6 +79,7 @@ class Starts:
     model: GP
     first: Array
     spread: Array
+    reach: Array
     box: Array
     scale: Array
     blocks: tuple[NDArray[np.intp], ...] = ()
@@ -106,13 +110,23 @@ class Starts:
         )
         box = np.column_stack([low, high])
         spread = step * np.array([g.spread for g in chosen])
-        return cls(model, np.clip(first, box[:, 0], box[:, 1]), spread, box, step, _blocks(model))
+        reach = spread * np.array([g.reach for g in chosen])
+        return cls(model, np.clip(first, box[:, 0], box[:, 1]), spread, reach, box, step, _blocks(model))
 
     def draw(self, rng: np.random.Generator, widen: float = 1.0) -> Array:
         """A random start: from each parameter's own prior if it has one, else around the data-driven
         value."""
-        theta = self.first + widen * self.spread * rng.standard_normal(len(self.first))
-        return np.clip(self.model.layout.draw_from_priors(theta, rng), self.box[:, 0], self.box[:, 1])
+        return self._placed(widen * self.spread * rng.standard_normal(len(self.first)), rng)
+
+    def draws(self, rng: np.random.Generator, count: int) -> list[Array]:
+        """Several, by Latin hypercube: of each coordinate every quantile from 1 / count to 1 is drawn from once."""
+        strata = rng.permuted(np.tile(np.arange(count), (len(self.first), 1)), axis=1)
+        normal = ndtri((strata + rng.random(strata.shape)) / count)
+        return [self._placed(self.reach * z, rng) for z in normal.T]
+
+    def _placed(self, step: Array, rng: np.random.Generator) -> Array:
+        theta = self.model.layout.draw_from_priors(self.first + step, rng)
+        return np.clip(theta, self.box[:, 0], self.box[:, 1])
 
 
 def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list[Guess]:
@@ -122,7 +136,8 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
     f_scale = latent_scale(model.likelihood, y)
     plain = f_scale is None and model.likelihood.n_latent == 1  # one function, in the units of y
     reach, finest = 0.0, 0.0
-    if plain and y.ndim == 1 and not isinstance(model.likelihood, GaussianNoise):
+    y = model.likelihood.latent_targets(y)
+    if plain and y.ndim == 1 and not isinstance(model.likelihood.noise, GaussianNoise):
         finest = resolution(y)
     if plain and not model.likelihood.log_concave:
         y, reach = without_far(y)  # the noise explains the others

@@ -1,4 +1,4 @@
-"""Rows as they enter a model: no rows of weight zero, at most so many, equal ones once.
+"""Rows as they enter a model: no rows of weight zero, equal ones once.
 
 A row of weight w is a likelihood factor to the power w, so w equal rows and one row of weight w are the same
 model.
@@ -20,6 +20,10 @@ LARGEST = 1e60
 
 SMALLEST = 1e-60
 """The same for the smallest size, also for a noise level far below it."""
+
+
+MERGED_ROWS = 100_000
+"""Rows up to which equal ones are looked for: finding them saves time where a row costs much."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +58,15 @@ class TrainingRows:
         weight: Array | None,
         *,
         merge: bool = True,
-        max_rows: int | None = None,
-        rng: np.random.Generator | None = None,
     ) -> Self:
-        """Copies of rows of checked data; a random subset if there are more than `max_rows`."""
+        """Copies of rows of checked data; equal ones are merged if there are at most `MERGED_ROWS`."""
         n = len(X)
         kept = np.arange(n) if weight is None else np.flatnonzero(weight > 0)
         if len(kept) == 0:
             raise ValueError("sample_weight is zero for every row: nothing is left to fit")
-        if max_rows is not None and len(kept) > max_rows:
-            kept = np.sort(np.random.default_rng(rng).choice(kept, max_rows, replace=False))
         X, y = X[kept], y[kept]
         given = None if weight is None else weight[kept]
-        merge = merge and (weight is not None or _has_repeats(X, y))
+        merge = merge and n <= MERGED_ROWS and (weight is not None or _has_repeats(X, y))
         index = np.full(n, -1, dtype=np.intp)
         index[kept] = np.arange(len(kept))
         if not merge:
@@ -90,6 +90,9 @@ class TrainingRows:
 
 
 def _has_repeats(X: Array, y: Array) -> bool:
+    if X.shape[1] == 1 and y.ndim == 1:
+        order = np.lexsort((y, X[:, 0]))
+        return bool(np.any((np.diff(X[order, 0]) == 0) & (np.diff(y[order]) == 0)))
     both = np.ascontiguousarray(np.column_stack([X, y])) + 0.0  # so that -0 is 0
     return len({row.tobytes() for row in both}) < len(both)
 

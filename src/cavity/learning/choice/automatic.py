@@ -1,0 +1,294 @@
+"""The choice of the kind of model: what the targets are, which noise they have, which kernel suits the inputs.
+
+In this order, each step with the winner of the last (`screening` says how they are compared):
+
+1. the kind of number that the targets are (`kinds`), and the warps that suit it, under Gaussian noise;
+2. kernels (`structures`), the simplest first; whichever predicts rows left out best;
+3. noise of counts and of ordered categories; noise whose level changes with the inputs, if residuals say so.
+
+Outliers are looked for at the very end, in a fit of all rows (`outliers`): what is a count, a skewed target or a season
+is no outlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.gp import GP
+from cavity.kernels import Kernel
+from cavity.learning.choice import kinds, structures
+from cavity.learning.choice.inflation import inflation
+from cavity.learning.choice.kinds import Kind, TargetKind
+from cavity.learning.choice.result import Choice
+from cavity.learning.choice.screening import Screen, Trial, far_rows
+from cavity.learning.choice.structures import Columns, Season
+from cavity.learning.choice.words import told
+from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, NegativeBinomial, Poisson
+from cavity.numerics.arrays import Array
+from cavity.runtime.deadlines import Deadline
+from cavity.runtime.errors import Message
+
+Build = Callable[[Any, Likelihood], GP]
+"""A model of a kernel (one for each latent function) and a likelihood, bound to the columns."""
+
+FEWEST_FOR_KERNELS = 12
+"""Rows below which nothing tells kernels apart."""
+
+MOST_OUTLIERS = 0.1
+"""Share of rows that are left out of the comparison as possible outliers, at most."""
+
+CLEAR = 2.0
+"""Standard errors by which another density must beat that of the kind of the targets."""
+
+UNLIKELY = 0.01
+"""Probability, over all columns, that even noise looks as uneven."""
+
+SMALL_RESIDUAL = 0.05
+"""Residuals, in standard deviations, of which the size is all the same."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A kind of model, with values learned on some of the rows, and why.
+
+    Attributes
+    ----------
+    model : GP
+    choice : Choice
+    inflation : float
+        Factor of the variances of a model with Gaussian noise.
+    learned : bool
+        Whether its values are good ones to start from: not if there was no time, or if rows were set aside that may
+        be more than outliers.
+    interrupted : bool
+        Whether Ctrl-C ended the search.
+    """
+
+    model: GP
+    choice: Choice
+    inflation: float = 1.0
+    learned: bool = True
+    interrupted: bool = False
+
+
+@dataclass
+class _Search:
+    """The state of a choice: the best so far, everything that was tried, and what was seen."""
+
+    screen: Screen
+    build: Build
+    columns: Columns
+    best: Trial | None = None
+    set_aside: bool = False
+    trials: list[Trial] = field(default_factory=list)
+    seen: list[Message] = field(default_factory=list)
+
+    def run(
+        self, name: str, kernel: Kernel | list[Kernel], likelihood: Likelihood, start: bool = False
+    ) -> Trial | None:
+        """A trial from the values of the parts, or from the data."""
+        model = self.build(kernel, likelihood)
+        found = self.screen.run(name, model, model if start else None)
+        if found is not None:
+            self.trials.append(found)
+        return found
+
+    def offer(self, found: Trial | None, margin: float = 0.0) -> bool:
+        """Keep a trial if it is better than the best so far by so many standard errors."""
+        better = found is not None and (self.best is None or found.beats(self.best, margin))
+        self.best = found if better else self.best
+        return better
+
+
+def choose(
+    X: Array,
+    y: Array,
+    weight: Array | None,
+    build: Build,
+    *,
+    kernel: Kernel | None = None,
+    likelihood: Likelihood | None = None,
+    seasons: Sequence[Season] = (),
+    several: bool = True,
+    rng: np.random.Generator,
+    time: Deadline,
+) -> Chosen:
+    """The kind of model for numbers; a `kernel` or `likelihood` that is given stays.
+
+    `several` says whether several latent functions can be represented, as noise with a level of its own needs.
+    """
+    kind = kinds.kind_of(y) if likelihood is None else TargetKind(Kind.REAL)
+    whole = likelihood is None and kind.kind in (Kind.COUNT, Kind.FEW)
+    search = _Search(Screen(X, y, weight, rng, time, whole=whole), build, Columns.of(X))
+    simple = structures.isotropic(search.columns) if kernel is None else kernel
+    interrupted = False
+    try:
+        cycles = structures.seen(seasons, X)
+        _noise(search, kind, y, simple, likelihood, may_set_aside=not cycles)
+        if kernel is None and len(y) >= FEWEST_FOR_KERNELS:
+            _kernel(search, cycles)
+        if likelihood is None:
+            _discrete(search, kind, y)
+            if several:
+                _changing_noise(search)
+    except KeyboardInterrupt:
+        interrupted = True
+    if likelihood is None and search.best is not None:
+        _within(search, kind)
+    plainest = build(simple, Gaussian() if likelihood is None else likelihood)
+    model = plainest if search.best is None else search.best.model
+    factor = 1.0 if search.best is None else inflation(search.best.residual)
+    reasons = told(search.trials, model, kind, search.seen)
+    learned = search.best is not None and not search.set_aside
+    return Chosen(model, reasons, factor, learned, interrupted)
+
+
+# --- noise of numbers ---------------------------------------------------------------------------------------
+
+WARPS: dict[Kind, tuple[Callable[[Array], Likelihood], ...]] = {
+    Kind.POSITIVE: (kinds.positive,),
+    Kind.COUNT: (kinds.positive,),
+    Kind.SHARE: (kinds.share, kinds.positive),
+}
+"""Likelihoods that suit a kind of target, with exact inference."""
+
+
+def _noise(
+    search: _Search,
+    kind: TargetKind,
+    y: Array,
+    kernel: Kernel,
+    given: Likelihood | None,
+    may_set_aside: bool,
+) -> None:
+    """Gaussian noise of the targets, or of what they are warped to.
+
+    Rows far from what others predict are set aside, unless they may be a season.
+    """
+    if given is not None:
+        search.offer(search.run("the noise asked for", kernel, given))
+        return
+    plain = search.run("gaussian", kernel, Gaussian())
+    if plain is not None and kind.kind is Kind.REAL and may_set_aside:
+        far = far_rows(plain.residual)
+        if 0 < np.mean(far) <= MOST_OUTLIERS:  # these would decide everything
+            search.screen.without(far)
+            search.set_aside = True
+            search.trials.clear()
+            plain = search.run("gaussian", kernel, Gaussian())
+    search.offer(plain)
+    for suited in WARPS.get(kind.kind, ()):
+        search.offer(search.run(suited.__name__, kernel, suited(y)))
+
+
+def _within(search: _Search, kind: TargetKind) -> None:
+    """Predictions end where the targets must, if they do not."""
+    best = search.best
+    assert best is not None
+    leaves = best.reach[0] < kind.lower or best.reach[1] > kind.upper
+    if isinstance(best.model.likelihood, Gaussian) and leaves:
+        cut = kinds.clipped(kind).with_flat(best.model.likelihood.flat)
+        search.best = replace(best, model=best.model.with_likelihood(cut))
+
+
+def _discrete(search: _Search, kind: TargetKind, y: Array) -> None:
+    """Noise of counts or ordered categories, unless another is clearly better."""
+    best = search.best
+    tried: dict[str, Likelihood] = {}
+    if kind.kind is Kind.COUNT or (kind.kind is Kind.FEW and kind.lower == 0.0):
+        tried |= {"poisson": Poisson(), "negative-binomial": NegativeBinomial()}
+    if kind.kind is Kind.FEW:
+        tried |= {"ordinal": kinds.ordinal(y)}
+    if best is None or not tried:
+        return
+    found = [search.run(name, best.model.kernel, noise) for name, noise in tried.items()]
+    good = [trial for trial in found if trial is not None]
+    if good:
+        first = max(good, key=lambda trial: trial.score)
+        search.best = best if best.beats(first, CLEAR) else first
+
+
+def _changing_noise(search: _Search) -> None:
+    """Noise with a level of its own function, if residuals depend on the inputs."""
+    best = search.best
+    if best is None or not isinstance(best.model.likelihood, Gaussian) or not _uneven(search, best):
+        return
+    level = structures.isotropic(search.columns)
+    search.offer(search.run("heteroscedastic", [best.model.kernel, level], HeteroscedasticGaussian()), 1.0)
+
+
+def _uneven(search: _Search, best: Trial) -> bool:
+    """Whether the size of residuals differs among four groups of rows along a column: an analysis of variance."""
+    from scipy.stats import f_oneway
+
+    size = np.log(best.residual + SMALL_RESIDUAL)
+    X = search.screen.predicted_inputs
+    for column in X.T[np.ptp(X, axis=0) > 0]:
+        groups = np.searchsorted(np.unique(np.quantile(column, [0.25, 0.5, 0.75])), column)
+        parts = [part for part in (size[groups == g] for g in np.unique(groups)) if len(part) > 2]
+        if len(parts) > 1 and f_oneway(*parts).pvalue < UNLIKELY / X.shape[1]:
+            return True
+    return False
+
+
+# --- kernels ------------------------------------------------------------------------------------------------
+
+
+def _kernel(search: _Search, seasons: Sequence[Season]) -> None:
+    """Richer kernels, each from the values of the best so far."""
+    if search.best is None:
+        return
+    columns, noise = search.columns, search.best.model.likelihood
+    rough = search.offer(search.run("rough", structures.isotropic(columns, rough=True), noise))
+    variance, lengthscale = (float(v) for v in search.best.model.kernel.flat[:2])
+    if len(columns.scale) > 1:
+        for name, spread in structures.SHRINKAGE.items():
+            each = structures.relevance(columns, variance, lengthscale, spread, rough)
+            search.offer(search.run(name, each, noise, start=True))
+    _line(search, noise)
+    for season in seasons:
+        kernel = search.best.model.kernel
+        kernel = structures.with_season(kernel, season, structures.variance_of(kernel))
+        likelihood = search.best.model.likelihood
+        search.offer(search.run(f"season of a {season.name}", kernel, likelihood, start=True))
+
+
+def _line(search: _Search, noise: Likelihood) -> None:
+    """A linear function, alone and beside the best so far."""
+    assert search.best is not None
+    curved = search.best.model
+    line = search.run("linear", structures.line(search.columns), noise)
+    search.offer(line)
+    slopes = 1.0 / len(search.columns.scale) if line is None else 0.5 * float(line.model.kernel.flat[0])
+    kernel = structures.with_line(curved.kernel, search.columns, slopes)
+    search.offer(search.run("with a line", kernel, curved.likelihood, start=True))
+
+
+def choose_kernel_of_classes(
+    X: Array,
+    targets: Array,
+    weight: Array | None,
+    build: Callable[[Kernel], GP],
+    groups: NDArray[np.intp],
+    *,
+    rng: np.random.Generator,
+    time: Deadline,
+) -> Chosen | None:
+    """The kernel for classes; None if nothing could be tried."""
+    screen = Screen(X, targets, weight, rng, time, groups=groups)
+    search = _Search(screen, lambda kernel, _: build(kernel), Columns.of(X))
+    interrupted = False
+    try:
+        search.offer(search.run("isotropic", structures.isotropic(search.columns), Gaussian()))
+        _kernel(search, ())
+    except KeyboardInterrupt:
+        interrupted = True
+    if search.best is None:
+        return None
+    model = search.best.model
+    return Chosen(model, told(search.trials, model, None, search.seen), interrupted=interrupted)

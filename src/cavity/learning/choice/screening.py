@@ -1,0 +1,229 @@
+"""Candidates on some rows: one run of the optimizer each, and the log density of rows that it has not seen.
+
+With many rows a model is learned from `ROWS` of them and predicts others. With few, they are left out in folds, and
+each fold is learned anew from where learning from all of them has ended. Hyperparameters have then not seen the rows
+they are judged by: a closed-form leave-one-out density at values that have seen all rows flatters models with many.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.gp import GP
+from cavity.learning.fit import learn
+from cavity.numerics.arrays import Array
+from cavity.posterior import Posterior
+from cavity.prediction import Prediction, WarpedPrediction
+from cavity.runtime.deadlines import Deadline
+from cavity.runtime.interrupts import not_swallowed
+
+ROWS, OTHERS = 300, 600
+"""Rows to learn from, and most others to predict."""
+
+FOLDS = 4
+"""Folds, if there are less than half as many others as rows to learn from."""
+
+IMPOSSIBLE = -700.0
+"""Smallest log density: rows that a candidate calls impossible count as this improbable."""
+
+LEAST_GAIN = 1.0
+"""Nats, over all rows, below which a difference is none."""
+
+FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
+"""Errors of a candidate without which one can do."""
+
+SURPRISING = 4.0
+"""Standard deviations of a residual of a row left out beyond which noise is not Gaussian: one in 16000 rows."""
+
+MEDIAN_OF_NORMAL = 0.6745
+"""Median of the absolute value of a standard normal variable."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate.
+
+    Attributes
+    ----------
+    name : str
+    model : GP
+        With learned values.
+    density : array (m,)
+        Log density of each row, left out.
+    residual : array (m,)
+        Its distance from what was predicted, in standard deviations.
+    reach : tuple of float
+        Smallest and largest end of the 90 % intervals of the rows.
+    """
+
+    name: str
+    model: GP
+    density: Array
+    residual: Array
+    reach: tuple[float, float]
+
+    @property
+    def score(self) -> float:
+        """Mean log density."""
+        return float(np.mean(self.density))
+
+    def beats(self, other: Trial, margin: float = 0.5) -> bool:
+        """Whether it is better by more than so many standard errors of the difference, row by row."""
+        gap = self.density - other.density
+        with np.errstate(invalid="ignore"):
+            error = float(np.std(gap) / np.sqrt(len(gap)))
+        return bool(np.mean(gap) > max(margin * error, LEAST_GAIN / len(gap)))
+
+
+class Screen:
+    """Rows on which candidates are compared.
+
+    Parameters
+    ----------
+    X, y : arrays (n, D), (n,)
+    weight : array (n,), optional
+    groups : array of int (n,), optional
+        Classes: every fold has the same share of each.
+    whole : bool
+        Whether targets are whole numbers: densities over all numbers are then compared as probabilities of them.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        weight: Array | None,
+        rng: np.random.Generator,
+        time: Deadline,
+        *,
+        groups: NDArray[np.intp] | None = None,
+        whole: bool = False,
+    ) -> None:
+        order = rng.permutation(len(y))
+        self.held_out = len(y) > 1.5 * ROWS
+        if groups is not None:  # any first part has their shares, or every so-manieth row has
+            order = (
+                _interleaved(order, groups)
+                if self.held_out
+                else order[np.argsort(groups[order], kind="stable")]
+            )
+        order = order[: ROWS + OTHERS] if self.held_out else order
+        self.X, self.y = X[order], y[order]
+        self.weight = None if weight is None else weight[order]
+        self.rng, self.time, self.whole = rng, time, whole
+
+    @property
+    def _splits(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Rows to learn from and rows to predict."""
+        place = np.arange(len(self.y))
+        if self.held_out:
+            return [(place[:ROWS], place[ROWS:])]
+        return [(place[place % FOLDS != k], place[place % FOLDS == k]) for k in range(FOLDS)]
+
+    @property
+    def predicted_inputs(self) -> Array:
+        """Inputs of the rows that are predicted, in the order of densities and residuals."""
+        return np.asarray(self.X[np.concatenate([test for _, test in self._splits])])
+
+    def without(self, rows: NDArray[np.bool_]) -> None:
+        """Leave out some of the rows that were predicted."""
+        predicted = np.concatenate([test for _, test in self._splits])
+        kept = np.setdiff1d(np.arange(len(self.y)), predicted[rows])
+        self.X, self.y = self.X[kept], self.y[kept]
+        self.weight = None if self.weight is None else self.weight[kept]
+
+    def run(self, name: str, model: GP, start: GP | None = None) -> Trial | None:
+        """Learn a candidate; None if that fails, or there is no time.
+
+        `start` is the model with values to start from; by default they are read off the data.
+        """
+        if self.time.left == 0.0:
+            return None
+        try:
+            with _quiet(), not_swallowed():
+                return self._run(name, model if start is None else start, warm=start is not None)
+        except FAILURES:
+            return None
+
+    def _run(self, name: str, model: GP, warm: bool) -> Trial:
+        rows = np.arange(ROWS) if self.held_out else np.arange(len(self.y))
+        found = self._learn(model, rows, warm)
+        density, residual, ends = [], [], []
+        for train, test in self._splits:
+            posterior = found if self.held_out else self._learn(found.model, train, warm=True)
+            prediction = posterior.predict_y(self.X[test])
+            density.append(log_density(prediction, self.y[test], self.whole))
+            residual.append(residuals(prediction, self.y[test]))
+            ends.append(prediction.interval(0.9))
+        reach = min(float(np.min(low)) for low, _ in ends), max(float(np.max(high)) for _, high in ends)
+        return Trial(name, found.model, np.concatenate(density), np.concatenate(residual), reach)
+
+    def _learn(self, model: GP, rows: NDArray[np.intp], warm: bool) -> Posterior:
+        weight = None if self.weight is None else self.weight[rows]
+        found = learn(
+            model,
+            self.X[rows],
+            self.y[rows],
+            weight,
+            n_restarts=0,
+            given=(),
+            warm=warm,
+            rng=self.rng,
+            max_time=self.time.left,
+            progress=False,
+            warn=False,
+        )
+        return found.posterior
+
+
+def log_density(prediction: Prediction, y: Array, whole: bool = False) -> Array:
+    """Log density of targets, bounded from below; of whole ones the log probability of what is rounded to them."""
+    if not whole or hasattr(prediction, "probabilities"):
+        return np.maximum(prediction.log_prob(y), IMPOSSIBLE)
+    with np.errstate(divide="ignore"):
+        both = (
+            prediction.cdf(y + 0.5) - prediction.cdf(y - 0.5),
+            prediction.survival(y - 0.5) - prediction.survival(y + 0.5),
+        )
+        return np.maximum(np.log(np.maximum(*both)), IMPOSSIBLE)
+
+
+def residuals(prediction: Prediction, y: Array) -> Array:
+    """Distances (n,) of targets to their predictions, in standard deviations, where the noise is around f."""
+    if isinstance(prediction, WarpedPrediction):
+        return residuals(prediction.base, prediction.warp.forward(y))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(y - prediction.mean) / np.sqrt(prediction.variance))
+
+
+def far_rows(residuals: Array) -> NDArray[np.bool_]:
+    """Which residuals of rows that were left out, in sd, are surprising.
+
+    Several outliers inflate the noise that was learned, and hide each other. Their sd is therefore also measured by
+    the median of the residuals, which half of the rows would have to be wrong to move.
+    """
+    spread = min(float(np.median(residuals)) / MEDIAN_OF_NORMAL, 1.0)
+    return np.asarray(residuals > SURPRISING * spread)
+
+
+def _interleaved(order: NDArray[np.intp], groups: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The order changed so that every part of it has about the same share of each group."""
+    place = np.empty(len(order))
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups[order] == group)
+        place[members] = (np.arange(len(members)) + 0.5) / len(members)
+    return order[np.argsort(place, kind="stable")]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Warnings of candidates are nobody's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
