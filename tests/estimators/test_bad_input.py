@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 
 from cavity import GPRegressor
@@ -54,26 +53,36 @@ def test_shapes_and_values(X, y, words):
     ("X", "words"),
     [
         (
-            pd.DataFrame({"size": [1.0, 2.0], "city": ["Paris", "Rome"]}),
-            "column 'city' of X holds text, .*'Paris'",
-        ),
-        (
-            pl.DataFrame({"size": [1.0, 2.0], "city": ["Paris", "Rome"]}),
-            "column 'city' of X holds text, .*'Paris'",
-        ),
-        (pd.DataFrame({"size": [1, 2], "kind": pd.Categorical(["a", "b"])}), "column 'kind' of X holds text"),
-        (
-            pd.DataFrame({"day": pd.to_datetime(["2020-01-01", "2020-01-02"])}),
-            "column 'day' of X holds dates",
+            np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")[:, None],
+            "X holds dates or durations",
         ),
         ([["a", 1.0], ["b", 2.0]], "X holds text, for instance 'a'"),
         (np.array([["1", "x"], ["2", "y"]]), "X holds text, for instance .*'x'"),
         (np.array([[1, "x"], [2, "y"]], dtype=object), "X holds text, for instance 'x'"),
     ],
 )
-def test_text_and_dates_name_the_column_and_a_value(X, words):
+def test_text_and_dates_in_arrays_are_named(X, words):
     with pytest.raises(ValueError, match=words):
         GPRegressor().fit(X, [1.0, 2.0])
+
+
+def test_text_at_prediction_names_the_column_of_a_model_of_numbers():
+    model = GPRegressor(objective=None).fit(pd.DataFrame({"size": [1.0, 2.0], "age": [3.0, 5.0]}), [1.0, 2.0])
+    with pytest.raises(ValueError, match="column 'age' of X holds text, for instance 'old'"):
+        model.predict(pd.DataFrame({"size": [1.0], "age": ["old"]}))
+    with pytest.raises(
+        ValueError, match=r"Input X contains NaN .*row 0, column 1.* has no stand-in: complete the rows"
+    ):
+        model.predict(pd.DataFrame({"size": [1.0], "age": [np.nan]}))
+
+
+def test_missing_values_of_arrays_and_targets_have_a_remedy():
+    with pytest.raises(ValueError, match=r"Input X contains NaN .*row 2, column 1.*; give X as a data frame"):
+        GPRegressor().fit(spoiled(np.nan), Y)
+    with pytest.raises(
+        ValueError, match=r"Input y contains NaN .*row 3, .*; leave out rows whose target is missing"
+    ):
+        GPRegressor().fit(X, np.where(Y == 3, np.nan, Y))
 
 
 def test_text_in_targets_and_at_prediction(fitted):
@@ -117,7 +126,7 @@ def test_weights(weight, words):
         ({"n_restarts": -1}, "n_restarts must be an integer >= 0, got -1"),
         ({"n_restarts": None}, "n_restarts must be an integer >= 0, got None"),
         ({"n_restarts": True}, "n_restarts must be an integer >= 0, got True"),
-        ({"max_rows": 0}, "max_rows must be an integer >= 1, got 0"),
+        ({"learn_rows": 0}, "learn_rows must be an integer >= 1 or None, got 0"),
         ({"max_time": -1.0}, "max_time must be a number of seconds >= 0 or None, got -1.0"),
         ({"max_time": "5"}, "max_time must be a number of seconds >= 0 or None, got '5'"),
         ({"max_time": np.nan}, "max_time must be a number of seconds >= 0 or None, got nan"),

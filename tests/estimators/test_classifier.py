@@ -25,6 +25,7 @@ from cavity.estimators import classifier, decisions, multiclass
 from cavity.inference.base import ConvergenceWarning, Status
 from cavity.kernels import SE, Linear, ard
 from cavity.learning import signal_prior
+from cavity.learning.large_data import same_shares
 from cavity.likelihoods import LapseProbit, Probit
 from cavity.means.functions import Constant
 from cavity.parameters.param import Param, fixed
@@ -467,14 +468,20 @@ def test_class_weight():
 
 
 def test_a_subset_keeps_the_shares_of_classes():
-    model = GPClassifier(KERNEL, max_rows=20, random_state=0, **AS_GIVEN).fit(X, LABELS)
-    kept = model.members_[0].rows.y
+    kept = CODES[same_shares(CODES, 20, np.random.default_rng(0))]
     assert len(kept) <= 20
-    assert np.mean(kept > 0) == pytest.approx(np.mean(CODES), abs=0.06)
+    assert np.mean(kept) == pytest.approx(np.mean(CODES), abs=0.06)
     codes = np.repeat([0, 1, 2], [100, 1, 1])
-    assert len(set(codes[classifier._same_shares(codes, 3, np.random.default_rng(0))])) == 3
-    with pytest.raises(ValueError, match="at least the number of classes, 3"):
-        classifier._same_shares(codes, 2, np.random.default_rng(0))
+    assert len(set(codes[same_shares(codes, 3, np.random.default_rng(0))])) == 3
+    with pytest.raises(ValueError, match="learn_rows must be at least the number of classes, 3"):
+        same_shares(codes, 2, np.random.default_rng(0))
+
+
+def test_hyperparameters_are_learned_from_some_rows_and_all_are_conditioned_on():
+    model = GPClassifier(learn_rows=20, n_restarts=0, random_state=0).fit(X, LABELS)
+    assert len(model.posterior_.data.y) == len(X)
+    same = GPClassifier(model.kernel_, objective=None).fit(X, LABELS)
+    np.testing.assert_allclose(model.predict_proba(POINTS), same.predict_proba(POINTS), atol=1e-6)
 
 
 # --- options, warnings, company -----------------------------------------------------------------------------
@@ -487,7 +494,7 @@ def test_a_subset_keeps_the_shares_of_classes():
         ({"multi_class": "ovr"}, "multi_class must be one of 'auto', 'one_vs_rest'"),
         ({"signal_prior": "strong"}, "signal_prior must be 'weak'"),
         ({"n_restarts": -1}, "n_restarts must be an integer >= 0"),
-        ({"max_rows": 1}, "max_rows must be an integer >= 2"),
+        ({"learn_rows": 1}, "learn_rows must be an integer >= 2"),
         ({"likelihood": "gaussian"}, "likelihood must be one of labels"),
         ({"likelihood": "poisson"}, "counts"),
         ({"likelihood": "sigmoid"}, "likelihood must be a Likelihood or one of"),
@@ -517,7 +524,7 @@ def test_bad_data_are_refused():
 
 def test_a_warning_names_the_problem_and_the_remedy(monkeypatch):
     some = slice(None, None, 5)
-    real = multiclass.learn
+    real = multiclass.learn_any_size
 
     def stopped(*arguments, **options):
         learned = real(*arguments, **options)
@@ -525,7 +532,7 @@ def test_a_warning_names_the_problem_and_the_remedy(monkeypatch):
         monkeypatch.setattr(type(learned.posterior), "status", status, raising=False)
         return learned
 
-    monkeypatch.setattr(multiclass, "learn", stopped)
+    monkeypatch.setattr(multiclass, "learn_any_size", stopped)
     model = GPClassifier(KERNEL, multi_class="one_vs_one", **AS_GIVEN)
     with pytest.warns(
         ConvergenceWarning, match=r"setosa against versicolor: EP did not converge \(stage 'variational'\)"

@@ -80,8 +80,10 @@ def test_a_classifier_by_ep_and_what_it_refuses():
     assert model.posterior_.status.converged
     assert not model.model_.representation.learn
     with pytest.raises(CapabilityError, match="'inducing' does not give several latent functions"):
-        GPClassifier(representation="inducing", objective=None).fit(X, np.arange(300) % 3)
-    with pytest.raises(ValueError, match="n_inducing must be an integer >= 1, got 0"):
+        GPClassifier(multi_class="softmax", representation="inducing", objective=None).fit(
+            X, np.arange(300) % 3
+        )
+    with pytest.raises(ValueError, match="n_inducing must be an integer >= 1 or 'auto', got 0"):
         GPRegressor(n_inducing=0).fit(X, Y)
     with pytest.raises(ValueError, match="representation must be one of 'dense', 'inducing'"):
         GPRegressor(representation="sparse").fit(X, Y)

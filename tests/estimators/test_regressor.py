@@ -381,7 +381,7 @@ def test_weight_zero_removes_the_row_before_anything_else():
     w = np.r_[np.zeros(10), np.ones(30)]
     wild = Y.copy()
     wild[:10] = 1e6
-    options = {"n_restarts": 1, "random_state": 0, "max_rows": 30}
+    options = {"n_restarts": 1, "random_state": 0, "learn_rows": 30}
     one, two = GPRegressor(**options).fit(X, wild, w), GPRegressor(**options).fit(X[10:], Y[10:])
     assert one.log_evidence_ == pytest.approx(two.log_evidence_, abs=1e-6)
     np.testing.assert_allclose(one.predict(POINTS), two.predict(POINTS), atol=1e-6)
@@ -687,13 +687,17 @@ def test_a_nearly_singular_fit_is_reported(monkeypatch):
     assert model.posterior_.status.jitter > 0
 
 
-def test_a_random_subset_of_many_rows():
-    model = GPRegressor(KERNEL, **AS_GIVEN, max_rows=15, random_state=1).fit(X, Y)
-    assert len(model.rows_.X) == 15
-    again = GPRegressor(KERNEL, **AS_GIVEN, max_rows=15, random_state=1).fit(X, Y)
-    np.testing.assert_array_equal(model.rows_.X, again.rows_.X)
-    assert set(map(tuple, model.rows_.X)) <= set(map(tuple, X))
-    assert len(GPRegressor(KERNEL, **AS_GIVEN, max_rows=100).fit(X, Y).rows_.X) == 40
+def test_hyperparameters_are_learned_from_some_rows_and_all_are_conditioned_on():
+    options = {"n_restarts": 0, "random_state": 1}
+    some = GPRegressor(learn_rows=15, **options).fit(X, Y)
+    all_rows = GPRegressor(learn_rows=None, **options).fit(X, Y)
+    assert some.kernel_ != all_rows.kernel_
+    assert some.kernel_ == GPRegressor(learn_rows=15, **options).fit(X, Y).kernel_
+    same = GP(some.kernel_, some.likelihood_, mean=some.mean_).condition(X, Y)
+    assert some.log_evidence_ == pytest.approx(same.log_evidence, abs=1e-9)
+    np.testing.assert_allclose(some.predict(POINTS), same.mean(POINTS), atol=1e-9)
+    enough = GPRegressor(learn_rows=100, **options).fit(X, Y)
+    assert enough.kernel_ == all_rows.kernel_
 
 
 def test_tags_of_settings_that_make_no_sense():

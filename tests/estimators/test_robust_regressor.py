@@ -547,14 +547,14 @@ def test_an_optimum_beyond_the_edge_is_not_convergence():
     assert "beyond the edge" in run.message
 
 
-@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("likelihood", ["student-t", "laplace", "mixture"])
-def test_targets_that_do_not_vary_are_fitted_without_ado(likelihood):
+def test_targets_that_do_not_vary_keep_the_values_given(likelihood):
     """The evidence then has no maximum: it grows as noise vanishes, until EP cannot be evaluated."""
-    model = GPRegressor(likelihood=likelihood, n_restarts=0, random_state=0).fit(X[:20], np.full(20, 3.0))
+    with pytest.warns(ConvergenceWarning, match="the targets do not vary"):
+        model = GPRegressor(likelihood=likelihood, n_restarts=0, random_state=0).fit(X[:20], np.full(20, 3.0))
     mean, sd = model.predict(GRID, return_std=True)
     np.testing.assert_allclose(mean, 3.0, rtol=1e-6)
-    assert np.all(sd < 1e-4)
+    assert np.all(sd > 0.5)
     assert model.posterior_.status.converged
 
 

@@ -94,7 +94,7 @@ def test_a_loaded_posterior_samples_on():
 def test_estimators_that_sample_come_back(tmp_path):
     rule = MCMC(**{**SHORT, "rng": None, "progress": lambda done, total: None})
     regressor = GPRegressor(
-        likelihood="laplace", objective=None, inference=rule, max_rows=11, n_restarts=0, random_state=0
+        likelihood="laplace", objective=None, inference=rule, learn_rows=11, n_restarts=0, random_state=0
     ).fit(X, SIGNAL)
     regressor.save(tmp_path / "m.cavity")
     again = cavity.load(tmp_path / "m.cavity")

@@ -456,7 +456,9 @@ def test_estimators_name_the_parameter_and_only_models_are_saved(tmp_path):
         model.save(tmp_path / "m.cavity")
     assert list(tmp_path.iterdir()) == []
     for thing in (SE(1.0), 3, [regressor()]):
-        with pytest.raises(ModelFileError, match="cannot be saved; Dynamics, GP, GPClassifier, GPRegressor"):
+        with pytest.raises(
+            ModelFileError, match="cannot be saved; Dynamics, GP, GPClassifier, GPForecaster, GPRegressor"
+        ):
             save(thing, tmp_path / "m.cavity")
     from sklearn.exceptions import NotFittedError
 

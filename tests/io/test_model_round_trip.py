@@ -26,13 +26,16 @@ from cavity.io.registry import codec_named
 from cavity.kernels import SE, Categorical, Linear, Matern, Warped, ard
 from cavity.likelihoods import (
     Binomial,
+    Clipped,
     EpsilonInsensitive,
     Gaussian,
     Heaviside,
     HeteroscedasticGaussian,
+    IntervalWarp,
     KnownNoise,
     Laplace,
     LapseProbit,
+    LeastSquares,
     Logit,
     Mixture,
     MixtureOfGaussians,
@@ -41,9 +44,11 @@ from cavity.likelihoods import (
     OneVsRest,
     OrdinalProbit,
     Poisson,
+    PositiveWarp,
     Probit,
     Softmax,
     StudentT,
+    WarpedTarget,
 )
 from cavity.means.basis import Basis
 from cavity.means.basis_features import Harmonics, Powers
@@ -135,6 +140,9 @@ def test_flags_priors_bounds_ties_and_transforms_come_back():
 
 LIKELIHOODS = {
     "gaussian": (Gaussian(0.2), SIGNAL),
+    "warped": (WarpedTarget(Gaussian(0.2), PositiveWarp(0.4, 2.0, 0.1)), np.exp(SIGNAL)),
+    "interval": (WarpedTarget(StudentT(0.2, 3.0), IntervalWarp(-9.0, 9.0, 0.01)), SIGNAL),
+    "clipped": (WarpedTarget(Gaussian(0.2), Clipped(upper=50.0)), SIGNAL),
     "known": (KnownNoise(np.linspace(0.1, 0.4, 14)), SIGNAL),
     "known-and-learned": (KnownNoise(np.linspace(0.0, 0.4, 14), variance=0.1), SIGNAL),
     "noiseless": (Noiseless(), SIGNAL),
@@ -146,6 +154,8 @@ LIKELIHOODS = {
     "probit": (Probit(), np.sign(SIGNAL)),
     "logit": (Logit(), np.sign(SIGNAL)),
     "lapse": (LapseProbit(0.05), np.sign(SIGNAL)),
+    "least-squares": (LeastSquares(0.2, 0.5, 0.1), np.sign(SIGNAL)),
+    "one-vs-rest, least-squares": (OneVsRest(3, LeastSquares(0.2, 0.5)), np.arange(14) % 3.0),
     "heaviside": (Heaviside(), np.sign(SIGNAL)),
     "poisson": (Poisson(), np.round(np.exp(SIGNAL))),
     "negative-binomial": (NegativeBinomial(2.0), np.round(np.exp(SIGNAL))),
@@ -324,7 +334,7 @@ def test_several_targets_weights_repeats_subsets_and_column_names_come_back():
         GPRegressor("SE(ard).on(['age'])", n_restarts=0, random_state=1, standardize=False).fit(
             frame, y, weight
         ),
-        GPRegressor(1.0 * SE(ard), n_restarts=0, random_state=2, max_rows=12, mean=None).fit(frame, y),
+        GPRegressor(1.0 * SE(ard), n_restarts=0, random_state=2, learn_rows=12, mean=None).fit(frame, y),
         GPRegressor(objective=None, kernel=SE(1.0), likelihood=Gaussian(0.2)).fit(data, y),
         GPRegressor(kernel=2.0 * Categorical(3).on(0) + Linear(), n_restarts=0, random_state=0).fit(
             np.column_stack([np.arange(27) % 3, data[:, 0]]), y

@@ -11,10 +11,11 @@ import pytest
 from scipy.stats import norm
 
 from cavity import GPClassifier, GPRegressor
+from cavity.frames.columns import Column
+from cavity.learning.choice.screening import far_rows
 from cavity.prediction import GaussianPrediction
 from cavity.runtime.errors import InputError, Message
 from cavity.tables import Preparation, TableError, comparing
-from cavity.tables.columns import Column
 from cavity.tables.comparing import (
     EVIDENCE,
     FOLDS,
@@ -26,7 +27,6 @@ from cavity.tables.comparing import (
     candidates,
     compare_models,
 )
-from cavity.tables.noise import far_rows
 
 REGRESSION = Preparation("y", "regression", (Column("x"),))
 CLASSES = Preparation("y", "classification", (Column("x"),))

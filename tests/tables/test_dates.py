@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from cavity.frames.columns import Column
+from cavity.frames.files import _column
 from cavity.io import dumps, loads
 from cavity.io.errors import ModelFileError
 from cavity.report.content import glance
 from cavity.tables import Table, TableError, prepare
-from cavity.tables.columns import Column
 from cavity.tables.description import hyperparameters
-from cavity.tables.files import _column
 from cavity.tables.fit import fit_table
 from cavity.tables.training import Options
 
@@ -80,10 +81,11 @@ def test_a_time_zone_that_changes_its_clocks_leaves_no_gap():
 def test_missing_dates_are_refused_or_filled_in():
     dates = ["2024-01-01", "", "2024-01-05", "2024-01-03"]
     with pytest.raises(TableError, match=r"values are missing in 1 column: day \(1\)"):
-        prepared(dates)
-    preparation, X, _ = prepared(dates, impute="median")
+        prepared(dates, impute="none")
+    preparation, X, _ = prepared(dates)
     assert X["day"].tolist() == [0, 2, 4, 2]
-    assert any("1 missing value filled in by the median, 2." in str(note) for note in preparation.notes)
+    assert X["day is missing"].tolist() == [0, 1, 0, 0]
+    assert any("1 missing value filled in by the median, 2," in str(note) for note in preparation.notes)
 
 
 def test_dates_that_are_all_the_same_are_left_out():
@@ -128,9 +130,9 @@ def test_a_model_of_dates_knows_their_unit_after_it_was_stored():
     table = Table(frame, np.arange(1, N + 1), N)
     options = Options(likelihood="gaussian", n_restarts=0, test_size=0.0)
     model = loads(dumps(fit_table(*prepare(table, "y"), table, options)))
-    assert model.preparation.columns == (Column("month", unit="years"),)
+    assert model.preparation.columns == (Column("month", fill=(2001 + 181 / 365 + 2002) / 2, unit="years"),)
     meanings = {one.name: one.meaning for one in hyperparameters(model)}
-    assert meanings["se.lengthscale[0]"] == "in years, of month"
+    assert re.fullmatch(r"matters over about [\d.]+ years", meanings["se.lengthscale[0]"])
     line = glance(frame, model.preparation).rows[1]
     assert line[:4] == ["month", "input", "dates from 1999-01 to 2004-07", 0]
 
@@ -156,7 +158,7 @@ def test_length_scales_of_one_column_are_in_its_unit_except_on_a_circle():
     found = {
         one.name: one.meaning for one in hyperparameters(fit_table(*prepare(table, "y"), table, options))
     }
-    assert found["se.lengthscale"] == "in years, of month"
+    assert found["se.lengthscale"] == "nearly a straight line"  # many times as long as the five years
     assert found["periodic.period"] == "in years, of month"
     assert found["se_2.lengthscale"] == ""
 

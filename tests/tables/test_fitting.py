@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,14 +13,18 @@ from typer.testing import CliRunner
 from cavity import GP, GPRegressor, load
 from cavity.cli import app
 from cavity.cli.words import in_options
-from cavity.inference.base import ConvergenceWarning, InferenceFailedError
+from cavity.estimators import regressor as regressor_module
+from cavity.inference.base import InferenceFailedError
 from cavity.io import dumps, loads
+from cavity.learning.large_data import learn_any_size
 from cavity.learning.objective import Objective
+from cavity.likelihoods import Gaussian, StudentT
 from cavity.runtime.errors import Setting
 from cavity.runtime.progress import Progress
 from cavity.runtime.stop_reason import StopReason
 from cavity.tables import Table, TableModel, prepare, training
 from cavity.tables import fit as fitting
+from cavity.tables.baselines import baselines
 from cavity.tables.comparing import Candidate, compare_models
 from cavity.tables.description import draws_of
 from cavity.tables.fit import fit_table
@@ -64,7 +67,7 @@ def told(model: TableModel) -> list[str]:
 def choice(model: TableModel) -> str:
     """Why the noise was chosen, in the words of the command line."""
     assert model.report.choice is not None
-    return model.report.choice.told(in_options)
+    return model.report.choice.chosen.told(in_options)
 
 
 def no_fixed_point() -> InferenceFailedError:
@@ -73,82 +76,54 @@ def no_fixed_point() -> InferenceFailedError:
     )
 
 
+def robust_trial(monkeypatch: pytest.MonkeyPatch, happen) -> None:
+    """Let something happen where Student-t noise is learned."""
+
+    def watched(model, *arguments, **options):
+        if isinstance(model.likelihood, StudentT):
+            happen()
+        return learn_any_size(model, *arguments, **options)
+
+    monkeypatch.setattr(regressor_module, "learn_any_size", watched)
+
+
 def test_gaussian_noise_is_kept_where_the_trial_of_robust_noise_fails(monkeypatch):
-    def fail(model):
-        if model.likelihood == "student-t":
-            raise no_fixed_point()
+    def fail():
+        raise no_fixed_point()
 
-    regressor(monkeypatch, fail)
+    robust_trial(monkeypatch, fail)
     model = fit(far_off())
-    assert model.estimator.likelihood == "gaussian"
-    assert choice(model) == (
-        "Gaussian noise: 1 row is more than 4 sd from what the others predict, but Student-t noise could not be fitted "
+    assert isinstance(model.estimator.likelihood_, Gaussian)
+    assert (
+        "1 row is more than 4 sd from what the others predict, but Student-t noise could not be fitted "
         "(no fixed point at any start; try --inference laplace)."
-    )
+    ) in model.report.choice.told(in_options)
 
 
-def test_noise_is_decided_once_and_from_all_rows(monkeypatch):
+def test_the_kind_of_model_is_decided_once_and_from_all_rows(monkeypatch):
     fits = []
-    regressor(monkeypatch, lambda model: fits.append((model.likelihood, model.warm_start)), lambda _: None)
+    regressor(
+        monkeypatch,
+        lambda _: None,
+        lambda model: fits.append((type(model.likelihood_), model.warm_start, len(model.rows_.index))),
+    )
     model = fit(far_off(), test_size=0.2)
-    assert fits == [
-        ("gaussian", False),
-        ("student-t", False),
-        ("student-t", True),
-    ]  # the last is for the scores
-    assert len(model.estimator.rows_.index) == model.report.rows == 25
+    assert fits == [(StudentT, False, 25), (StudentT, True, 20)]  # the last is for the scores
     assert model.report.held_out_rows == 5
     fits.clear()
     smooth = far_off()
     smooth.loc[5, "y"] -= 30.0
-    assert choice(fit(smooth, test_size=0.2)).startswith("Gaussian noise: no row is more than 4 sd")
-    assert fits == [("gaussian", False), ("gaussian", True)]
-
-
-@pytest.mark.parametrize(("ahead", "all_starts"), [(50.0, False), (2.0, True), (-2.0, True)])
-def test_other_starts_of_gaussian_noise_are_run_only_if_they_may_matter(monkeypatch, ahead, all_starts):
-    fits = []
-
-    def judge(model):
-        fits.append((model.likelihood, model.n_restarts))
-        model.log_evidence_ = ahead if model.likelihood == "student-t" else 0.0
-
-    regressor(monkeypatch, lambda _: None, judge)
-    model = fit(far_off(), n_restarts=2)
-    others = [("gaussian", 2)] if all_starts else []
-    assert fits == [("gaussian", 0), ("student-t", 2), *others]
-    assert model.estimator.likelihood == ("student-t" if ahead > 0 else "gaussian")
-    assert (model.estimator.n_restarts, model.estimator.warm_start) == (2, False)
-    fits.clear()
-    smooth = far_off()
-    smooth.loc[5, "y"] -= 30.0
-    model = fit(smooth, n_restarts=2)
-    assert fits == [("gaussian", 0), ("gaussian", 2)]
-    assert (model.estimator.n_restarts, model.estimator.warm_start) == (2, False)
+    told = fit(smooth, test_size=0.2).report.choice.told()
+    assert "No row is more than 4 sd from what the others predict." in told
+    assert fits == [(Gaussian, False, 25), (Gaussian, True, 20)]
 
 
 def test_a_rule_that_was_asked_for_decides_the_noise():
-    assert choice(fit(far_off(), inference="exact")) == (
-        "Gaussian noise, because --inference exact has no other."
-    )
-    assert choice(fit(far_off(), inference="laplace")) == (
-        "Student-t noise, because Gaussian noise needs no --inference laplace."
-    )
+    exact = fit(far_off(), inference="exact")
+    assert isinstance(exact.estimator.likelihood_, Gaussian)
+    assert choice(exact).startswith("Gaussian noise")
+    assert isinstance(fit(far_off(), inference="laplace").estimator.likelihood_, StudentT)
     assert fit(far_off(), likelihood="gaussian").report.choice is None
-
-
-@pytest.mark.parametrize("kept", ["gaussian", "student-t"])
-def test_warnings_are_those_of_the_noise_that_is_kept(monkeypatch, kept):
-    def warn(model):
-        warnings.warn(f"about {model.likelihood} noise", ConvergenceWarning, stacklevel=2)
-
-    def judge(model):
-        model.log_evidence_ = float(model.likelihood == kept)
-
-    regressor(monkeypatch, warn, judge)
-    model = fit(far_off(), test_size=0.2)
-    assert model.estimator.likelihood == kept
-    assert [text for text in told(model) if text.startswith("about")] == [f"about {kept} noise"]
 
 
 def test_a_warning_of_the_estimator_is_stored_with_the_remedy_of_the_command_line():
@@ -211,7 +186,8 @@ def test_after_an_interrupt_nothing_more_is_tried_and_it_is_said(monkeypatch):
     assert signal.getsignal(signal.SIGINT) is before
     assert heard == ["Learning from 25 rows of 1 column ..."]
     assert model.report.interruption == (
-        "Interrupted: the best values so far were kept; Student-t noise was not tried; rows held out were not scored."
+        "Interrupted: the best values so far were kept; other kinds of model were not tried; rows held out were not "
+        "scored."
     )
     assert (model.report.rows, model.report.rows_in_file, model.report.held_out_rows) == (25, 25, 0)
     assert [one.row for one in model.report.outliers] == [6]
@@ -222,8 +198,9 @@ def test_after_an_interrupt_nothing_more_is_tried_and_it_is_said(monkeypatch):
 def test_an_interrupt_of_the_trial_of_robust_noise_keeps_gaussian_noise(monkeypatch):
     press_ctrl_c(monkeypatch, "StudentT")
     model = fit(far_off(), test_size=0.2)
-    assert model.estimator.likelihood == "gaussian"
-    assert model.report.undone == ("Student-t noise was not tried", "rows held out were not scored")
+    assert isinstance(model.estimator.likelihood_, Gaussian)
+    assert "Student-t noise was not tried: interrupted." in model.report.choice.told()
+    assert model.report.undone == ("other kinds of model were not tried", "rows held out were not scored")
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -265,8 +242,8 @@ def test_the_command_saves_what_there_is_and_ends_with_the_code_of_an_interrupt(
         app, [*arguments, "--report", str(tmp_path / "a.html")], env={"COLUMNS": "200"}
     )
     assert result.exit_code == 130, result.output
-    assert "Student-t noise was not tried" in result.stdout
-    assert "Student-t noise was not tried" in (tmp_path / "a.html").read_text()
+    assert "other kinds of model were not tried" in result.stdout
+    assert "other kinds of model were not tried" in (tmp_path / "a.html").read_text()
     assert CliRunner().invoke(app, ["info", str(tmp_path / "a.cavity")]).exit_code == 0
 
 
@@ -282,7 +259,7 @@ def gross_error_held_out(n: int = 40) -> tuple[pd.DataFrame, int]:
 def test_a_gross_error_among_rows_held_out_is_found_too():
     frame, row = gross_error_held_out()
     model = fit(frame, test_size=0.2)
-    assert choice(model).startswith("Student-t noise: 1 row is more than 4 sd")
+    assert choice(model).startswith("Student-t noise")
     assert [one.row for one in model.report.outliers] == [row + 1]
     x = frame["x"].to_numpy()
     assert np.max(np.abs(model.estimator.predict(frame[["x"]]) - np.sin(x))) < 0.2
@@ -307,7 +284,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[tuple[str, fl
 def test_two_thirds_of_the_time_are_for_all_rows_and_the_rest_for_the_scores(monkeypatch):
     given = clock(monkeypatch, 30.0)
     model = fit(far_off(), test_size=0.2, max_time=150.0)
-    assert given == [("gaussian", 100.0), ("student-t", 70.0), (model.estimator.likelihood, 90.0)]
+    assert given == [("auto", 100.0), ("auto", 120.0)]
     assert model.report.scores is not None
     assert model.estimator.max_time == 150.0
 
@@ -315,14 +292,13 @@ def test_two_thirds_of_the_time_are_for_all_rows_and_the_rest_for_the_scores(mon
 def test_without_scores_all_of_the_time_is_for_all_rows(monkeypatch):
     given = clock(monkeypatch, 30.0)
     fit(far_off(), max_time=100.0)
-    assert given == [("gaussian", 100.0), ("student-t", 70.0)]
+    assert given == [("auto", 100.0)]
 
 
-def test_robust_noise_is_not_tried_and_nothing_is_scored_without_time(monkeypatch):
+def test_nothing_is_scored_without_time(monkeypatch):
     given = clock(monkeypatch, 30.0)
     model = fit(far_off(), test_size=0.2, max_time=24.0)
-    assert given == [("gaussian", 16.0), ("gaussian", 0.0)]
-    assert choice(model).endswith("but no time was left to try Student-t noise; give more --max-time.")
+    assert given == [("auto", 16.0), ("auto", 0.0)]
     assert model.report.rows == 25
     assert (model.report.scores, model.report.held_out_rows) == (None, 0)
     assert (
@@ -525,3 +501,48 @@ def test_without_time_for_chains_the_noise_found_is_kept_or_there_is_an_error(mo
     assert "give more --max-time" in text
     with pytest.raises(TimeoutError, match="before the warm-up"):
         sampled(likelihood="gaussian", max_time=20.0)
+
+
+# --- baselines ----------------------------------------------------------------------------------------------
+
+
+def test_baselines_are_scikit_learns_models_on_the_rows_held_out():
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(0, 6, 120), "b": rng.normal(size=120)})
+    y = np.sin(X["a"].to_numpy()) + 0.1 * rng.normal(size=120)
+    train, test = np.arange(100), np.arange(100, 120)
+    found = {b.name: b for b in baselines("regression", X, y, train, test)}
+    assert list(found) == ["guessing", "linear regression", "gradient boosting"]
+    assert found["guessing"].error == pytest.approx(np.sqrt(np.mean((y[test] - y[train].mean()) ** 2)))
+    boosting = HistGradientBoostingRegressor(random_state=0).fit(X.to_numpy()[train], y[train])
+    error = boosting.predict(X.to_numpy()[test]) - y[test]
+    assert found["gradient boosting"].error == pytest.approx(np.sqrt(np.mean(error**2)))
+    assert found["gradient boosting"].nlp is None
+    variance = np.var(y[train])
+    density = -0.5 * np.log(2 * np.pi * variance) - 0.5 * (y[test] - y[train].mean()) ** 2 / variance
+    assert found["guessing"].nlp == pytest.approx(-np.mean(density))
+
+
+def test_baselines_of_classes_have_log_losses():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"a": rng.normal(size=90)})
+    y = np.where(X["a"] + 0.3 * rng.normal(size=90) > 0, "yes", "no")
+    train, test = np.arange(70), np.arange(70, 90)
+    found = {b.name: b for b in baselines("classification", X, y, train, test)}
+    assert list(found) == ["guessing", "logistic regression", "gradient boosting"]
+    share = np.mean(y[train] == "yes")
+    expected = -np.mean(np.where(y[test] == "yes", np.log(share), np.log(1 - share)))
+    assert found["guessing"].nlp == pytest.approx(expected)
+    assert found["logistic regression"].nlp < found["guessing"].nlp
+
+
+def test_choice_and_baselines_are_in_the_file(tmp_path):
+    model = fit(far_off(), test_size=0.2)
+    model.save(tmp_path / "model.cavity")
+    again = load(tmp_path / "model.cavity")
+    assert again.report.choice == model.report.choice
+    assert again.report.baselines == model.report.baselines
+    assert len(model.report.baselines) == 3
+    assert "--likelihood" in model.report.choice.told(in_options)

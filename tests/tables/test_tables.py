@@ -16,10 +16,11 @@ from cavity.cli.words import in_options
 from cavity.io import ModelFileError, dumps, loads
 from cavity.io.archive import pack, unpack
 from cavity.kernels import SE, parse
+from cavity.learning.choice import Candidate, Choice
 from cavity.likelihoods import Gaussian
 from cavity.runtime.errors import InPython, Message, Setting
 from cavity.tables import TableError, TableModel, prepare, read_blocks, read_table
-from cavity.tables.fit_report import FitReport, Outlier, RegressionScores, Relevance
+from cavity.tables.fit_report import Baseline, FitReport, Outlier, RegressionScores, Relevance
 from cavity.tables.reading import Table
 
 
@@ -52,19 +53,23 @@ def write(path, data: pd.DataFrame):
     return path
 
 
-def test_text_that_is_missing_only_at_prediction_is_refused_as_missing():
-    preparation, _, _ = prepare(table(frame()), "price", impute="median")
+def test_values_that_are_missing_only_at_prediction_are_told():
+    preparation, _, _ = prepare(table(frame()), "price")
     new = frame(4)
     new.loc[[1, 2], "color"] = None
-    message = r"values are missing in 1 column: color \(2\); no text was missing there .*complete the rows"
-    with pytest.raises(TableError, match=message):
-        preparation.inputs(new)
-    new = frame(4)
     new.loc[1, "size"] = np.nan  # numbers have their median
-    assert preparation.inputs(new)["size"][1] == np.median(frame()["size"])
+    found = preparation.inputs(new)
+    assert found["size"][1] == np.median(frame()["size"])
+    assert found[["color=blue", "color=green", "color=red"]].iloc[1].tolist() == [0.0, 0.0, 0.0]
+    fitted = "and none was when the model was fitted: predictions there"
+    assert [sentence for news in preparation.news(new) for sentence in news.sentences] == [
+        f"1 value of column 'size' is missing, {fitted} take its median",
+        f"2 values of column 'color' are missing, {fitted} are for none of its levels",
+    ]
+    assert not any(news.sentences for news in preparation.news(frame()))
 
 
-def test_remedies_can_be_typed(monkeypatch):
+def test_remedies_can_be_typed():
     data = frame().assign(**{"it's": np.arange(12)})
     notes = [note.told(in_options) for note in prepare(table(data), "price")[0].notes]
     assert any("""leave it out with --drop 'it'"'"'s'.""" in note for note in notes)
@@ -75,9 +80,6 @@ def test_remedies_can_be_typed(monkeypatch):
     with pytest.raises(TableError, match=r"leave the column out with drop=\['day of sale'\]") as found:
         prepare(table(days), "price")
     assert found.value.message.told(in_options).endswith("--drop 'day of sale'")
-    monkeypatch.setattr("cavity.tables.preparation.MAX_LEVELS", 8)
-    with pytest.raises(TableError, match=r"drop=\['my id'\], or group"):
-        prepare(table(frame().assign(**{"my id": [f"no {i}" for i in range(12)]})), "price")
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -162,12 +164,12 @@ def test_blank_lines_of_one_column_are_empty_cells_within_the_data_only(text, va
 def test_blank_lines_of_one_column_are_refused_or_filled_in_at_prediction(tmp_path):
     data = pd.DataFrame({"x": [1.0, 2.0, 3.0, 5.0], "y": [0.0, 1.0, 0.5, 2.0]})
     (tmp_path / "a.csv").write_text("x\n1.0\n\n2.0\n3.0\n\n")
-    for impute in (None, "median"):
+    for impute in ("none", "median"):
         preparation, X, y = prepare(table(data), "y", impute=impute)
         model = TableModel(
             preparation, GPRegressor(SE(1.0), objective=None).fit(X, y), FitReport(len(X), len(X))
         )
-        if impute is None:
+        if impute == "none":
             with pytest.raises(TableError, match=r"values are missing in 1 column: x \(1\)"):
                 list(model.predict_file(tmp_path / "a.csv"))
         else:
@@ -210,7 +212,7 @@ def test_separators_are_counted_outside_quotes_and_names_lose_them(header, row, 
             b"x,y\n1,2\n1,2,3\n",
             "not a regular table: line 3 has 3 cells, the lines before it have 2; the names",
         ),
-        ("a.csv", b"x,y\n\xff\xfe,2\n", "not text in UTF-8"),
+        ("a.csv", b"x,y\n\x81\x8d,2\n", "not text in one encoding; save it again in UTF-8"),
         ("a.csv", b"\x00\x01,\x02\n", "not a text file"),
         ("a.csv.gz", b"x,y\n1,2\n", "not compressed by gzip"),
         ("a.csv.gz", gzip.compress(b"x,y\n" + b"1,2\n" * 5000, mtime=0)[:40], "damaged"),
@@ -265,7 +267,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(
-        TableError, match=r"needs the package pyarrow: install it with pip install 'cavity\[data\]'"
+        TableError, match=r"needs the package pyarrow; install it with pip install 'cavity\[data\]'"
     ):
         read_table(path)
 
@@ -370,7 +372,58 @@ def test_identifiers_are_warned_of():
     assert str(warning).startswith("Warning: column 'c' looks like an identifier")
     assert not any(note.warns for note in inputs(np.arange(12) ** 2)[0].notes)
     data = pd.DataFrame({"case_id": np.arange(12) ** 2, "x": np.arange(12) / 7, "y": np.arange(12) / 3})
-    assert any("--drop case_id" in n.told(in_options) for n in prepare(table(data), "y")[0].notes)
+    preparation, X, _ = prepare(table(data), "y")
+    assert list(X) == ["x"]
+    assert preparation.ignored == ("case_id",)
+    (warning,) = [str(note) for note in preparation.notes if note.warns]
+    assert warning == "Warning: column 'case_id' counts or names rows and was left out; rename it to use it."
+    assert list(prepare(table(data.drop(columns="x")), "y")[1]) == ["case_id"]  # rather than nothing
+
+
+def test_free_text_is_left_out():
+    preparation, X, _ = inputs([f"free text {i}" for i in range(30)])
+    assert list(X) == ["x"]
+    (warning,) = [str(note) for note in preparation.notes if note.warns]
+    assert warning.startswith(
+        "Warning: column 'c' is text with 30 different values, such as 'free text 0', and"
+    )
+    with pytest.raises(
+        TableError, match=r"no input columns are left: .*column 'c' is text with 30 different"
+    ):
+        inputs([f"free text {i}" for i in range(30)], drop=["x"])
+
+
+def test_all_problems_are_told_at_once():
+    data = frame().assign(
+        day=pd.date_range("2020", periods=12).strftime("%d/%m/%Y"),
+        odd=[*range(11), "n/k"],
+        far=np.arange(12) * 1e300,
+    )
+    data.loc[3, "price"] = np.nan
+    data.loc[4, "size"] = np.nan
+    with pytest.raises(TableError) as found:
+        prepare(table(data), "price", impute="none")
+    lines = str(found.value).splitlines()
+    assert lines[0] == "the table has 5 problems:"
+    for line, text in zip(
+        lines[1:],
+        (
+            "  1. the target 'price' is missing in 1 row (4)",
+            "  2. column 'day' holds dates or times, such as '01/01/2020'; write dates year first",
+            "  3. column 'odd' holds numbers, except 'n/k' in row 12",
+            "  4. column 'far' has values of up to",
+            "  5. values are missing in 1 column: size (1); use impute='median'",
+        ),
+        strict=True,
+    ):
+        assert line.startswith(text), line
+    assert "--impute median" in found.value.message.told(in_options)
+    new = frame().assign(size=[*["10"] * 11, "big"], garden=[*["yes"] * 11, "maybe"])
+    preparation, _, _ = prepare(table(frame()), "price")
+    with pytest.raises(
+        TableError, match=r"(?s)has 2 problems:.*'size' has 'big' in row 12.*'garden' has 'maybe'"
+    ):
+        preparation.inputs(new)
 
 
 def test_categories_are_stated():
@@ -396,10 +449,6 @@ def test_categories_are_stated():
         ),
         ([*range(11), "n/k"], "column 'c' holds numbers, except 'n/k' in row 12"),
         ([*range(11), "1e999"], "'1e999' in row 12, which is not a finite number"),
-        (
-            [f"free text {i}" for i in range(30)],
-            "text with 30 different values, such as 'free text 0'.*drop=\\['c'\\]",
-        ),
     ],
 )
 def test_columns_that_cannot_be_used(values, message):
@@ -423,8 +472,9 @@ def test_missing_values_are_counted_or_filled_in():
     with pytest.raises(
         TableError, match=r"missing in 2 columns: size \(2\), color \(1\); use impute='median'"
     ):
-        prepare(table(data), "price")
-    preparation, X, _ = prepare(table(data), "price", impute="median")
+        prepare(table(data), "price", impute="none")
+    preparation, X, _ = prepare(table(data), "price")
+    assert X["size is missing"].tolist() == [0.0, 1.0, 0.0, 0.0, 1.0] + [0.0] * 7
     median = np.nanmedian(data["size"])
     assert X["size"][[1, 4]].tolist() == [median, median]
     assert X["color=(missing)"].tolist() == [0.0, 0.0, 1.0] + [0.0] * 9
@@ -448,7 +498,7 @@ def test_missing_values_are_counted_or_filled_in():
         ({"target": "price", "drop": ["colour"]}, "no column 'colour' .to drop.; did you mean 'color'"),
         ({"target": "price", "drop": ["price"]}, "is the target and cannot be dropped"),
         ({"target": "price", "task": "ranking"}, "task must be one of regression, classification"),
-        ({"target": "price", "impute": "mean"}, "impute must be 'median'"),
+        ({"target": "price", "impute": "mean"}, "impute must be 'median' or 'none'"),
         ({"target": "price", "categories": "hash"}, "categories must be one of one-hot, kernel"),
     ],
 )
@@ -478,18 +528,23 @@ def test_new_tables_that_do_not_fit():
         preparation.inputs(new)
     new = frame()
     new.loc[3, "color"] = "mauve"
-    with pytest.raises(
-        TableError, match=r"'color' has 'mauve' in row 4, which did not occur.*levels are 'blue', 'gr"
-    ):
-        preparation.inputs(new)
+    assert preparation.inputs(new).iloc[3, 1:4].tolist() == [0.0, 0.0, 0.0]
+    (told,) = [sentence for news in preparation.news(new) for sentence in news.sentences]
+    assert told.startswith(
+        "column 'color' has 'mauve' in 1 row, which did not occur when the model was fitted"
+    )
+    coded, _, _ = prepare(table(frame()), "price", categories="kernel")
+    with pytest.raises(TableError, match=r"'color' has 'mauve' in row 4, .* the levels are 'blue', 'gr"):
+        coded.inputs(new)
     new = frame()
     new["size"] = [*["10"] * 11, "big"]
     with pytest.raises(TableError, match="'size' has 'big' in row 112, which is not a finite number"):
         preparation.inputs(new, np.arange(101, 113))
     new = frame()
     new.loc[3, "size"] = np.nan
+    strict, _, _ = prepare(table(frame()), "price", impute="none")
     with pytest.raises(TableError, match=r"missing in 1 column: size \(1\); the model was fitted without"):
-        preparation.inputs(new)
+        strict.inputs(new)
     with pytest.raises(TableError, match="no column 'price', the target"):
         preparation.targets(frame().drop(columns="price"))
 
@@ -512,12 +567,18 @@ def whole_report() -> FitReport:
         rows=12,
         rows_in_file=40,
         held_out_rows=2,
-        choice=Message(("Gaussian noise, because ", Setting("inference", ("exact", "ep")), " has no other.")),
+        choice=Choice(
+            Message(("Gaussian noise, because ", Setting("inference", ("exact", "ep")), " has no other.")),
+            (Message(("No row is far.",)),),
+            (Candidate("gaussian", -1.5, True),),
+            Message(("Another is asked for by ", Setting("likelihood"), ".")),
+        ),
+        baselines=(Baseline("guessing", 1.0, 2.0, 0.1), Baseline("gradient boosting", 0.5, None, 0.1, 0.25)),
         warnings=(slow, Message(("must be a count",), parameter="y", row=3, number=4)),
         seconds=0.5,
         robust=True,
-        scores=RegressionScores(1.5, 3.0, 2.0, 4.0, ((0.9, 0.8),)),
-        relevance=(Relevance("size", 0.9, 0.01),),
+        scores=RegressionScores(1.5, 3.0, 2.0, 4.0, ((0.9, 0.8),), 1.0, 2.5),
+        relevance=(Relevance("size", 0.9, 0.01, "levels", "<b>", "a"),),
         outliers=(Outlier(8, 31.5, 0.99),),
         interrupted=True,
         undone=("nothing was drawn",),
@@ -584,7 +645,9 @@ def _first(model, name):
         (lambda f: f["report"]["with"].update(outliers=[1]), "outliers must be rows"),
         (lambda f: f["report"]["with"].update(relevance={"dict": []}), "relevance is that of columns"),
         (lambda f: f["report"]["with"].update(scores=1.0), "scores must be those of a fit"),
-        (lambda f: f["report"]["with"].update(choice="gaussian"), "a choice is a message"),
+        (lambda f: f["report"]["with"].update(choice="gaussian"), "a choice has reasons"),
+        (lambda f: f["report"]["with"].update(baselines={"tuple": [1]}), "baselines must be those"),
+        (lambda f: f["report"]["with"]["choice"]["with"].update(chosen="x"), "made of messages"),
         (lambda f: f["report"]["with"].update(warnings={"tuple": ["slow"]}), "warnings must be messages"),
         (lambda f: f["report"]["with"].update(robust="yes"), "flags are true or false"),
         (lambda f: f["report"]["with"]["scores"]["with"].update(rmse="small"), "scores must be numbers"),

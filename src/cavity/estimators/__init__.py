@@ -1,7 +1,24 @@
-"""scikit-learn estimators: the contract of that library around the models of this one."""
+"""scikit-learn estimators: that library's contract around the models of this one. Names are loaded on first use."""
 
-from cavity.estimators.classifier import GPClassifier
-from cavity.estimators.regressor import GPRegressor
-from cavity.estimators.stacking import StackedRegressor
+from __future__ import annotations
 
-__all__ = ["GPClassifier", "GPRegressor", "StackedRegressor"]
+from typing import TYPE_CHECKING
+
+from cavity.runtime.lazy import on_first_use
+
+_MODULES = {
+    "GPClassifier": "cavity.estimators.classifier",
+    "GPRegressor": "cavity.estimators.regressor",
+    "RelevanceVectorRegressor": "cavity.estimators.relevance_vectors",
+    "StackedRegressor": "cavity.estimators.stacking",
+}
+
+__all__ = list(_MODULES)
+
+if TYPE_CHECKING:
+    from cavity.estimators.classifier import GPClassifier as GPClassifier
+    from cavity.estimators.regressor import GPRegressor as GPRegressor
+    from cavity.estimators.relevance_vectors import RelevanceVectorRegressor as RelevanceVectorRegressor
+    from cavity.estimators.stacking import StackedRegressor as StackedRegressor
+
+__getattr__, __dir__ = on_first_use(__name__, _MODULES)

@@ -8,27 +8,34 @@ from __future__ import annotations
 
 import numbers
 import os
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from cavity.estimators.inputs import checked_inputs
 from cavity.estimators.members import Member
+from cavity.estimators.row_sources import blockwise, kept_rows, sampled_rows
+from cavity.frames.coding import Coding
 from cavity.gp import GP
-from cavity.inference.registry import as_inference
 from cavity.kernels import SE, Kernel, ard
 from cavity.kernels import parse as parse_kernel
-from cavity.latent.inducing import Inducing
+from cavity.latent.neighbors import Neighbors
 from cavity.learning import Run
-from cavity.learning.training_rows import require_numbers
+from cavity.learning.large_data import Size, with_status
 from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Parametrized
 from cavity.posterior import Posterior
+from cavity.rows.base import RowSource
 from cavity.runtime.checks import generator, is_number
 from cavity.runtime.errors import InputError
+
+N_NEIGHBORS = 40
+"""Default number of neighbors."""
 
 
 class NestedParameters(BaseEstimator):  # type: ignore[misc]
@@ -69,12 +76,15 @@ class GPEstimator(NestedParameters):
     """Options that every estimator has, and what is done with them. A subclass says what they mean to it."""
 
     _fewest_rows = 1
-    """Smallest `max_rows` that makes sense."""
+    """Smallest `learn_rows` that makes sense."""
 
     _objectives: tuple[str | None, ...] = ("evidence", None)
 
     members_: list[Member]
     """The fitted models: one or several."""
+
+    coding_: Coding | None
+    """How the columns of a data frame became numbers; None if they were numbers."""
 
     def __init__(
         self,
@@ -89,9 +99,9 @@ class GPEstimator(NestedParameters):
         n_jobs: int | None,
         warm_start: bool,
         max_time: float | None,
-        max_rows: int | None,
+        learn_rows: int | None,
         representation: Any,
-        n_inducing: int,
+        n_inducing: Any,
     ) -> None:
         self.kernel = kernel
         self.mean = mean
@@ -103,7 +113,7 @@ class GPEstimator(NestedParameters):
         self.n_jobs = n_jobs
         self.warm_start = warm_start
         self.max_time = max_time
-        self.max_rows = max_rows
+        self.learn_rows = learn_rows
         self.representation = representation
         self.n_inducing = n_inducing
 
@@ -113,12 +123,20 @@ class GPEstimator(NestedParameters):
             *most, last = map(repr, self._objectives)
             problem = f"must be {', '.join(most)} or {last}, got {self.objective!r}"
             raise InputError(problem, parameter="objective", value=self.objective)
-        for name, least in (("n_restarts", 0), ("max_rows", self._fewest_rows), ("n_inducing", 1)):
+        limits: tuple[tuple[str, int, str | None], ...] = (
+            ("n_restarts", 0, ""),
+            ("learn_rows", self._fewest_rows, None),
+            ("n_inducing", 1, "auto"),
+        )
+        if hasattr(self, "n_neighbors"):
+            limits = (*limits, ("n_neighbors", 1, ""))
+        for name, least, also in limits:
             value = getattr(self, name)
-            if value is None and name == "max_rows":
+            if (also != "" and value is also) or (isinstance(value, str) and value == also):
                 continue
             if not is_number(value, numbers.Integral) or value < least:
-                problem = f"must be an integer >= {least}, got {value!r}"
+                other = "" if also == "" else f" or {also!r}"
+                problem = f"must be an integer >= {least}{other}, got {value!r}"
                 raise InputError(problem, parameter=name, value=value)
         limit = self.max_time
         if limit is not None and not (is_number(limit, numbers.Real) and limit >= 0):
@@ -132,8 +150,29 @@ class GPEstimator(NestedParameters):
     def _checked(self, X: ArrayLike) -> Array:
         """Inputs of a prediction, with the columns of the fit."""
         check_is_fitted(self, "members_")
-        require_numbers(X, "X")
-        return cast(Array, validate_data(self, X, reset=False, dtype=np.float64))
+        return checked_inputs(self, X, reset=False)
+
+    def _targets_of(self, y: ArrayLike) -> Array:
+        """Targets of the one model, for targets or labels of the estimator."""
+        raise NotImplementedError  # subclasses know what their targets are
+
+    def condition_on(self, X: RowSource, y: ArrayLike) -> Self:
+        """Given all these rows, in blocks, at the hyperparameters that were learned; a part of the rows is kept.
+
+        Parameters
+        ----------
+        X : RowSource (n, D)
+            Rows of `cavity.rows`, with the columns of the fit.
+        y : array (n,)
+        """
+        member, targets = self._only_member("condition_on"), self._targets_of(y)
+        posterior = blockwise(member.model, X).condition(X, targets)
+        index = sampled_rows(len(targets), self._rng())
+        kept, rows = kept_rows(with_status(posterior, ()), X.take(index), targets[index], index, len(targets))
+        self.members_ = [replace(member, posterior=kept, rows=rows)]
+        self.log_evidence_ = kept.log_evidence
+        self._cavities: Any = None
+        return self
 
     @staticmethod
     def _checked_weight(sample_weight: ArrayLike | None, X: Array) -> Array | None:
@@ -224,20 +263,34 @@ class GPEstimator(NestedParameters):
         ]
 
     def _unbound_model(
-        self, likelihood: Likelihood, mean: Any, inference: Any, default: Kernel | None = None
+        self,
+        likelihood: Likelihood,
+        mean: Any,
+        inference: Any,
+        default: Kernel | None = None,
+        *,
+        kernel: Any = None,
     ) -> GP:
-        """The model with the kernel asked for, else with the default one, before it meets data."""
-        kernel: Any = (default or 1.0 * SE(ard)) if self.kernel is None else self.kernel
+        """The model with this kernel, the one asked for, or the default one, before it meets data."""
+        asked = self.kernel if kernel is None else kernel
+        kernel = (default or 1.0 * SE(ard)) if asked is None or asked == "auto" else asked
         if isinstance(kernel, str):
             kernel = parse_kernel(kernel)
-        representation = self.representation
-        if isinstance(representation, str) and representation == "inducing":
-            # a bound can only gain by moving the inducing inputs; the FITC prior of other rules would overfit
-            bounded = as_inference(inference, likelihood).name == "exact"
-            representation = Inducing(self.n_inducing, learn=bounded)
+        known = isinstance(self.representation, str) and self.representation in ("auto", "inducing")
+        # which of these is decided when the rows are known
+        representation = "dense" if known else self.representation
+        if isinstance(representation, str) and representation == "neighbors":
+            representation = Neighbors(getattr(self, "n_neighbors", N_NEIGHBORS))
         return GP(kernel, likelihood, mean, inference, representation)
+
+    @property
+    def _size(self) -> Size:
+        """What was asked of a fit that may be large."""
+        return Size(self.representation, self.n_inducing, self.learn_rows)
 
     def _bound(self, model: GP) -> GP:
         """The model made definite for the columns of the fit."""
+        if self.coding_ is not None:
+            return model.bind(len(self.coding_.features), self.coding_.features)
         names = getattr(self, "feature_names_in_", None)
         return model.bind(self.n_features_in_, None if names is None else [str(n) for n in names])

@@ -12,7 +12,6 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from cavity.estimators.base import GPEstimator
 from cavity.estimators.decisions import (
@@ -24,6 +23,7 @@ from cavity.estimators.decisions import (
     with_rejects,
 )
 from cavity.estimators.fit_warnings import issue, warnings_of
+from cavity.estimators.inputs import checked_data
 from cavity.estimators.members import Member
 from cavity.estimators.multiclass import (
     STRATEGIES,
@@ -35,10 +35,11 @@ from cavity.estimators.multiclass import (
 )
 from cavity.gp import GP
 from cavity.kernels import SE, Kernel, ard
+from cavity.learning.choice.automatic import Chosen, choose_kernel_of_classes
+from cavity.learning.large_data import LEARN_ROWS, is_dense
 from cavity.learning.signal_prior import with_signal_prior
 from cavity.learning.starts import Starts
-from cavity.learning.training_rows import require_numbers
-from cavity.likelihoods import Likelihood, as_likelihood
+from cavity.likelihoods import LeastSquares, Likelihood, as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
 from cavity.prediction import CategoricalPrediction, GaussianPrediction
@@ -48,6 +49,12 @@ from cavity.runtime.interrupts import Interrupts
 from cavity.runtime.stop_reason import StopReason
 
 Indices = NDArray[np.intp]
+
+AUTO = "auto"
+"""For a kernel that is to be chosen."""
+
+SHARE_OF_CHOICE = 1 / 3
+"""Of the time that is given, for choosing it."""
 
 
 WIDE, COMPARABLE = 20, 100.0
@@ -75,7 +82,8 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     kernel : Kernel or str, optional
         Covariance function of the latent functions, or its text. By default `1.0 * SE(ard)`, or `1.0 * SE(1.0)` for
         more than 20 columns of comparable ranges: labels say too little about a length scale for each. Its values are
-        one of the starting points of learning, and its priors, bounds and fixed flags are respected.
+        one of the starting points of learning, and its priors, bounds and fixed flags are respected. "auto" chooses
+        one by how well rows that were left out are predicted: see `choice_`.
     likelihood : {"probit", "logit", "lapse-probit"} or Likelihood
         How latent values become probabilities of two classes, or of a class and the others; "lapse-probit" allows for
         wrong labels.
@@ -109,17 +117,22 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     max_time : float, optional
         Seconds after which learning returns the best so far, for all models of one_vs_one together; one evaluation of
         each is always made. Under "mcmc" as of `GPRegressor`.
-    max_rows : int, optional
-        Use a random subset of at most so many rows, the same share of each class.
-    representation : {"dense", "inducing"} or Representation
-        How the process is held: exactly, up to some thousand rows, or by its values at inducing inputs, in time
-        proportional to the number of rows (`cavity.Inducing`).
-    n_inducing : int
-        Number of inducing inputs for "inducing". They are chosen by k-means; exact inference learns them as well.
+    learn_rows : int, optional
+        Rows that hyperparameters are learned from, at most, the same share of each class; the model is then
+        conditioned on all. None for all rows.
+    representation : {"auto", "dense", "inducing", "markov"} or Representation
+        How the process is held: exactly ("dense"), by its values at inducing inputs, in time proportional to the number
+        of rows ("inducing", `cavity.Inducing`), or exactly for some kernels of one input ("markov"). "auto" is exact up
+        to 3000 rows and decides by the data above (docs/guides/large_data.md).
+    n_inducing : int or "auto"
+        Number of inducing inputs. They are chosen by k-means; exact inference learns them as well. "auto" doubles their
+        number from 250 to at most 1000 while that pays.
 
     Attributes
     ----------
     classes_ : array (C,)
+    choice_ : Choice
+        What "auto" chose, why, and what else was tried.
     members_ : list of Member
         The fitted models: one, or under one_vs_one several, in the order of `problems_`. Each has
         `name`, `model`, `kernel`, `mean`, `likelihood`, `posterior` and `runs`.
@@ -131,7 +144,10 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         What was used.
     problems_ : tuple of str
         What each model tells apart, if there are several.
+    coding_ : Coding or None
+        As of `GPRegressor`: how the columns of a data frame became numbers.
     n_features_in_, feature_names_in_
+        Of X as it was given.
 
     Examples
     --------
@@ -164,9 +180,9 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         warm_start: bool = False,
         max_time: float | None = None,
-        max_rows: int | None = None,
-        representation: Any = "dense",
-        n_inducing: int = 500,
+        learn_rows: int | None = LEARN_ROWS,
+        representation: Any = "auto",
+        n_inducing: Any = "auto",
     ) -> None:
         super().__init__(
             kernel=kernel,
@@ -179,7 +195,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             n_jobs=n_jobs,
             warm_start=warm_start,
             max_time=max_time,
-            max_rows=max_rows,
+            learn_rows=learn_rows,
             representation=representation,
             n_inducing=n_inducing,
         )
@@ -195,6 +211,7 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or DataFrame (n, D)
+            A data frame may hold text, categories, dates and missing values, as of `GPRegressor`.
         y : array (n,)
             Labels: numbers or text.
         sample_weight : array (n,), optional
@@ -211,9 +228,6 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             )
         weight = self._with_class_weight(codes, weight)
         rng = self._rng()
-        if self.max_rows is not None and len(data) > self.max_rows:
-            chosen = _same_shares(codes, self.max_rows, rng)
-            data, codes, weight = data[chosen], codes[chosen], None if weight is None else weight[chosen]
         strategy = self._strategy()
         self._adopt(strategy, self._fit_members(strategy, data, codes, weight, rng, time))
         for member in self.members_:
@@ -224,14 +238,27 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Array, NDArray[Any], Array | None]:
         """Inputs, labels and weights of the rows whose weight is not zero."""
-        require_numbers(X, "X")
-        data, labels = validate_data(self, X, y, dtype=np.float64)
+        data, labels = checked_data(self, X, y, reset=True)
         check_classification_targets(labels)
         weight = self._checked_weight(sample_weight, data)
         if weight is None:
             return data, labels, None
         used = weight > 0
         return data[used], labels[used], weight[used]
+
+    def _targets_of(self, y: ArrayLike) -> Array:
+        labels = np.asarray(y)
+        codes = np.searchsorted(self.classes_, labels)
+        codes = np.minimum(codes, len(self.classes_) - 1)
+        wrong = self.classes_[codes] != labels
+        if wrong.any():
+            label = labels[wrong].tolist()[0]
+            raise InputError(
+                f"has the label {label!r}, which is not a class of the fit: {self.classes_.tolist()}",
+                parameter="y",
+                row=int(np.flatnonzero(wrong)[0]),
+            )
+        return self._strategy_.problems(codes, self.classes_)[0].targets
 
     def _check_options(self) -> None:
         """Refuse options that would otherwise show up as an error in the middle of something else."""
@@ -275,14 +302,42 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
             return STRATEGIES[self.multi_class]()
         return OneVsRest()
 
-    def _model(self, strategy: Strategy, X: Array, targets: Array) -> GP:
+    @property
+    def _is_open(self) -> bool:
+        """Whether the kernel is to be chosen."""
+        return isinstance(self.kernel, str) and self.kernel == AUTO
+
+    def _choose(
+        self,
+        strategy: Strategy,
+        X: Array,
+        targets: Array,
+        weight: Array | None,
+        codes: Indices,
+        rng: np.random.Generator,
+        time: Deadline,
+    ) -> Chosen | None:
+        """The kernel of the first problem."""
+        limit = Deadline(time.part(SHARE_OF_CHOICE))
+
+        def build(kernel: Kernel) -> GP:
+            return self._model(strategy, X, targets, kernel)
+
+        return choose_kernel_of_classes(X, targets, weight, build, codes, rng=rng, time=limit)
+
+    def _model(self, strategy: Strategy, X: Array, targets: Array, kernel: Kernel | None = None) -> GP:
         """The model before learning, bound to the columns of the data; `targets` are those of its first problem."""
+        if kernel is None and self._is_open:
+            kernel = default_kernel(X)
         likelihood, mean, rule = self._observation_model(), self.mean, self.inference
+        regression = isinstance(likelihood, LeastSquares)
+        if regression and isinstance(rule, str) and rule in ("auto", "ep"):
+            rule = "least-squares"
         if isinstance(strategy, OneModel):
             likelihood, rule = strategy.likelihood(likelihood, len(self.classes_)), strategy.rule(rule)
             mean = None if isinstance(mean, str) and mean == "zero" else [mean] * likelihood.n_latent
-        model = self._bound(self._unbound_model(likelihood, mean, rule, default_kernel(X)))
-        if self.signal_prior is None:
+        model = self._bound(self._unbound_model(likelihood, mean, rule, default_kernel(X), kernel=kernel))
+        if self.signal_prior is None or regression:
             return model
         prior = None if isinstance(self.signal_prior, str) else self.signal_prior
         typical = model.replace(Starts.of(model, X, targets).first).kernel
@@ -311,27 +366,36 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         time: Deadline,
     ) -> list[Member]:
         problems = strategy.problems(codes, self.classes_)
-        model = self._model(strategy, X[problems[0].rows], problems[0].targets)
+        first = X[problems[0].rows], problems[0].targets
+        model = self._model(strategy, *first)
         model_key = (
-            repr(model),
-            repr(model.representation),
+            AUTO if self._is_open else repr(model),
+            repr(self.representation),
             type(model.inference).__name__,
             model._names,
             strategy.name,
             tuple(self.classes_.tolist()),
         )
         warm = self.warm_start and getattr(self, "_model_key", None) == model_key
+        chosen = None
+        if self._is_open and not warm:
+            own = None if weight is None else weight[problems[0].rows]
+            chosen = self._choose(strategy, *first, own, codes[problems[0].rows], rng, time)
+        if chosen is not None:
+            model, self.choice_ = self._model(strategy, *first, chosen.model.kernel), chosen.choice
         models = [m.search.model for m in self.members_] if warm else [model] * len(problems)
         parallel = self.n_jobs if strategy.several else None
         jobs = effective_n_jobs(self.n_jobs or 1)
         most = max(len(p.rows) for p in problems)
         latents = model.likelihood.n_latent
         copies = min(jobs, len(problems) if strategy.several else self.n_restarts + 1)
-        if model.representation.covariance_limit is None:
+        if is_dense(model, X[: most + 1], self._size, self.objective):
             require_memory(most, "evidence", copies * latents)
         options = {
-            "n_restarts": self.n_restarts,
-            "given": self._given_parts(),
+            "size": self._size,
+            "n_restarts": self.n_restarts if chosen is None else 0,
+            "given": self._given_parts() if chosen is None else (),
+            "data_driven": chosen is None,
             "warm": warm,
             "n_jobs": None if strategy.several else self.n_jobs,
         }
@@ -363,7 +427,10 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Log probabilities of the classes, shape (m, C), small ones accurate too."""
-        X = self._checked(X)
+        return self._log_proba(self._checked(X))
+
+    def _log_proba(self, X: Array) -> Array:
+        """The same for inputs as the model has them."""
         members = [member.log_probabilities(X) for member in self.members_]
         return self._strategy_.combine(members, len(self.classes_))
 
@@ -476,16 +543,3 @@ def _one_after_another(arguments: Sequence[tuple[Any, ...]], time: Deadline) -> 
         if interrupted and member.posterior.model.inference.samples and len(members) < len(arguments):
             raise KeyboardInterrupt
     return members
-
-
-def _same_shares(codes: Indices, size: int, rng: np.random.Generator) -> Indices:
-    """A random subset with (nearly) the same share of each class, at least one row of each."""
-    counts = np.bincount(codes)
-    if size < len(counts):
-        problem = f"must be at least the number of classes, {len(counts)}, got {size}"
-        raise InputError(problem, parameter="max_rows", value=size)
-    quota = np.maximum(1, (counts * size) // len(codes))
-    while quota.sum() > size:  # rare classes were rounded up
-        quota[np.argmax(quota)] -= 1
-    picked = [rng.choice(np.flatnonzero(codes == c), q, replace=False) for c, q in enumerate(quota)]
-    return np.sort(np.concatenate(picked)).astype(np.intp)

@@ -15,14 +15,18 @@ from cavity.estimators.classifier import GPClassifier
 from cavity.estimators.members import Member
 from cavity.estimators.multiclass import STRATEGIES, Binary, OneModel, Strategy
 from cavity.estimators.regressor import GPRegressor
-from cavity.estimators.stacking import SCORE, StackedRegressor
+from cavity.estimators.stacking import SCORE, WEIGHTS, StackedRegressor
+from cavity.frames.coding import Coding
+from cavity.frames.files import all_of
 from cavity.gp import GP
 from cavity.io.posterior import is_array, is_float, require
 from cavity.io.registry import Codec, add
+from cavity.learning.choice import Candidate, Choice
 from cavity.learning.multistart import SearchResult
 from cavity.learning.optimizer import Run
 from cavity.learning.training_rows import TrainingRows
 from cavity.posterior import Posterior
+from cavity.runtime.errors import Message
 from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.posterior import SamplePosterior
 
@@ -78,12 +82,8 @@ def _run(**fields: Any) -> Run:
 
 def _search(model: Any, value: Any, runs: Any, stopped: Any) -> SearchResult:
     require(isinstance(model, GP) and is_float(value), "learning gave a model")
-    require(_are_runs(runs), "learning has runs")
+    require(all_of(Run, runs), "learning has runs")
     return SearchResult(model, value, runs, StopReason.of(stopped))
-
-
-def _are_runs(runs: Any) -> bool:
-    return isinstance(runs, tuple) and all(isinstance(run, Run) for run in runs)
 
 
 def _member(name: Any, search: Any, posterior: Any, rows: Any) -> Member:
@@ -113,12 +113,31 @@ add(Codec("SearchResult", SearchResult, _search_fields, _search))
 add(Codec("Member", Member, _fields("name", "search", "posterior", "rows"), _member))
 
 
+# --- the kind of model that was chosen ----------------------------------------------------------------------
+
+
+def _candidate(name: Any, log_density: Any, chosen: Any) -> Candidate:
+    numbers = is_float(log_density) and isinstance(chosen, bool)
+    require(isinstance(name, str) and numbers, "a candidate has a name and a density")
+    return Candidate(name, log_density, chosen)
+
+
+def _choice(chosen: Any, reasons: Any, candidates: Any, override: Any) -> Choice:
+    sentences = isinstance(chosen, Message) and isinstance(override, Message) and all_of(Message, reasons)
+    require(sentences and all_of(Candidate, candidates), "a choice is made of messages and candidates")
+    return Choice(chosen, reasons, candidates, override)
+
+
+add(Codec("Candidate", Candidate, _fields("name", "log_density", "chosen"), _candidate))
+add(Codec("Choice", Choice, _fields("chosen", "reasons", "candidates", "override"), _choice))
+
+
 # --- estimators ---------------------------------------------------------------------------------------------
 
-COLUMNS = ("n_features_in_", "feature_names_in_")
+COLUMNS = ("n_features_in_", "feature_names_in_", "coding_")
 
 
-def _new(kind: type, parameters: Any, columns: Any, model_key: Any) -> Any:
+def _new(kind: type, parameters: Any, columns: Any, model_key: Any, choice: Any) -> Any:
     """An estimator with its parameters and what it knows of the columns."""
     require(isinstance(parameters, dict), "parameters must be a table")
     known = set(kind().get_params(deep=False))
@@ -127,6 +146,9 @@ def _new(kind: type, parameters: Any, columns: Any, model_key: Any) -> Any:
     model = kind(**parameters)
     _set_columns(model, columns)
     model._model_key = model_key
+    require(choice is None or isinstance(choice, Choice), "a choice has reasons")
+    if choice is not None:
+        model.choice_ = choice
     return model
 
 
@@ -140,7 +162,10 @@ def _set_columns(model: Any, columns: Any) -> None:
             isinstance(names, np.ndarray) and names.dtype == object and all(isinstance(n, str) for n in names)
         )
         require(right and len(names) == columns["n_features_in_"], "column names must be texts")
-    for name, value in columns.items():
+    coding = columns.get("coding_")
+    fits = isinstance(coding, Coding) and len(coding.given) == columns["n_features_in_"]
+    require(coding is None or fits, "a coding is of the columns given")
+    for name, value in {"coding_": None, **columns}.items():
         setattr(model, name, value)
 
 
@@ -153,6 +178,7 @@ def _common(model: Any) -> dict[str, Any]:
         "parameters": model.get_params(deep=False),
         "columns": _columns(model),
         "model_key": model._model_key,
+        "choice": getattr(model, "choice_", None),
     }
 
 
@@ -161,13 +187,20 @@ def _regressor_fields(model: GPRegressor) -> dict[str, Any]:
         **_common(model),
         "member": model.members_[0],
         "without_own_row": model._cavities,
+        "inflation": getattr(model, "inflation_", None),
     }
 
 
 def _regressor(
-    parameters: Any, columns: Any, model_key: Any, member: Any, without_own_row: Any
+    parameters: Any,
+    columns: Any,
+    model_key: Any,
+    choice: Any,
+    member: Any,
+    without_own_row: Any,
+    inflation: Any,
 ) -> GPRegressor:
-    model: GPRegressor = _new(GPRegressor, parameters, columns, model_key)
+    model: GPRegressor = _new(GPRegressor, parameters, columns, model_key, choice)
     require(isinstance(member, Member), "a regressor has a fitted model")
     rows = member.rows
     _check_data(member.posterior, rows, model)
@@ -178,11 +211,15 @@ def _regressor(
         require(fits, "what is left without a row must be known for each")
     model._adopt(member)
     model._cavities = without_own_row
+    require(inflation is None or is_float(inflation), "inflation must be a number")
+    if inflation is not None:
+        model.inflation_ = inflation
     return model
 
 
 def _check_data(posterior: Any, rows: TrainingRows, model: Any) -> None:
-    right = rows.X.shape[1] == model.n_features_in_
+    width = model.n_features_in_ if model.coding_ is None else len(model.coding_.features)
+    right = rows.X.shape[1] == width
     same = np.array_equal(posterior.data.X, rows.X) and np.array_equal(posterior.data.y, rows.y)
     require(right and same, "rows and posterior must have the same data")
 
@@ -197,9 +234,9 @@ def _classifier_fields(model: GPClassifier) -> dict[str, Any]:
 
 
 def _classifier(
-    parameters: Any, columns: Any, model_key: Any, classes: Any, strategy: Any, members: Any
+    parameters: Any, columns: Any, model_key: Any, choice: Any, classes: Any, strategy: Any, members: Any
 ) -> GPClassifier:
-    model: GPClassifier = _new(GPClassifier, parameters, columns, model_key)
+    model: GPClassifier = _new(GPClassifier, parameters, columns, model_key, choice)
     known: dict[str, type[Strategy]] = {Binary.name: Binary, **STRATEGIES}
     require(isinstance(strategy, str) and strategy in known, f"{str(strategy)[:40]!r} is no strategy")
     labels = isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) >= 2
@@ -227,11 +264,12 @@ def _stacked_fields(model: StackedRegressor) -> dict[str, Any]:
         "names": list(model.named_estimators_),
         "members": list(model.estimators_),
         "weights": model.weights_,
+        "by": model.weights,
         "scores": model.comparison_[SCORE].to_numpy(),
     }
 
 
-def _stacked(columns: Any, names: Any, members: Any, weights: Any, scores: Any) -> StackedRegressor:
+def _stacked(columns: Any, names: Any, members: Any, weights: Any, by: Any, scores: Any) -> StackedRegressor:
     right = isinstance(members, list) and all(isinstance(m, GPRegressor) for m in members)
     require(right and len(members) > 0, "members must be regressors")
     texts = isinstance(names, list) and all(isinstance(n, str) for n in names)
@@ -239,7 +277,8 @@ def _stacked(columns: Any, names: Any, members: Any, weights: Any, scores: Any) 
     shares = is_array(weights, 1) and len(weights) == len(members) and bool((weights >= 0).all())
     require(shares and abs(float(weights.sum()) - 1.0) < 1e-9, "weights must add up to one")
     require(is_array(scores, 1) and len(scores) == len(members) + 1, "each member has a score")
-    model = StackedRegressor([(name, clone(member)) for name, member in zip(names, members)])
+    require(by in WEIGHTS, "weights must follow left-out rows or the evidence")
+    model = StackedRegressor([(name, clone(member)) for name, member in zip(names, members)], weights=by)
     _set_columns(model, columns)
     same = all(m.n_features_in_ == model.n_features_in_ for m in members)
     require(same, "members must have the same columns")

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from cavity.inference.base import refit_without
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.learning.training_rows import TrainingRows
-from cavity.likelihoods import GaussianNoise
+from cavity.likelihoods import GaussianNoise, WarpedTarget
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.posterior import Posterior
-from cavity.prediction import GaussianPrediction, Prediction
+from cavity.prediction import GaussianPrediction, Prediction, WarpedPrediction
 
 Cavities = tuple[Array, Array]
 """Mean and variance of f at each row that was learned from, given the other rows."""
@@ -103,6 +103,9 @@ def _without_one_copy(likelihood: Likelihood, loo: Prediction, rows: TrainingRow
     total = np.ones(len(rows.X)) if rows.weight is None else rows.weight
     left = total[index] - own
     left = np.where(left > 1e-12 * total[index], left, 0.0)
+    if isinstance(likelihood, WarpedTarget) and isinstance(loo, WarpedPrediction):
+        z = replace(rows, y=likelihood.latent_targets(rows.y))
+        return likelihood.in_units_of_targets(_without_one_copy(likelihood.noise, loo.base, z))
     if not isinstance(likelihood, GaussianNoise):
         if not left.any() and np.array_equal(index, np.arange(len(loo))):
             return loo

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from cavity import likelihoods
 from cavity.estimators.members import Member
 from cavity.gp import GP
-from cavity.learning.fit import learn
+from cavity.learning.large_data import learn_any_size
 from cavity.learning.training_rows import TrainingRows, contains_white
 from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
@@ -182,7 +182,7 @@ def fit_member(
     """Learn the hyperparameters of one model, and condition it on its rows."""
     own = None if weight is None else weight[problem.rows]
     rows = TrainingRows.of(X[problem.rows], problem.targets, own, merge=not contains_white(model.kernel))
-    learned = learn(
+    learned = learn_any_size(
         model,
         rows.X,
         rows.y,

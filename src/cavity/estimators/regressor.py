@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
-import numbers
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from cavity.estimators.base import GPEstimator
+from cavity.estimators.automatic import robust, with_inflation, with_outliers
+from cavity.estimators.base import N_NEIGHBORS
 from cavity.estimators.fit_warnings import issue, warnings_of
-from cavity.estimators.leave_one_out import Cavities, cavities, leave_one_out
+from cavity.estimators.fitted_regressor import FittedRegressor
+from cavity.estimators.flat_targets import NOTHING_TO_LEARN, with_level
+from cavity.estimators.inputs import checked_data
+from cavity.estimators.leave_one_out import Cavities
 from cavity.estimators.members import Member
-from cavity.estimators.outlier_probability import outlier_probability
+from cavity.estimators.row_sources import Blocks, kept_rows, sampled_rows
 from cavity.gp import GP
-from cavity.kernels import Kernel
-from cavity.learning.fit import learn
+from cavity.inference.registry import as_inference
+from cavity.kernels import SE, Kernel, ard
+from cavity.learning.choice import Choice
+from cavity.learning.choice.automatic import Chosen, choose
+from cavity.learning.choice.kinds import likelihood_for
+from cavity.learning.choice.structures import Season
+from cavity.learning.large_data import DENSE_ROWS, LEARN_ROWS, is_dense, learn_any_size
 from cavity.learning.objective import OBJECTIVES
 from cavity.learning.robust_starts import is_robust
+from cavity.learning.run_choice import Learned
 from cavity.learning.training_rows import TrainingRows, contains_white, require_numbers, require_usual_units
-from cavity.likelihoods import GaussianNoise, Likelihood, Noiseless, as_likelihood
+from cavity.likelihoods import Gaussian, GaussianNoise, Likelihood, Noiseless, OrdinalProbit
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
-from cavity.prediction import Prediction
-from cavity.runtime.checks import generator, is_number
+from cavity.parameters.per_latent import PerLatent
 from cavity.runtime.deadlines import Deadline
+from cavity.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+AUTO = "auto"
+"""For a kernel or noise that is to be chosen."""
+
+SHARE_OF_CHOICE = 1 / 3
+"""Of the time that is given, for choosing the kind of model."""
 
 
-class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignore[misc]
+class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: ignore[misc]
     """Gaussian process regression.
 
     Parameters
     ----------
     kernel : Kernel or str, optional
         Covariance function, in the units of the data, or its text; `1.0 * SE(ard)` by default. Its values are
-        one of the starting points of learning, and its priors, bounds and fixed flags are respected.
+        one of the starting points of learning, and its priors, bounds and fixed flags are respected. "auto", and
+        None with `likelihood="auto"`, choose one: see `choice_`.
     mean : Mean or {"zero", "constant", "linear"}
         Prior mean function. With several targets "constant" means a constant per target, integrated out.
     likelihood : Likelihood or str
         Noise model: "gaussian", or for data with outliers "student-t", "laplace", "mixture" (regular noise and
         occasional outliers) or "epsilon-insensitive"; for counts "poisson" or "negative-binomial", where
-        predictions are of the rate; or a `Likelihood`. See docs/robust_regression.md.
+        predictions are of the rate; "positive", "share" and "ordinal" for targets of these ranges;
+        "heteroscedastic" for noise that changes with the inputs; or a `Likelihood`. "auto" chooses by what the
+        targets look like, and by how well rows that were left out are predicted. See docs/guides/noise.md.
     inference : {"auto", "exact", "laplace", "ep", "variational", "scale-mixture-em", "mcmc"} or an inference rule
         "auto" is exact for Gaussian noise and EP for other noise.
     objective : {"evidence", "loo"} or None
@@ -69,16 +91,29 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
     max_time : float, optional
         Seconds after which learning returns the best so far; one evaluation is always made. Under "mcmc" learning has a
         quarter of them, chains end at the limit with the draws they have, and a TimeoutError says so if there are none.
-    max_rows : int, optional
-        Use a random subset of at most so many rows, for data too large for an exact fit.
-    representation : {"dense", "inducing"} or Representation
-        How the process is held: exactly, up to some thousand rows, or by its values at inducing inputs, in time
-        proportional to the number of rows (`cavity.Inducing`).
-    n_inducing : int
-        Number of inducing inputs for "inducing". They are chosen by k-means; exact inference learns them as well.
+    learn_rows : int, optional
+        Rows that hyperparameters are learned from, at most; the model is then conditioned on all. None for all rows.
+    representation : {"auto", "dense", "inducing", "neighbors", "committee", "markov"} or Representation
+        How the process is held: exactly ("dense"), by its values at inducing inputs, in time proportional to the number
+        of rows ("inducing", `cavity.Inducing`), each row by its nearest ones ("neighbors", `cavity.Neighbors`, Gaussian
+        noise only), or exactly for some kernels of one input ("markov"). "auto" is exact up
+        to 3000 rows and decides by the data above (docs/guides/large_data.md).
+    n_inducing : int or "auto"
+        Number of inducing inputs. They are chosen by k-means; exact inference learns them as well. "auto" doubles their
+        number from 250 to at most 1000 while that pays.
+    n_neighbors : int
+        Number of neighbors for "neighbors"; predictions take twice as many.
+    seasons : dict, optional
+        Cycles that "auto" looks for: column name or index to the length of the cycle, in units of the column, or to
+        several of them, by name or not: `{"date": {"year": 1.0}}`.
 
     Attributes
     ----------
+    choice_ : Choice
+        What "auto" chose, why, what else was tried, and how to have another; `print(model.choice_)`.
+    inflation_ : float
+        Factor by which variances under Gaussian noise that "auto" chose exceed those of highest evidence: residuals
+        of rows left out ask for it. It leaves predicted means as they are.
     kernel_, mean_, likelihood_ : the parts with learned values
     model_ : GP
     posterior_ : Posterior
@@ -92,7 +127,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         others unless their evidence is higher by more than 10 nats, because those overestimate it.
     outlier_probability_ : array (n,)
         How likely each training row is an outlier, given all other rows.
+    coding_ : Coding or None
+        How the columns of a data frame became the inputs of the model, with `notes` in sentences, if they were not all
+        numbers.
     n_features_in_, feature_names_in_
+        Of X as it was given.
 
     Examples
     --------
@@ -120,9 +159,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         n_jobs: int | None = None,
         warm_start: bool = False,
         max_time: float | None = None,
-        max_rows: int | None = None,
-        representation: Any = "dense",
-        n_inducing: int = 500,
+        learn_rows: int | None = LEARN_ROWS,
+        representation: Any = "auto",
+        n_inducing: Any = "auto",
+        n_neighbors: int = N_NEIGHBORS,
+        seasons: Any = None,
     ) -> None:
         super().__init__(
             kernel=kernel,
@@ -135,11 +176,13 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
             n_jobs=n_jobs,
             warm_start=warm_start,
             max_time=max_time,
-            max_rows=max_rows,
+            learn_rows=learn_rows,
             representation=representation,
             n_inducing=n_inducing,
         )
         self.standardize = standardize
+        self.n_neighbors = n_neighbors
+        self.seasons = seasons
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn wants to know: several targets at once need Gaussian noise."""
@@ -157,52 +200,214 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         Parameters
         ----------
         X : array or DataFrame (n, D)
+            A data frame, of pandas or polars, may hold text, categories, dates and missing values: categories become
+            0/1 columns, dates years or days, a missing value the median with a 0/1 column that says where, as in
+            `cavity fit`. Columns of no use, such as free text, are left out with a warning.
+            Or rows that are not in memory: Parquet files (`cavity.rows.read_parquet`), or a Dask data frame.
         y : array (n,) or (n, T)
+            Of a Dask data frame the name of its target.
         sample_weight : array (n,), optional
             Power of each row's likelihood factor; rows of weight zero are left out before anything else.
         """
         self._check_options()
         time = Deadline(self.max_time)
+        blocks = Blocks.of(X, y)
+        if blocks is not None and not blocks.small:
+            return self._fit_blocks(blocks, sample_weight, time)
+        if blocks is not None:
+            X, y = blocks.in_memory()
         X, y = self._checked_data(X, y, reset=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = cast(Array, column_or_1d(y, warn=not self.__sklearn_tags__().target_tags.multi_output))
         weight = self._checked_weight(sample_weight, X)
         rng = self._rng()
-        model, model_key = self._initial_model(X, y)
-        warm = self.warm_start and getattr(self, "_model_key", None) == model_key
-        if warm:
+        kept = self.warm_start and getattr(self, "_model_key", None) == self._key(X, y)
+        flat = y.ndim == 1 and np.ptp(y if weight is None else y[weight > 0]) == 0.0
+        chosen = None
+        if self._is_open and not kept and not flat:
+            chosen = self._choose(X, y, weight, rng, time)
+        model = self._initial_model(X, y, chosen)
+        if kept:
             model = self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat))
-        rows = TrainingRows.of(X, y, weight, merge=self._may_merge(model), max_rows=self.max_rows, rng=rng)
+        rows = TrainingRows.of(X, y, weight, merge=self._may_merge(model))
         if rows.source is not None:
             model = model.with_likelihood(model.likelihood.rows(rows.source))
         copies = 1 if self.objective is None else effective_n_jobs(self.n_jobs or 1)
-        if model.representation.covariance_limit is None:
+        if is_dense(model, rows.X, self._size, self.objective):
             require_memory(len(rows.X), self.objective or "evidence", min(copies, self.n_restarts + 1))
-        learned = learn(
+
+        def learn_from(model: GP, max_time: float | None, **how: Any) -> Learned:
+            return learn_any_size(
+                model,
+                rows.X,
+                rows.y,
+                rows.weight,
+                size=self._size,
+                objective=self.objective,
+                rng=rng,
+                n_jobs=self.n_jobs,
+                max_time=max_time,
+                warn=False,  # a fit reports for itself
+                **how,
+            )
+
+        unlearned = with_level(model, rows) if flat and self.objective is not None else None
+        if unlearned is not None:  # the likeliest model has no variance at all
+            learned = learn_any_size(
+                unlearned, rows.X, rows.y, rows.weight, size=self._size, objective=None, rng=rng
+            )
+        elif chosen is None:
+            given, driven = self._given_parts(), self.standardize
+            learned = learn_from(
+                model, time.left, n_restarts=self.n_restarts, given=given, data_driven=driven, warm=kept
+            )
+        else:
+            learned, self.choice_ = self._learned_choice(model, chosen, rows, learn_from, time)
+            self.inflation_ = chosen.inflation
+        if self._open_noise and not flat:
+            learned = with_inflation(learned, rows, getattr(self, "inflation_", 1.0))
+        self._model_key = self._key(X, y)
+        self._adopt(Member("", learned.search, learned.posterior, rows))
+        found = warnings_of(learned.search, learned.posterior, rows.X, rows.y)
+        issue(found if unlearned is None else [NOTHING_TO_LEARN, *found])
+        return self
+
+    # --- the kind of model, if that is left open ------------------------------------------------------------
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the kind of noise or the kernel is to be chosen."""
+        return any(isinstance(part, str) and part == AUTO for part in (self.likelihood, self.kernel))
+
+    @property
+    def _open_noise(self) -> bool:
+        return isinstance(self.likelihood, str) and self.likelihood == AUTO
+
+    def _choose(
+        self, X: Array, y: Array, weight: Array | None, rng: np.random.Generator, time: Deadline
+    ) -> Chosen:
+        """The kind of model, from some of the rows."""
+        if y.ndim > 1 or self.objective is None:
+            why = "several targets at once" if y.ndim > 1 else "objective=None"
+            raise InputError(f"cannot be chosen for {why}", parameter="likelihood", value=AUTO)
+        used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
+        open_kernel = self.kernel is None or (isinstance(self.kernel, str) and self.kernel == AUTO)
+        kernel = None if open_kernel else self._bound(self._unbound_model(Gaussian(), "zero", "auto")).kernel
+        return choose(
+            X[used],
+            y[used],
+            None if weight is None else weight[used],
+            self._screened,
+            kernel=kernel,
+            likelihood=None if self._open_noise else likelihood_for(self.likelihood, y),
+            seasons=self._seasons(X.shape[1]),
+            several=self.representation == "dense"
+            or (self.representation == "auto" and len(y) <= DENSE_ROWS),
+            rng=rng,
+            time=Deadline(time.part(SHARE_OF_CHOICE)),
+        )
+
+    def _screened(self, kernel: Kernel, likelihood: Likelihood) -> GP:
+        """A model to try on some of the rows."""
+        model = GP(kernel, likelihood, self._mean_for(likelihood), "auto")
+        return self._bound(model)
+
+    def _mean_for(self, likelihood: Likelihood) -> Any:
+        """The mean function of a likelihood; for several latent functions a mean for y, none for the noise level."""
+        mean = self.mean
+        if isinstance(mean, str) and likelihood.n_latent > 1:
+            return [mean] + ["zero"] * (likelihood.n_latent - 1)
+        if isinstance(likelihood, OrdinalProbit) and isinstance(mean, str) and mean == "constant":
+            return "zero"  # thresholds have a level of their own
+        return mean
+
+    def _seasons(self, columns: int) -> list[Season]:
+        """Cycles to look for, by column."""
+        given = (
+            getattr(self, "feature_names_in_", range(columns))
+            if self.coding_ is None
+            else self.coding_.features
+        )
+        names = [str(name) for name in given]
+        found = []
+        for column, periods in (self.seasons or {}).items():
+            where = names.index(column) if column in names else column
+            if not isinstance(where, int) or not 0 <= where < columns:
+                problem = f"names the column {column!r}, which X does not have"
+                raise InputError(problem, parameter="seasons", value=self.seasons)
+            listed = (
+                periods.items()
+                if isinstance(periods, Mapping)
+                else [(str(p), p) for p in np.atleast_1d(periods)]
+            )
+            found += [Season(where, float(period), str(name)) for name, period in listed]
+        return found
+
+    def _learned_choice(
+        self,
+        model: GP,
+        chosen: Chosen,
+        rows: TrainingRows,
+        learn_from: Callable[..., Learned],
+        time: Deadline,
+    ) -> tuple[Learned, Choice]:
+        """The chosen model learned from all rows, from its values; and outliers, if the noise is open."""
+        left = 0.0 if chosen.interrupted else time.left
+        from_data = not chosen.learned
+        learned = learn_from(model, left, n_restarts=int(from_data), data_driven=from_data)
+        exact = as_inference(self.inference, Gaussian()).name == "exact" and self.inference != "exact"
+        if not (self._open_noise and exact):
+            return learned, chosen.choice
+        return with_outliers(
+            learned,
+            rows,
+            chosen.choice,
+            lambda noise: learned.model.with_likelihood(noise).with_inference(self.inference),
+            lambda heavy, left: learn_from(heavy, left, **_how(heavy, self.n_restarts)),
+            time,
+        )
+
+    def _fit_blocks(self, blocks: Blocks, sample_weight: ArrayLike | None, time: Deadline) -> Self:
+        """Learn from some rows and condition on all, in blocks; of the rows a part is kept."""
+        if sample_weight is not None:
+            raise InputError("is for rows in memory", parameter="sample_weight", value=sample_weight)
+        rng = self._rng()
+        index = sampled_rows(len(blocks.y), rng)
+        some = blocks.named(blocks.source.take(index))
+        X, y = self._checked_data(some, blocks.y[index], reset=True)
+        targets = np.asarray(blocks.y, dtype=float)
+        chosen = self._choose(X, y, None, rng, time) if self._is_open else None
+        model = self._initial_model(X, y, chosen)
+        if chosen is not None:
+            self.choice_, self.inflation_ = chosen.choice, 1.0
+        model.likelihood.check(targets)
+        learned = learn_any_size(
             model,
-            rows.X,
-            rows.y,
-            rows.weight,
+            blocks.source,
+            targets,
+            size=self._size,
             objective=self.objective,
             n_restarts=self.n_restarts,
             given=self._given_parts(),
-            data_driven=self.standardize,
-            warm=warm,
+            data_driven=self.standardize and chosen is None,
             rng=rng,
             n_jobs=self.n_jobs,
             max_time=time.left,
-            warn=False,  # a fit reports for itself
+            warn=False,
         )
-        self._model_key = model_key
-        self._adopt(Member("", learned.search, learned.posterior, rows))
-        issue(warnings_of(learned.search, learned.posterior, rows.X, rows.y))
+        posterior, rows = kept_rows(learned.posterior, X, y, index, len(targets))
+        self._model_key = self._key(X, y)
+        self._adopt(Member("", learned.search, posterior, rows))
+        issue(warnings_of(learned.search, posterior, X, y))
         return self
 
+    def _targets_of(self, y: ArrayLike) -> Array:
+        return np.asarray(y, dtype=float)
+
     def _checked_data(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Array, Array]:
-        require_numbers(X, "X")
         require_numbers(y, "y")
-        checked = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, reset=reset)
-        return cast(Array, checked[0]), np.asarray(checked[1], dtype=float)
+        checked = checked_data(self, X, y, reset=reset, multi_output=True, y_numeric=True)
+        return checked[0], np.asarray(checked[1], dtype=float)
 
     def _may_merge(self, model: GP) -> bool:
         """Whether equal rows may be one row with their total weight: not if something belongs to each row."""
@@ -211,15 +416,27 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         exact = isinstance(likelihood, Noiseless)
         # chains give each row a noise variance of its own
         own_noise = model.inference.samples and is_robust(likelihood)
-        return not (by_row or exact or own_noise or self.objective == "loo" or contains_white(model.kernel))
+        several = likelihood.n_latent > 1
+        return not (
+            by_row or several or exact or own_noise or self.objective == "loo" or contains_white(model.kernel)
+        )
 
-    def _initial_model(self, X: Array, y: Array) -> tuple[GP, tuple[Any, ...]]:
-        """The model before learning, and what tells it from others."""
-        mean, likelihood = self.mean, as_likelihood(self.likelihood)
+    def _initial_model(self, X: Array, y: Array, chosen: Chosen | None) -> GP:
+        """The model before learning."""
+        if chosen is not None:
+            model = chosen.model
+            if self._open_noise and self.inference not in ("auto", "exact"):  # which is there for other noise
+                model = model.with_likelihood(robust(model.likelihood) or model.likelihood)
+            likelihood: Likelihood = model.likelihood
+            kernel: Any = list(model.kernel) if isinstance(model.kernel, PerLatent) else model.kernel
+            mean = self._mean_for(likelihood)
+            return self._bound(self._unbound_model(likelihood, mean, self.inference, kernel=kernel))
+        if self._is_open and hasattr(self, "members_") and self.warm_start:  # it was chosen at the last fit
+            return self.model_
+        likelihood = Gaussian() if self._open_noise else likelihood_for(self.likelihood, y)
+        mean = self._mean_for(likelihood)
         if y.ndim == 2 and isinstance(mean, str) and mean == "constant":
             mean = Basis("constant")
-        if likelihood.n_latent > 1 and isinstance(mean, str):  # a mean for y, none for the noise level
-            mean = [mean] + ["zero"] * (likelihood.n_latent - 1)
         if y.ndim == 2 and not isinstance(likelihood, GaussianNoise):
             raise ValueError(
                 f"several targets at once need Gaussian noise, got likelihood={self.likelihood!r} and y of shape "
@@ -228,190 +445,22 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         likelihood.check(y)
         if not likelihood.discrete:
             require_usual_units(y)
-        model = self._bound(self._unbound_model(likelihood, mean, self.inference))
-        parts = repr(model), repr(model.representation), type(model.inference).__name__
-        model_key = (*parts, X.shape[1], model._names, y.shape[1:])
-        return model, model_key
+        each = (
+            [1.0 * SE(ard)] * likelihood.n_latent if self.kernel is None and likelihood.n_latent > 1 else None
+        )
+        return self._bound(self._unbound_model(likelihood, mean, self.inference, kernel=each))
+
+    def _key(self, X: Array, y: Array) -> tuple[Any, ...]:
+        """What tells the model from others: everything that was asked for, and the columns."""
+        asked = repr(self.kernel), repr(self.likelihood), repr(self.mean)
+        rule = self.inference if isinstance(self.inference, str) else type(self.inference).__name__
+        names = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
+        return (*asked, rule, repr(self.representation), self.n_inducing, X.shape[1], names, y.shape[1:])
 
     def _adopt(self, member: Member) -> None:
         self.members_ = [member]
         self.log_evidence_ = member.posterior.log_evidence
         self._cavities: Cavities | None = None
-
-    @property
-    def rows_(self) -> TrainingRows:
-        """The rows that were learned from."""
-        return self._only_member("rows_").rows
-
-    # --- prediction -----------------------------------------------------------------------------------------
-
-    def predict(
-        self,
-        X: ArrayLike,
-        return_std: bool = False,
-        return_cov: bool = False,
-        *,
-        noise: bool = True,
-        noise_variance: ArrayLike | None = None,
-        clean: bool = False,
-    ) -> Any:
-        """Predictive mean, and on request the standard deviation or the covariance.
-
-        Parameters
-        ----------
-        X : array (m, D)
-        return_std, return_cov : bool
-            At most one of them.
-        noise : bool
-            Whether they refer to new observations y (the default) or to the function f.
-        noise_variance : array (m,), optional
-            Noise variances of new observations, needed under `KnownNoise`, which knows those of the training
-            observations only.
-        clean : bool
-            Whether they refer to new observations that are no outliers, as in `predict_dist`.
-
-        Returns
-        -------
-        mean : array (m,) or (m, T)
-        sd : array like mean; infinite where the noise has no variance
-        cov : array (m, m)
-        """
-        if return_std and return_cov:
-            raise ValueError(
-                "return_std and return_cov cannot both be True; the sd is the root of cov's diagonal"
-            )
-        X = self._checked(X)
-        variances = check_noise(noise, noise_variance, clean)
-        if return_cov:
-            if noise and not self._is_location:
-                raise ValueError(
-                    f"{type(self.likelihood_).__name__} has no joint covariance of observations; use "
-                    "return_std=True, or noise=False for that of f"
-                )
-            require_memory(len(X), "predict")
-            cov = self.posterior_.covariance(X)
-            mean = self.posterior_.mean(X)
-            if noise and self.model_.inference.samples:  # averaged over the noise levels drawn
-                cov[np.diag_indices_from(cov)] = self.posterior_.predict_y(X, variances, clean=clean).variance
-            elif noise:
-                cov[np.diag_indices_from(cov)] += self._noise_variance(mean, variances, clean)
-            return mean, cov
-        if not return_std:
-            return self._mean(X)
-        posterior = self.posterior_
-        prediction = posterior.predict_y(X, variances, clean=clean) if noise else posterior.predict_f(X)
-        return prediction.mean, np.sqrt(prediction.variance)
-
-    def _mean(self, X: Array) -> Array:
-        if self._is_location:
-            return self.posterior_.mean(X)
-        return self.posterior_.predict_y(X).mean
-
-    @property
-    def _is_location(self) -> bool:
-        """Whether y is f plus noise, so that their means agree (whether or not the noise has one)."""
-        return self.likelihood_.n_latent == 1 and not self.likelihood_.discrete
-
-    def _noise_variance(self, mean: Array, variances: Array | None, clean: bool) -> Array:
-        flat = mean if mean.ndim == 1 else mean[:, 0]
-        likelihood = self.likelihood_.of_new(len(flat), variances)
-        predictive = likelihood.clean_predictive if clean else likelihood.predictive
-        return predictive(flat, np.zeros(len(flat))).variance
-
-    def predict_dist(
-        self, X: ArrayLike, *, noise_variance: ArrayLike | None = None, clean: bool = False
-    ) -> Prediction:
-        """Predictive distribution of a new observation y at each row: quantiles, intervals, log densities.
-
-        Parameters
-        ----------
-        X : array (m, D)
-        noise_variance : array (m,), optional
-            As in `predict`.
-        clean : bool
-            Of an observation that is no outlier, in the sense of `outlier_probability_`: under a mixture one of the
-            regular component, under Student-t and Laplace noise one whose own noise has a sd of at most three scales.
-            Other noise does not tell outliers from other observations, and refuses. If data have gross errors, plain
-            intervals are honest about them and wide; clean ones are those of the process without them.
-
-        See Also
-        --------
-        predict_latent : of the function f
-        """
-        X = self._checked(X)
-        return self.posterior_.predict_y(X, check_noise(True, noise_variance, clean), clean=clean)
-
-    def predict_latent(self, X: ArrayLike) -> Prediction:
-        """Predictive distribution of the function f at each row; `predict_dist` is that of observations y."""
-        return self.posterior_.predict_f(self._checked(X))
-
-    def predict_gradient(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Derivatives of the predictive mean and of the variance of f in the inputs, each (m, D)."""
-        X = self._checked(X)
-        return self.posterior_.mean_gradient(X), self.posterior_.variance_gradient(X)
-
-    def sample_y(
-        self,
-        X: ArrayLike,
-        n_samples: int = 1,
-        random_state: Any = 0,
-        *,
-        noise: bool = True,
-        noise_variance: ArrayLike | None = None,
-    ) -> Array:
-        """Joint draws of new observations (of f with `noise=False`) at X; `noise_variance` as in `predict`.
-
-        Returns
-        -------
-        array (m, n_samples) or (m, T, n_samples), as in scikit-learn
-        """
-        X = self._checked(X)
-        if not is_number(n_samples, numbers.Integral) or n_samples < 0:
-            raise ValueError(f"n_samples must be an integer >= 0, got {n_samples!r}")
-        require_memory(len(X), "predict")
-        rng = generator(random_state)
-        variances = check_noise(noise, noise_variance)
-        likelihood = self.likelihood_.of_new(len(X), variances) if noise else None
-        if (
-            noise and variances is None and self.model_.inference.samples
-        ):  # each draw has a noise level of its own
-            return np.moveaxis(cast(Any, self.posterior_).sample_y(X, n_samples, rng), 0, -1)
-        f = self.posterior_.sample(X, n_samples, rng)
-        if likelihood is not None:
-            f = _add_noise(likelihood, f, rng)
-        return np.moveaxis(f, 0, -1)
-
-    def leave_one_out(self) -> Prediction:
-        """Predictive distribution of each training target given all others, at the learned
-        hyperparameters."""
-        check_is_fitted(self, "members_")
-        rows = self.rows_
-        if np.any(rows.index < 0):
-            raise ValueError(
-                f"leave-one-out is for rows that were learned from, but {int(np.sum(rows.index < 0))} were "
-                "left out (weight zero, or beyond max_rows)"
-            )
-        return leave_one_out(self.posterior_, rows, self._without_own_row())
-
-    def _without_own_row(self) -> Cavities | None:
-        """Mean and variance of f at each row given the others, found once, where there are sites to take away."""
-        if self._cavities is None and self.posterior_.approximation.sites is not None:
-            self._cavities = cavities(self.posterior_, self.rows_)
-        return self._cavities
-
-    @property
-    def outlier_probability_(self) -> Array:
-        """How likely each training row is an outlier, given all other rows, shape (n,) or (n, T).
-
-        Under a mixture it is the posterior probability of the outlier component, under Student-t and Laplace
-        noise that the row's own noise is wide (sd above three times the scale). Under other noise it is the
-        tail-based analogue, 1 - 2 min(F, 1 - F) at the row's target: 0.99 means outside the central 99 % of
-        what was expected there, so that even good rows are spread evenly over 0 to 1. All are computed from the
-        distribution of f without the row itself (the cavity), so that a point does not vouch for itself. Rows
-        that were left out of the fit (weight zero, beyond `max_rows`) have nan. Computed when first asked for.
-        """
-        check_is_fitted(self, "members_")
-        return outlier_probability(self.posterior_, self.rows_, self._without_own_row)
 
     # --- more data ------------------------------------------------------------------------------------------
 
@@ -433,30 +482,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, GPEstimator):  # type: ignor
         return self
 
 
-def check_noise(noise: Any, noise_variance: ArrayLike | None, clean: Any = False) -> Array | None:
-    """Noise variances of new observations, as an array; None if none were given."""
-    if not isinstance(noise, bool | np.bool_):
-        raise ValueError(f"noise must be True or False, got {noise!r}; variances are given by noise_variance")
-    if not isinstance(clean, bool | np.bool_):
-        raise ValueError(f"clean must be True or False, got {clean!r}")
-    if clean and not noise:
-        raise ValueError(
-            "clean=True is about observations y, but noise=False asks for the function f: leave one out"
-        )
-    if noise_variance is None:
-        return None
-    if not noise:
-        raise ValueError(
-            "noise_variance is of observations y, but noise=False asks for the function f: leave one out"
-        )
-    try:
-        return np.asarray(noise_variance, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"noise_variance must be numbers (m,), got {noise_variance!r}") from None
-
-
-def _add_noise(likelihood: Likelihood, f: Array, rng: np.random.Generator) -> Array:
-    """A draw of y for each draw of f, (size, m) or (size, m, T)."""
-    if f.ndim == 2 or likelihood.n_latent > 1:
-        return likelihood.sample(f, rng)
-    return np.stack([likelihood.sample(f[:, :, t], rng) for t in range(f.shape[2])], axis=2)
+def _how(heavy: GP, n_restarts: int) -> dict[str, Any]:
+    """How robust noise is learned: from easier models too, unless targets are warped."""
+    if heavy.likelihood.noise is heavy.likelihood:
+        return {"n_restarts": min(n_restarts, 1)}
+    return {"n_restarts": 0, "data_driven": False}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numbers
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 
@@ -22,16 +23,20 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import _BaseComposition
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from cavity.estimators.base import GPEstimator
+from cavity.estimators.fitted_regressor import check_noise
+from cavity.estimators.inputs import checked_data
 from cavity.estimators.leave_one_out import by_given_row, of_used_rows
-from cavity.estimators.regressor import GPRegressor, check_noise
+from cavity.estimators.regressor import GPRegressor
+from cavity.frames.notes import TableWarning
 from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import KnownNoise, as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction, average
 from cavity.runtime.checks import generator, is_number
+from cavity.runtime.errors import InputError
 from cavity.runtime.interrupts import not_swallowed
 
 GAP = 1e-7
@@ -42,6 +47,8 @@ EM_STEPS = 20_000
 NEGLIGIBLE = 1e-5
 """Weights below are set to zero: such a member need not be asked for predictions."""
 
+
+WEIGHTS = ("left-out", "evidence")
 
 STACKED, SCORE = "stacked", "leave-one-out log density"
 """The last row of `comparison_`, and its column of mean log densities."""
@@ -86,6 +93,18 @@ def stacking_weights(log_density: ArrayLike, row_weight: ArrayLike | None = None
     return np.asarray(w / w.sum())
 
 
+def evidence_weights(log_evidence: ArrayLike) -> Array:
+    """Posterior probabilities of models that were equally probable before, from their log evidences."""
+    values: Array = np.asarray(log_evidence, dtype=float)
+    if not np.all(np.isfinite(values)):
+        raise ValueError(
+            f"weights by evidence need the log evidence of every model, got {values.tolist()}; models that sample do "
+            "not know it: use weights='left-out'"
+        )
+    w = np.exp(values - values.max())
+    return np.asarray(w / w.sum())
+
+
 class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
     """Several `GPRegressor`, averaged as well as they predict left-out rows.
 
@@ -95,6 +114,10 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         Models with names, all of real numbers or all of counts. They may differ in kernel, priors, noise, inference or
         starts; averages help if they are about as good as each other and yet differ. Their own settings
         (`random_state`, `n_jobs`, `max_time`) count.
+    weights : {"left-out", "evidence"}
+        What the weights follow: "left-out" maximizes the density of left-out rows, and needs none of the models to be
+        right; "evidence" gives each model its posterior probability at its hyperparameters, which is Bayesian model
+        averaging, and soon gives all weight to one.
 
     Attributes
     ----------
@@ -129,8 +152,9 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
     >>> low, high = model.predict_dist([[1.5]]).interval(0.9)
     """
 
-    def __init__(self, estimators: Sequence[tuple[str, GPRegressor]]) -> None:
+    def __init__(self, estimators: Sequence[tuple[str, GPRegressor]], *, weights: str = "left-out") -> None:
         self.estimators = estimators
+        self.weights = weights
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters; if `deep` those of the models too, e.g. `smooth__kernel__se__lengthscale`."""
@@ -152,20 +176,26 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         sample_weight : array (n,), optional
             As in `GPRegressor`.
         """
+        if self.weights not in WEIGHTS:
+            problem = f"must be {' or '.join(map(repr, WEIGHTS))}, got {self.weights!r}"
+            raise InputError(problem, parameter="weights", value=self.weights)
         members = self._checked_members()
-        require_numbers(X, "X")
         require_numbers(y, "y")
-        checked, targets = validate_data(self, X, y, y_numeric=True, multi_output=True, dtype=np.float64)
+        checked, targets = checked_data(self, X, y, reset=True, y_numeric=True, multi_output=True)
         targets = np.asarray(column_or_1d(targets, warn=True), dtype=float)
         weight = GPEstimator._checked_weight(sample_weight, checked)
         fitted = []
         for _, member in members:
-            with not_swallowed():  # weights need all of them
+            with not_swallowed(), warnings.catch_warnings():  # weights need all of them
+                warnings.simplefilter("ignore", TableWarning)  # which was heard once
                 fitted.append(clone(member).fit(X, targets, sample_weight))
         counted = np.arange(len(targets)) if weight is None else np.flatnonzero(weight > 0)
-        densities = np.stack([_left_out(m, checked, targets, counted) for m in fitted])
+        densities = np.stack([by_given_row(_learned_from(m), m.rows_)[counted] for m in fitted])
         row_weight = np.ones(len(counted)) if weight is None else weight[counted]
-        weights = stacking_weights(densities, row_weight)
+        if self.weights == "evidence":
+            weights = evidence_weights([member.log_evidence_ for member in fitted])
+        else:
+            weights = stacking_weights(densities, row_weight)
         scores = np.average([*densities, _mixed(weights, densities)], weights=row_weight, axis=1)
         self._adopt([name for name, _ in members], fitted, weights, scores)
         return self
@@ -356,17 +386,6 @@ def _learned_from(member: GPRegressor) -> Array:
     """Leave-one-out log density of each row that a member has learned from, in the order of the rows given."""
     loo, y, place = of_used_rows(member.posterior_, member.rows_)
     return np.asarray(loo.log_prob(y)[place])
-
-
-def _left_out(member: GPRegressor, X: Array, y: Array, rows: Any) -> Array:
-    """Log density of some of the rows, each predicted by the others; a row not learned from is left out anyway."""
-    density = by_given_row(_learned_from(member), member.rows_)
-    unseen = rows[member.rows_.index[rows] < 0]
-    if len(unseen):
-        given = member.likelihood
-        known = given.variances[unseen] if isinstance(given, KnownNoise) else None
-        density[unseen] = member.posterior_.predict_y(X[unseen], known).log_prob(y[unseen])
-    return np.asarray(density[rows])
 
 
 def _mixed(weights: Array, densities: Array) -> Array:

@@ -20,9 +20,11 @@ from cavity.io.registry import Codec, add, constructor_arguments, field_values
 from cavity.kernels.automatic_relevance import Ard
 from cavity.kernels.basis_functions import FeatureKernel
 from cavity.kernels.input_functions import NamedFunction, as_function
+from cavity.latent.committee import Committee
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
 from cavity.latent.markov import Markov
+from cavity.latent.neighbors import Neighbors
 from cavity.latent.sites import Sites
 from cavity.means import basis_features as basis
 from cavity.parameters import priors, transforms
@@ -100,6 +102,14 @@ def _param_fields(param: Param) -> dict[str, Any]:
 
 add(Codec("Param", Param, _param_fields, _param))
 add(Codec("representation.Dense", Dense, lambda _: {}, Dense))
+add(
+    Codec(
+        "representation.Committee",
+        Committee,
+        lambda part: {"m": part.m, "rule": part.rule, "seed": part.seed},
+        Committee,
+    )
+)
 add(Codec("representation.Markov", Markov, lambda _: {}, Markov))
 
 
@@ -117,6 +127,14 @@ def _inducing(inputs: Any = None, **fields: Any) -> Inducing:
     return Inducing(inputs=inputs, **fields)
 
 
+add(
+    Codec(
+        "representation.Neighbors",
+        Neighbors,
+        lambda part: {"k": part.k, "scales": part.scales, "follow": part.follows, "seed": part.seed},
+        Neighbors,
+    )
+)
 add(Codec("representation.Inducing", Inducing, _inducing_fields, _inducing))
 add(Codec("ard", Ard, lambda ard: {"start": ard.start}, Ard))
 add(Codec("Transform", transforms.Transform, lambda _: {}, transforms.Transform))
@@ -225,12 +243,13 @@ FAMILIES = (
     likelihoods.CountLikelihood,
     likelihoods.GaussianNoise,
     likelihoods.ScaleMixture,
+    likelihoods.Warp,
 )
 """Classes that others derive from; there are no objects of them."""
 
 for _name in likelihoods.__all__:
     _likelihood = getattr(likelihoods, _name)
-    if isinstance(_likelihood, type) and issubclass(_likelihood, likelihoods.Likelihood):
+    if isinstance(_likelihood, type) and issubclass(_likelihood, likelihoods.Likelihood | likelihoods.Warp):
         if _likelihood in FAMILIES:
             continue
         _store("likelihoods", _likelihood, without=RESTATED.get(_name, ()))

@@ -15,19 +15,26 @@ import numpy as np
 from cavity.gp import GP
 from cavity.inference.base import Approximation, Stage, Status, TrainingData
 from cavity.inference.exact import Exact
+from cavity.inference.registry import adapted
 from cavity.io.errors import ModelFileError
 from cavity.io.registry import Codec, add, field_values
 from cavity.kernels.base import Kernel
 from cavity.latent.base import Representation
+from cavity.latent.inducing import Inducing
+from cavity.latent.inducing.conditioning import AtInducingInputs
 from cavity.latent.multi_latent import SeveralConditioning, SeveralPrior
+from cavity.latent.posterior_process import PosteriorProcess
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods import GaussianNoise, Likelihood, OneVsRest
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
+from cavity.numerics.cholesky import Cholesky
 from cavity.numerics.threads import threads_for
 from cavity.parameters.per_latent import PerLatent
 from cavity.posterior import Posterior
+
+GAP_KINDS = ("exact", "certified", "sampled", "none")
 
 LARGE = 2000
 """Rows from which the memory that is needed is compared to what is free."""
@@ -91,7 +98,7 @@ def _posterior_fields(posterior: Posterior) -> dict[str, Any]:
     weights = getattr(process, "weights", None)
     if conditioning is None or weights is None:
         raise ModelFileError(f"a posterior of the kind {type(process).__name__} cannot be stored")
-    exact = isinstance(posterior.model.likelihood, GaussianNoise) and isinstance(
+    exact = isinstance(posterior.model.likelihood.noise, GaussianNoise) and isinstance(
         posterior.model.inference, Exact
     )
     return {
@@ -104,6 +111,7 @@ def _posterior_fields(posterior: Posterior) -> dict[str, Any]:
         "status": approximation.status,
         "curvature": getattr(conditioning, "curvature", None),
         "weights": weights,
+        "factor": None if posterior.complete else np.tril(conditioning.B.lower),
     }
 
 
@@ -124,17 +132,19 @@ def _approximation(
             return Approximation(prior.process(weights, found), log_evidence, status)
         if sites is None:
             require(
-                isinstance(model.likelihood, GaussianNoise), "a posterior without sites needs Gaussian noise"
+                isinstance(model.likelihood.noise, GaussianNoise),
+                "a posterior without sites needs Gaussian noise",
             )
-            exact = Exact().infer(prior, model.likelihood, data.y, data.weight)
+            rule = model.inference if isinstance(model.inference, Exact) else Exact()
+            exact = adapted(rule, model.likelihood).infer(prior, model.likelihood, data.y, data.weight)
             process: Any = exact.process
-            q = exact.q
+            q, scale = exact.q, exact.scale
         else:
-            q = Conditioned(prior, sites)
+            q, scale = Conditioned(prior, sites), None
             process = q.process()
         require(process.weights.shape == weights.shape, "weights must be one for each row")
         process.weights = weights
-        return Approximation(process, log_evidence, status, q)
+        return Approximation(process, log_evidence, status, q, scale)
 
 
 def _several(likelihood: Likelihood, prior: SeveralPrior, curvature: Array) -> SeveralConditioning:
@@ -156,8 +166,11 @@ def _posterior(
     status: Any,
     curvature: Any,
     weights: Any,
+    factor: Any = None,
 ) -> Posterior:
     check_data(model, X, y, sample_weight)
+    if factor is not None:
+        return _from_inducing_inputs(model, X, y, sample_weight, log_evidence, status, weights, factor)
     _check_approximation(model, X, sites, curvature, weights)
     require(is_float(log_evidence), "log_evidence must be a number")
     require(isinstance(status, Status), "status must be a status")
@@ -173,6 +186,35 @@ def _posterior(
         "its predictions are not finite",
     )
     return posterior
+
+
+def _from_inducing_inputs(
+    model: GP,
+    X: Array,
+    y: Array,
+    sample_weight: Array | None,
+    log_evidence: Any,
+    status: Any,
+    weights: Any,
+    factor: Any,
+) -> Posterior:
+    """A posterior whose training rows were not kept: X and y are some of them."""
+    representation = model.representation
+    require(isinstance(representation, Inducing), "rows can be left out if there are inducing inputs only")
+    assert isinstance(representation, Inducing)
+    require(is_float(log_evidence) and isinstance(status, Status), "an evidence and a status must be known")
+    data = TrainingData(X, y, sample_weight, representation.prepare(X))
+    prior = representation.prior(model.kernel, model.mean, data.inputs)
+    square = is_array(factor, 2) and factor.shape == (prior.m, prior.m)
+    require(
+        square and bool((np.diagonal(factor) > 0).all()), "the factor must be that of the inducing inputs"
+    )
+    right = is_array(weights) and len(weights) == prior.m and bool(np.isfinite(weights).all())
+    require(right, "weights must be those of the inducing inputs")
+    degenerate = not (representation.observation_kind.predicts_prior)
+    at = AtInducingInputs(prior.root, Cholesky(np.ascontiguousarray(factor)), degenerate)
+    process = PosteriorProcess(model.kernel, prior.inducing_rows, prior.Z, model.mean, weights, at)
+    return Posterior(model, Approximation(process, float(log_evidence), status), data, complete=False)
 
 
 def check_data(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
@@ -218,6 +260,13 @@ def _status(stage: Any, **fields: Any) -> Status:
     )
     require(is_float(status.residual) and is_float(status.jitter), "a status has a residual and a jitter")
     require(isinstance(status.iterations, int) and isinstance(status.message, str), "a status counts")
+    known = is_float(status.approximation_gap) and is_float(status.lost_information)
+    require(known and status.gap_kind in GAP_KINDS, "a status says what is lost")
+    pairs = isinstance(status.trials, tuple) and all(
+        isinstance(t, tuple) and len(t) == 2 and isinstance(t[0], str) and is_float(t[1])
+        for t in status.trials
+    )
+    require(pairs, "a status lists what was tried")
     return status
 
 

@@ -53,6 +53,7 @@ HOMES = {
     "Dynamics": "cavity.control.files",
     "GP": "cavity.io.posterior",
     "GPClassifier": "cavity.estimators.files",
+    "GPForecaster": "cavity.forecasting.files",
     "GPRegressor": "cavity.estimators.files",
     "GaussianMixture": "cavity.em.files",
     "HMM": "cavity.em.files",

@@ -4,8 +4,9 @@
 y; `TableModel` holds a preparation and a fitted estimator, so that a model file alone can predict for a new table.
 """
 
+from cavity.frames.errors import TableError
 from cavity.tables.model import TableModel
 from cavity.tables.preparation import Preparation, prepare
-from cavity.tables.reading import Table, TableError, read_blocks, read_table
+from cavity.tables.reading import Table, read_blocks, read_table
 
 __all__ = ["Preparation", "Table", "TableError", "TableModel", "prepare", "read_blocks", "read_table"]

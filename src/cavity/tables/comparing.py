@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.estimators import GPClassifier, GPRegressor
+from cavity.frames.errors import TableError
 from cavity.inference.registry import as_inference
 from cavity.kernels import parse
 from cavity.likelihoods import as_likelihood
@@ -35,7 +36,6 @@ from cavity.runtime.progress import Progress
 from cavity.runtime.stop_reason import StopReason
 from cavity.tables.description import draws_of
 from cavity.tables.preparation import Preparation
-from cavity.tables.reading import TableError
 
 if TYPE_CHECKING:
     import pandas as pd

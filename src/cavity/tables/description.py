@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor
-from cavity.kernels import Periodic, Warped
+from cavity.frames.columns import Column
+from cavity.kernels import Periodic, Standardized, Warped
 from cavity.learning.robust_starts import is_robust
+from cavity.measures.effects import average_along, grid_between, turning
 from cavity.numerics.arrays import Array
 from cavity.sampling.posterior import SamplePosterior
 from cavity.tables.fit_report import Outlier, Relevance
+from cavity.tables.formatting import rounded
 from cavity.tables.model import TableModel
 from cavity.tables.preparation import Preparation
 
@@ -38,6 +41,18 @@ SHUFFLES_OF_DRAWS = 2
 
 LISTED_OUTLIERS = 50
 
+NO_INFLUENCE = 0.01
+"""Share of the variance of predictions below which a column has next to no influence."""
+
+EFFECT_ROWS, EFFECT_PLACES = 100, 25
+"""Rows over which predictions are averaged, and places along a column."""
+
+EFFECT_ROWS_OF_DRAWS, EFFECT_PLACES_OF_DRAWS = 30, 9
+"""The same if predictions average over draws."""
+
+LEVELS = "levels"
+"""The shape of an effect that goes from level to level of a text column."""
+
 
 def relevance(model: Any, preparation: Preparation, X: pd.DataFrame, seed: int) -> tuple[Relevance, ...]:
     """Share of the variance of predictions that is due to each column of the table, with its error; largest first.
@@ -50,11 +65,48 @@ def relevance(model: Any, preparation: Preparation, X: pd.DataFrame, seed: int) 
     groups = [[place[feature] for feature in column.features] for column in preparation.columns]
     shuffles = SHUFFLES_OF_DRAWS if draws_of(model) else SHUFFLES
     share = relevance_of(model, X.to_numpy(), shuffles=shuffles, rng=seed, groups=groups)
+    effects = Effects(model, X.to_numpy())
     found = [
-        Relevance(column.name, float(value), float(error))
-        for column, value, error in zip(preparation.columns, share.value, share.error)
+        effects.along(column, places, Relevance(column.name, float(value), float(error)))
+        for column, places, value, error in zip(preparation.columns, groups, share.value, share.error)
     ]
     return tuple(sorted(found, key=lambda one: -one.share))
+
+
+class Effects:
+    """How the average of the posterior mean of f goes along columns of a table; of several functions nothing is
+    said."""
+
+    def __init__(self, model: Any, X: Array) -> None:
+        self.posterior = model.members_[0].posterior
+        drawn = bool(draws_of(model))
+        self.rows = evenly(X, EFFECT_ROWS_OF_DRAWS if drawn else EFFECT_ROWS)
+        self.X = X
+        self.places = EFFECT_PLACES_OF_DRAWS if drawn else EFFECT_PLACES
+        classes = len(getattr(model, "classes_", ()))
+        self.known = classes <= 2 and len(model.members_) == 1
+
+    def mean(self, X: Array) -> Array:
+        """Of f; of the first of several functions, which is the level."""
+        return np.asarray(self.posterior.mean(X)).reshape(len(X), -1)[:, 0]
+
+    def along(self, column: Column, places: Sequence[int], found: Relevance) -> Relevance:
+        """The same with its shape, if the column matters."""
+        if not self.known or found.share < NO_INFLUENCE:
+            return found
+        if column.levels is None:
+            grid = grid_between(self.X[:, places[0]], self.places)
+            turn = turning(grid, average_along(self.mean, self.rows, places, column.coded(grid)))
+            high, low = (rounded(place, grid[-1] - grid[0]) for place in (turn.highest, turn.lowest))
+            return replace(found, shape=str(turn.shape), highest=high, lowest=low)
+        average = average_along(self.mean, self.rows, places, column.coded_levels())
+        high, low = column.levels[int(np.argmax(average))], column.levels[int(np.argmin(average))]
+        return replace(found, shape=LEVELS, highest=high, lowest=low)
+
+
+def evenly(X: Array, most: int) -> Array:
+    """At most so many rows, evenly spread over all."""
+    return X if len(X) <= most else X[np.linspace(0, len(X) - 1, most).astype(int)]
 
 
 def draws_of(estimator: Any) -> list[SamplePosterior]:
@@ -77,7 +129,7 @@ class Hyperparameter:
     """A hyperparameter with its value, and what it means in the user's units.
 
     Of draws, the value is that of their mean (in the units that were sampled), and `interval` holds 90 % of them.
-    `problem` names the model it belongs to, if there are several.
+    `problem` names the model it belongs to, if there are several, and `column` the column of X, if it belongs to one.
     """
 
     problem: str
@@ -86,23 +138,102 @@ class Hyperparameter:
     fixed: bool
     interval: tuple[float, float] | None
     meaning: str
+    column: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The last part of its name: "lengthscale", "variance", ..."""
+        return self.name.split(".")[-1].split("[")[0]
+
+    @property
+    def in_words(self) -> str:
+        """What it is called outside the code."""
+        noise = self.name.split(".")[0] in NOISES
+        word = NOISE_WORDS.get(self.kind) if noise else KERNEL_WORDS.get(self.kind)
+        if word is None or ("[" in self.name and not self.column):
+            return self.name
+        return f"{word} of {self.column}" if self.column else word
+
+
+NOISES = ("gaussian", "studentt", "laplace", "mixture", "epsiloninsensitive", "negativebinomial")
+NOISE_WORDS = {"variance": "noise variance", "scale": "noise scale", "df": "degrees of freedom of the noise"}
+KERNEL_WORDS = {
+    "lengthscale": "length scale",
+    "period": "period",
+    "variance": "variance of the function",
+    "value": "mean level",
+}
+
+STRAIGHT = 3.0
+"""Length scales, in ranges of their column, from which on the function is nearly a straight line along it."""
 
 
 def hyperparameters(model: TableModel) -> list[Hyperparameter]:
     """Every hyperparameter of a model."""
     estimator, preparation = model.estimator, model.preparation
+    idle = {one.column for one in model.report.relevance or () if one.share < NO_INFLUENCE}
+    quiet = {feature for column in preparation.columns if column.name in idle for feature in column.features}
     found = []
     for member in estimator.members_:
         one, drawn = member.model, _intervals(member.posterior)
-        described = dict(_column_names(one.kernel, preparation.features))
+        described = {
+            path: (name, unit) for path, name, unit in _column_names(one.kernel, preparation.features)
+        }
+        ranges = dict(zip(preparation.features, np.ptp(member.rows.X, axis=0)))
         for entry, value in zip(one.entries, one.flat):
-            meaning = _meaning(entry.name, float(value), preparation, described.get(entry.name))
+            feature, unit = described.get(entry.name, (None, 1.0))
+            column = feature or ""
+            meaning = _meaning(entry.name, float(value), preparation, feature, unit)
+            if entry.name.split(".")[-1].startswith("lengthscale") and column:
+                meaning = _reach(
+                    float(value) * unit,
+                    float(ranges[column]),
+                    column in quiet,
+                    preparation.units.get(column),
+                )
             found.append(
                 Hyperparameter(
-                    member.name, entry.name, float(value), bool(entry.fixed), drawn.get(entry.name), meaning
+                    member.name,
+                    entry.name,
+                    float(value),
+                    bool(entry.fixed),
+                    drawn.get(entry.name),
+                    meaning,
+                    column,
                 )
             )
     return found
+
+
+def _reach(lengthscale: float, span: float, idle: bool, unit: str | None) -> str:
+    """What a length scale says about its column."""
+    if idle:
+        return "no influence"
+    if lengthscale > STRAIGHT * span:
+        return "nearly a straight line"
+    return f"matters over about {lengthscale:.2g}" + (f" {unit.split()[0]}" if unit else "")
+
+
+def inference_in_words(status: Any) -> str:
+    """How the posterior was found, without the words of the trade."""
+    words = INFERENCE_WORDS.get(str(status.stage), str(status.stage))
+    return words + (f" ({status.detail})" if status.detail else "")
+
+
+INFERENCE_WORDS = {
+    "exact": "exact",
+    "newton": "Laplace's approximation",
+    "irls+newton": "Laplace's approximation",
+    "ep": "expectation propagation (EP)",
+    "ep by newton": "expectation propagation (EP)",
+    "ep by continuation": "expectation propagation (EP), hard to find: check it with cavity assess",
+    "power ep": "power expectation propagation",
+    "sequential ep": "expectation propagation (EP), row by row",
+    "adf": "assumed-density filtering",
+    "variational": "variational approximation",
+    "mcmc": "Markov chains",
+}
+"""Algorithms, as `cavity.inference.base.Stage` names them."""
 
 
 def _intervals(posterior: Any) -> dict[str, tuple[float, float]]:
@@ -113,43 +244,53 @@ def _intervals(posterior: Any) -> dict[str, tuple[float, float]]:
     return {n: (float(a), float(b)) for n, a, b in zip(posterior.draws.model.names, low, high)}
 
 
-def _meaning(name: str, value: float, preparation: Preparation, feature: str | None) -> str:
+def _meaning(name: str, value: float, preparation: Preparation, feature: str | None, factor: float) -> str:
+    """In words; a length of one column is `factor` times its value, in units of the column."""
     kind = name.split(".")[-1].split("[")[0]
     if feature is not None:
         if kind not in ("lengthscale", "period"):
             return f"for {feature}"
         unit = preparation.units.get(feature)
-        return f"in units of {feature}" if unit is None else f"in {unit.split()[0]}, of {feature}"
+        size = "" if factor == 1.0 else f"{value * factor:.4g} "
+        return size + (f"in units of {feature}" if unit is None else f"in {unit.split()[0]}, of {feature}")
+    if kind == "lengthscale" and factor != 1.0:
+        return "in standard deviations of each column"
     if kind == "variance" and preparation.task == "regression" and value >= 0:
         return f"sd {np.sqrt(value):.4g} in units of {preparation.target}"
     if kind in ("scale", "value") and preparation.task == "regression":
         return f"in units of {preparation.target}"
+    if kind == "df":
+        return "the fewer, the more gross errors"
     return ""
 
 
-def _column_names(kernel: Any, features: Sequence[str]) -> list[tuple[str, str]]:
-    """(parameter, input column) of each value that belongs to one column."""
+def _column_names(kernel: Any, features: Sequence[str]) -> list[tuple[str, str | None, float]]:
+    """(parameter, input column, its unit) of each value that belongs to one column, or to all standardized ones."""
     numbered = list(kernel._paths()) if hasattr(kernel, "_paths") else []
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, str | None, float]] = []
     paths = iter(numbered)
 
-    def walk(node: Any, names: Sequence[str]) -> None:
+    def walk(node: Any, names: Sequence[str], units: Sequence[float]) -> None:
         for name, param in node._params.items():
             path = next(paths)
             if name not in node._columnwise:
                 continue
             if np.ndim(param.value) == 1 and len(param.value) == len(names):
-                found.extend((f"{path}[{i}]", feature) for i, feature in enumerate(names))
+                found.extend((f"{path}[{i}]", *column) for i, column in enumerate(zip(names, units)))
             elif np.ndim(param.value) == 0 and len(names) == 1:
-                found.append((path, names[0]))
+                found.append((path, names[0], units[0]))
+            elif units and units[0] != 1.0:
+                found.append((path, None, units[0]))
         dims = getattr(node, "dims", None)
         inner: Sequence[str] = (
             [names[d] for d in dims] if dims is not None and all(isinstance(d, int) for d in dims) else names
         )
+        own = [1.0] * len(inner) if not isinstance(node, Standardized) else list(node.scale)
+        units = own if isinstance(node, Standardized) or dims is not None else units
         if isinstance(node, Periodic | Warped):
             inner = ()  # other inputs: on a circle, or of a function
         for part in node._parts:
-            walk(part, inner)
+            walk(part, inner, units)
 
-    walk(kernel, features)
+    walk(kernel, features, [1.0] * len(features))
     return found

@@ -1,7 +1,8 @@
 """From a table to a `TableModel`: learn from all rows, score rows that a second model has not seen, describe.
 
-The noise is decided once, with all rows (`noise`), and the model that is returned is learned from all rows. Scores are
-those of the same estimator learned without the rows held out; if its noise was chosen, these rows had a part in that.
+The kind of model is chosen once (`cavity.learning.choice`), and the model that is returned is learned from all rows.
+Scores are those of the same estimator learned without the rows held out; if its kind was chosen, these rows had a part
+in that.
 
 Ctrl-C during learning or sampling keeps the best values, or the draws, so far; nothing more is learned then. Later it
 ends the description of the model, which is kept with what there is.
@@ -19,21 +20,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.frames.errors import TableError
+from cavity.learning.choice.kinds import likelihood_for
 from cavity.learning.robust_starts import is_robust
-from cavity.likelihoods import BinaryLikelihood, as_likelihood
+from cavity.likelihoods import BinaryLikelihood
 from cavity.numerics.memory import MATRICES, available_memory
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import InputError, Message, NoDrawsInTimeError, Setting, message_of
 from cavity.runtime.interrupts import not_swallowed
+from cavity.runtime.sentences import counted
+from cavity.tables.baselines import baselines
 from cavity.tables.description import draws_of, outliers, relevance
 from cavity.tables.fit_report import FitReport
-from cavity.tables.formatting import counted
 from cavity.tables.model import TableModel
-from cavity.tables.noise import with_chosen_noise
 from cavity.tables.preparation import Preparation
-from cavity.tables.reading import Table, TableError
+from cavity.tables.reading import Table
 from cavity.tables.scores import classification_scores, regression_scores
 from cavity.tables.training import FAILURES, Fitted, Options, Say, Training, fitted
+from cavity.tables.whole import WholeTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +52,7 @@ SHARE_OF_CHOICE = 1 / 3
 """Of the time that is given, for choosing the noise before chains are run."""
 
 NO_CHAINS = "nothing was drawn by Markov chains"
+NOT_ALL_KINDS = "other kinds of model were not tried"
 UNSCORED = "rows held out were not scored"
 
 
@@ -63,6 +68,7 @@ def fit_table(
     table: Table,
     options: Options,
     say: Say = lambda _: None,
+    whole: WholeTable | None = None,
 ) -> TableModel:
     """Learn a model of a table.
 
@@ -74,6 +80,8 @@ def fit_table(
     options : Options
     say : callable
         Told, in sentences, what is being done.
+    whole : WholeTable, optional
+        All rows, if X and y are a sample of them; the model is then conditioned on all.
 
     Returns
     -------
@@ -87,14 +95,17 @@ def fit_table(
     """
     options.check()
     train, test = _split(y, options.test_size, preparation.task, np.random.default_rng(options.seed))
+    if whole is not None and options.representation == "auto":
+        options = replace(options, representation="inducing")  # which takes rows in blocks
     training, limit = Training(preparation, X, y, options), Deadline(options.max_time)
     started = time.monotonic()
     say(f"Learning from {counted(len(X), 'row')} of {counted(X.shape[1], 'column')} ...")
     with row_numbers(table.rows):
         _check_noise(options.likelihood, preparation, y)
         learned = _learn(training, limit, bool(len(test)), say)
+    everything = learned.model if whole is None else _on_all_rows(learned.model, whole, say)
     report = FitReport(
-        len(X),
+        len(X) if whole is None else len(whole.y),
         table.total,
         choice=learned.choice,
         warnings=learned.warnings,
@@ -104,7 +115,13 @@ def fit_table(
         undone=(*learned.undone, *([UNSCORED] if learned.interrupted and len(test) else [])),
     )
     steps = _steps(learned, training, train, test, limit, table.rows, say)
-    return TableModel(preparation, learned.model, _described(report, steps))
+    return TableModel(preparation, everything, _described(report, steps))
+
+
+def _on_all_rows(model: Any, whole: WholeTable, say: Say) -> Any:
+    """The estimator with the values it has learned from a sample, given all rows."""
+    say(f"Conditioning on {counted(len(whole.y), 'row')} ...")
+    return copy(model).condition_on(whole.rows, whole.y)
 
 
 @contextmanager
@@ -120,7 +137,7 @@ def _check_noise(name: str, preparation: Preparation, y: NDArray[Any]) -> None:
     """Refuse a noise model that the target cannot have."""
     if name == "auto" or preparation.task == "classification":
         return
-    likelihood = as_likelihood(name)
+    likelihood = likelihood_for(name, np.asarray(y, dtype=float))
     if isinstance(likelihood, BinaryLikelihood):
         raise TableError(
             f"{name} noise is for classes, and {preparation.target!r} is a number",
@@ -157,24 +174,29 @@ def _learn(training: Training, limit: Deadline, scored: bool, say: Say) -> Fitte
     """The model of all rows, in its share of the time."""
     options = training.options
     share = (SHARE_OF_CHAINS if options.samples else SHARE_OF_LEARNING) if scored else 1.0
-    if training.preparation.task == "classification":
-        likelihood = "probit" if options.likelihood == "auto" else options.likelihood
-    elif options.likelihood != "auto":
-        likelihood = options.likelihood
-    elif options.samples:
-        return _chains_under_chosen_noise(training, limit, scored, say)
-    else:
-        return with_chosen_noise(training, Deadline(limit.part(share)), say)
-    return fitted(training.estimator(likelihood), training.X, training.y, Deadline(limit.part(share)))
+    likelihood = options.likelihood
+    if likelihood == "auto" and training.preparation.task == "classification":
+        likelihood = "probit"
+    if options.samples and training.is_open:
+        return _chains_under_chosen_model(training, likelihood, limit, scored, say)
+    found = fitted(training.estimator(likelihood), training.X, training.y, Deadline(limit.part(share)))
+    if found.interrupted and training.is_open:
+        return replace(found, undone=(NOT_ALL_KINDS,))
+    return found
 
 
-def _chains_under_chosen_noise(training: Training, limit: Deadline, scored: bool, say: Say) -> Fitted:
-    """Draws under the noise that optimization chooses; what that has learned, if nothing can be drawn."""
-    found = with_chosen_noise(training, Deadline(limit.part(SHARE_OF_CHOICE)), say)
+def _chains_under_chosen_model(
+    training: Training, likelihood: str, limit: Deadline, scored: bool, say: Say
+) -> Fitted:
+    """Draws under the model that optimization chooses; what that has learned, if nothing can be drawn."""
+    time = Deadline(limit.part(SHARE_OF_CHOICE))
+    found = fitted(training.estimator(likelihood, "auto"), training.X, training.y, time)
     if found.interrupted:
-        return replace(found, undone=(*found.undone, NO_CHAINS))
+        return replace(found, undone=(NOT_ALL_KINDS, NO_CHAINS))
     left = Deadline(limit.left)
-    chains = training.estimator(found.model.likelihood)
+    chains = training.estimator(likelihood).set_params(kernel=found.model.kernel_)
+    if training.preparation.task == "regression":
+        chains.set_params(likelihood=found.model.likelihood_)
     say("Drawing by Markov chains ...")
     try:
         drawn = fitted(
@@ -267,7 +289,12 @@ def _scored(
     if limit.left == 0.0 and not draws_of(found):
         return _unscored(report, _no_time())
     score = regression_scores if training.preparation.task == "regression" else classification_scores
-    return replace(report, scores=score(found, X.iloc[test], y[test], y[train]), held_out_rows=len(test))
+    return replace(
+        report,
+        scores=score(found, X.iloc[test], y[test], y[train]),
+        baselines=baselines(training.preparation.task, X, y, train, test),
+        held_out_rows=len(test),
+    )
 
 
 def _no_time() -> Message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cavity.learning.choice import Choice
 from cavity.runtime.errors import Message
 
 
@@ -19,6 +20,8 @@ class RegressionScores:
         Mean negative log predictive density, in nats; the guess is normal with their mean and variance.
     coverage : tuple of (float, float)
         Probability of a central interval, and share of the targets inside it.
+    median_error, guess_median_error : float
+        Median absolute error, which outliers among the rows do not move.
     """
 
     rmse: float
@@ -26,6 +29,8 @@ class RegressionScores:
     nlp: float
     guess_nlp: float
     coverage: tuple[tuple[float, float], ...]
+    median_error: float
+    guess_median_error: float
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,10 @@ class ClassificationScores:
         Mean of log2 p(class) above that of the guess, in bits.
     calibration : float
         Mean difference of stated certainty and share of right answers.
+    confusion : tuple of tuples of int
+        Rows held out by true class and by chosen class, in the order of the classes.
+    reliability : tuple of (float, int, int)
+        Of groups of rows of similar certainty: mean stated certainty, right answers, rows.
     """
 
     error: float
@@ -50,18 +59,60 @@ class ClassificationScores:
     guess_nlp: float
     information: float
     calibration: float
+    confusion: tuple[tuple[int, ...], ...] = ()
+    reliability: tuple[tuple[float, int, int], ...] = ()
 
 
 Scores = RegressionScores | ClassificationScores
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """A plain model on the rows of the scores.
+
+    Attributes
+    ----------
+    name : str
+        "guessing", "linear regression" or "logistic regression", "gradient boosting".
+    error : float
+        RMSE of a regression, in units of the target; share of wrong classes.
+    nlp : float or None
+        Mean negative log predictive density or probability, in nats; None if the model has no noise.
+    seconds : float
+        Time that it took.
+    median_error : float or None
+        Median absolute error of a regression.
+    """
+
+    name: str
+    error: float
+    nlp: float | None
+    seconds: float
+    median_error: float | None = None
+
+
+@dataclass(frozen=True)
 class Relevance:
-    """Share of the variance of predictions that is due to a column of the table, and its standard error."""
+    """How much, and how, predictions depend on a column of the table.
+
+    Attributes
+    ----------
+    column : str
+    share, error : float
+        Share of the variance of predictions that is due to it, alone or together with others, and its standard error.
+    shape : str
+        How the average prediction goes along it, as `cavity.measures.effects.Shape` says; "levels" for text, and
+        empty if that is unknown.
+    highest, lowest : str
+        Where the average prediction is highest and lowest: a number, or a level.
+    """
 
     column: str
     share: float
     error: float
+    shape: str = ""
+    highest: str = ""
+    lowest: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,8 +136,8 @@ class FitReport:
         Rows of the file, of which they may be a random part.
     held_out_rows : int
         Rows of the scores; a model with the same noise was learned without them, for the scores alone.
-    choice : Message or None
-        Why this noise, if that was left open. It was chosen with all rows.
+    choice : Choice or None
+        Which kind of model, if that was left open, and why. It was chosen with all rows.
     warnings : tuple of Message
         What a user should know about the fit.
     seconds : float
@@ -94,6 +145,8 @@ class FitReport:
     robust : bool
         Whether the noise tells outliers from other rows.
     scores : RegressionScores, ClassificationScores or None
+    baselines : tuple of Baseline
+        Plain models, learned from the same rows and scored on the same rows; none if there are no scores.
     relevance : tuple of Relevance or None
         Largest share first.
     outliers : tuple of Outlier or None
@@ -107,11 +160,12 @@ class FitReport:
     rows: int
     rows_in_file: int
     held_out_rows: int = 0
-    choice: Message | None = None
+    choice: Choice | None = None
     warnings: tuple[Message, ...] = ()
     seconds: float = 0.0
     robust: bool = False
     scores: Scores | None = None
+    baselines: tuple[Baseline, ...] = ()
     relevance: tuple[Relevance, ...] | None = None
     outliers: tuple[Outlier, ...] | None = None
     interrupted: bool = False

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.frames.columns import News
+from cavity.frames.errors import TableError
 from cavity.tables.fit_report import FitReport
 from cavity.tables.preparation import Preparation
-from cavity.tables.reading import BLOCK_ROWS, TableError, read_blocks
+from cavity.tables.reading import BLOCK_ROWS, read_blocks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,24 +96,32 @@ class TableModel:
     ) -> Iterator[pd.DataFrame]:
         """Predictions for a file, block by block: it may be larger than memory.
 
-        `heard` is called with a sentence where the file has columns that the model does not know. Columns to `keep`
-        (keys, say) stand before the predictions, as they are in the file; inputs of the model as they were understood.
+        `heard` is called with a sentence where the file has columns that the model does not know, and in the end with
+        one for each column that has missing values or levels that it had not when the model was fitted. Columns to
+        `keep` (keys, say) stand before the predictions, as they are in the file; inputs of the model as they were
+        understood.
         """
         done = 0
+        news: list[News] | None = None
         inputs = {column.name for column in self.preparation.columns}
         for block in read_blocks(path, block_rows, [name for name in keep if name not in inputs]):
             if done == 0:
                 unknown = [name for name in self.preparation.unknown(block) if name not in keep]
                 if unknown and heard is not None:
-                    self.preparation._require_columns(block)
+                    self.preparation.require_columns(block)
                     heard(
                         f"Ignored, because the data of the fit did not have them: {', '.join(map(repr, unknown))}."
                     )
             predicted = self.predict(block, interval, np.arange(done + 1, done + 1 + len(block)), clean=clean)
+            found = self.preparation.news(block)
+            news = found if news is None else [a + b for a, b in zip(news, found)]
             yield _beside(block, keep, predicted)
             done += len(block)
         if done == 0:
             raise TableError(f"{path} has a header but no rows")
+        for sentence in (told for one in news or [] for told in one.sentences):
+            if heard is not None:
+                heard(f"Warning: {sentence}.")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file that `cavity.load` reads."""

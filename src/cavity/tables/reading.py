@@ -3,10 +3,14 @@
 Text files are read as text and converted column by column later (`cavity.tables.preparation`), so that what a column
 means never depends on which part of the file is being looked at. Rows are numbered from 1, the first row after the
 header.
+
+Text is in UTF-8; or in UTF-16, as spreadsheets write "Unicode text"; or, if it is neither, in Windows-1252, of which
+Latin-1 is a part. Any bytes are text in the last, so that the user is told.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import re
@@ -21,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.runtime.errors import InputError
-from cavity.tables.formatting import counted
+from cavity.frames.errors import TableError
+from cavity.runtime.sentences import CONTROL, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +49,13 @@ MISSING = (
 
 PARQUET = (".parquet", ".pq")
 
-ROW_LABELS = re.compile(r"__index_level_\d+__")
-"""What pandas calls a column of row labels that have no name."""
+OTHER_ENCODINGS = {
+    "cp1252": "The file is not in UTF-8 and was read as Windows-1252 (Latin-1); if letters look odd, save it in UTF-8."
+}
+"""What is said of encodings that are a guess."""
+
+LONGEST_HEADER = 10_000_000
+"""Characters of a first line; one without end would fill the memory."""
 
 UNNAMED = "\0unnamed"
 """Name of a first column that has none, until it is left out."""
@@ -56,10 +65,6 @@ DECIMAL_COMMA, POINT = r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*", r"\s*[+-]?[\d.]*\
 
 THOUSANDS = r"\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+\s*"
 """Numbers whose points may stand between thousands; no date is one."""
-
-
-class TableError(InputError):
-    """A table that cannot be used; the message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ def read_table(path: str | Path, max_rows: int | None = None, seed: int = 0) -> 
     Parameters
     ----------
     path : path of a .csv, .tsv, .txt or .parquet file; the first three may be compressed, as in .csv.gz
+        Several Parquet files of one table by a pattern, such as "data/*.parquet", or by their folder.
     max_rows : int, optional
         Keep at most so many rows, all with the same probability; the file may be larger than memory.
     seed : int
@@ -135,15 +141,19 @@ def read_blocks(
 ) -> Iterator[pd.DataFrame]:
     """A table in blocks of rows; in a text file, cells of some columns `as_written`: "NA" there is no missing value."""
     file = Path(path)
+    if is_parquet(path):
+        return _parquet_blocks(path, rows)
     if not file.exists():
         raise TableError(f"there is no file {path}")
     if file.is_dir():
         raise TableError(f"{path} is a folder, not a table")
+    if not file.is_file():
+        raise TableError(
+            f"{path} is a device or a pipe, and a table is read more than once", remedy="store it in a file"
+        )
     suffixes = [s.lower() for s in file.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
     kind = (suffixes[:-1] if zipped else suffixes)[-1:] or [""]
-    if kind[0] in PARQUET and not zipped:
-        return _parquet_blocks(file, rows)
     if kind[0] in SEPARATORS:
         return _text_blocks(file, SEPARATORS[kind[0]], zipped, rows, as_written)
     known = ", ".join([*SEPARATORS, *PARQUET])
@@ -161,7 +171,8 @@ def _text_blocks(
     import pandas as pd
 
     try:
-        names, separator, layout = _header(file, separator, zipped)
+        encoding = _encoding(file, zipped)
+        names, separator, layout = _header(file, separator, zipped, encoding)
         reader = pd.read_csv(
             file,
             sep=separator,
@@ -174,17 +185,22 @@ def _text_blocks(
             chunksize=rows,
             compression="gzip" if zipped else None,
             skipinitialspace=True,
-            encoding="utf-8-sig",
+            encoding=encoding,
             on_bad_lines="error",
             **layout,
         )
         marks: Marks = (set(), set(), set())
+        told = [OTHER_ENCODINGS[encoding]] if encoding in OTHER_ENCODINGS else []
         with reader:
             while (block := _next_block(reader)) is not None:
                 if len(block):
-                    yield _understood(block.reset_index(drop=True), file, separator, marks, as_written)
+                    understood = _understood(block.reset_index(drop=True), file, separator, marks, as_written)
+                    understood.attrs["notes"] = (*told, *understood.attrs["notes"])
+                    yield understood
     except UnicodeDecodeError:
-        raise TableError(f"{file} is not text in UTF-8; save it again in that encoding") from None
+        raise TableError(
+            f"{file} is not text in one encoding; save it again in UTF-8",
+        ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TableError(f"{file} is damaged or not compressed by gzip ({error})") from None
     except pd.errors.ParserWarning:
@@ -196,6 +212,26 @@ def _text_blocks(
         raise TableError(f"{file} is not a regular table{_uneven(reason)}") from None
     except csv.Error as error:
         raise TableError(f"{file} is not a regular table ({error})") from None
+
+
+def _encoding(file: Path, zipped: bool) -> str:
+    """The encoding of a text file, by its first bytes, else UTF-8 if all of it is that, else Windows-1252."""
+    with gzip.open(file, "rb") if zipped else file.open("rb") as data:
+        head = data.read(4096)
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "utf-16"
+        for place, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+            if len(head) > 1 and not any(head[place::2]) and all(head[1 - place :: 2]):
+                return encoding
+        decode = codecs.getincrementaldecoder("utf-8")().decode
+        try:
+            while head:
+                decode(head)
+                head = data.read(1 << 20)
+            decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "cp1252"
+    return "utf-8-sig"
 
 
 def _uneven(reason: str) -> str:
@@ -267,14 +303,17 @@ def _refuse_two_ways(marks: Marks, file: Path) -> None:
         )
 
 
-def _header(file: Path, separator: str, zipped: bool) -> tuple[list[str], str, dict[str, Any]]:
+def _header(file: Path, separator: str, zipped: bool, encoding: str) -> tuple[list[str], str, dict[str, Any]]:
     """Column names, each of them once, the separator, and what pandas must be told of blank lines.
 
     A comma may turn out to be a semicolon, a tab or a bar, blanks also to be a comma.
     """
-    options: dict[str, Any] = {"encoding": "utf-8-sig", "newline": ""}
+    options: dict[str, Any] = {"encoding": encoding, "newline": ""}
     with gzip.open(file, "rt", **options) if zipped else file.open(**options) as lines:
-        before, first = next(((k, line) for k, line in enumerate(lines) if line.strip()), (0, ""))
+        pieces = iter(lambda: lines.readline(LONGEST_HEADER), "")
+        before, first = next(((k, line) for k, line in enumerate(pieces) if line.strip()), (0, ""))
+        if len(first) == LONGEST_HEADER:
+            raise TableError(f"{file} is no table: its first line has more than {LONGEST_HEADER} characters")
         if not first:
             raise TableError(f"{file} is empty")
         if "\0" in first:
@@ -313,6 +352,8 @@ def _check_names(names: list[str], file: Path) -> None:
     if any(not name for name in names):
         raise TableError(f"{file}: column {names.index('') + 1} has no name in the header; give it one")
     for name in names:
+        if CONTROL.search(name.replace(UNNAMED, "")):
+            raise TableError(f"{file}: the name of column {name!r} has control characters; rename it")
         if names.count(name) > 1:
             raise TableError(f"{file}: two columns are called {name!r}; rename one of them")
 
@@ -320,22 +361,24 @@ def _check_names(names: list[str], file: Path) -> None:
 # --- Parquet ------------------------------------------------------------------------------------------------
 
 
-def _parquet_blocks(file: Path, rows: int) -> Iterator[pd.DataFrame]:
+def is_parquet(path: str | Path) -> bool:
+    """Whether a path is of Parquet files: by its ending, or because it is a folder that has some."""
+    file = Path(path)
+    if file.is_dir():
+        return any(f.suffix.lower() in PARQUET for f in file.iterdir())
+    return file.suffix.lower() in PARQUET
+
+
+def _parquet_blocks(path: str | Path, rows: int) -> Iterator[pd.DataFrame]:
+    """Blocks of one file or of several, with the columns of the first."""
+    from cavity.rows.parquet import RowsError, frames_of, parquet_files, pieces_of
+
     try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise TableError(
-            f"reading {file} needs the package pyarrow: install it with pip install 'cavity[data]'"
-        ) from None
-    try:
-        with parquet.ParquetFile(file) as source:
-            names = [name for name in source.schema_arrow.names if not ROW_LABELS.fullmatch(name)]
-            _check_names(names, file)
-            for batch in source.iter_batches(batch_size=rows):
-                # columns as they are in the file: what pandas noted of its index would take some away
-                yield batch.to_pandas(ignore_metadata=True)[names]
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowException, OSError) as error:
-        raise TableError(
-            f"{file} is not a readable Parquet file ({' '.join(str(error).split())[:200]})"
-        ) from None
+        files = parquet_files(path)
+        pieces, names = pieces_of(files)
+        _check_names(names, Path(files[0]))
+        for _, frame in frames_of(pieces, names):
+            for start in range(0, len(frame), rows):
+                yield frame.iloc[start : start + rows].reset_index(drop=True)
+    except RowsError as error:
+        raise TableError.of(error.message) from None

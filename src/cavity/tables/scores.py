@@ -1,6 +1,6 @@
 """Scores of predictions on rows that a model has not seen, beside those of a guess that knows no inputs.
 
-RMSE          root mean squared error, in units of the target
+RMSE          root mean squared error, in units of the target; the median absolute error beside it
 NLP           mean negative log predictive density (regression) or probability (classification), in nats
 information   mean of log2 p(label) above that of guessing by the frequencies of the classes, in bits: 0 for a
               model that has learned nothing, the entropy of the classes for a perfect one
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 LEVELS = (0.5, 0.9, 0.95)
 """Probabilities of the intervals whose coverage is counted."""
 
+GROUPS = 7
+"""Of rows of similar stated certainty."""
+
 
 def regression_scores(model: Any, X: pd.DataFrame, y: Array, y_train: Array) -> RegressionScores:
     """RMSE, NLP and coverage, and RMSE and NLP of a normal density with the mean and variance of the targets."""
@@ -40,6 +43,8 @@ def regression_scores(model: Any, X: pd.DataFrame, y: Array, y_train: Array) -> 
         nlp=-float(np.mean(prediction.log_prob(y))),
         guess_nlp=float(np.mean(0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance))),
         coverage=tuple(coverage),
+        median_error=float(np.median(np.abs(prediction.mean - y))),
+        guess_median_error=float(np.median(np.abs(y - mean))),
     )
 
 
@@ -54,11 +59,40 @@ def classification_scores(
     frequencies = counts / counts.sum()
     choice = np.argmax(log_p, axis=1)
     truth = log_p[rows, codes]
+    certainty, right = np.exp(log_p[rows, choice]), choice == codes
     return ClassificationScores(
         error=float(np.mean(choice != codes)),
         guess_error=float(np.mean(codes != np.argmax(counts))),
         nlp=-float(np.mean(truth)),
         guess_nlp=-float(np.mean(np.log(frequencies[codes]))),
         information=float(np.mean(truth - np.log(frequencies[codes]))) / float(np.log(2.0)),
-        calibration=expected_calibration_error(np.exp(log_p[rows, choice]), choice == codes),
+        calibration=expected_calibration_error(certainty, right),
+        confusion=_confusion(codes, choice, len(classes)),
+        reliability=_groups(certainty, right),
     )
+
+
+Confusion = tuple[tuple[int, ...], ...]
+Groups = tuple[tuple[float, int, int], ...]
+
+
+def counted_classes(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> tuple[Confusion, Groups]:
+    """Rows by true and by chosen class, and by groups of similar certainty, as in `ClassificationScores`."""
+    p = model.predict_proba(X)
+    choice, codes = np.argmax(p, axis=1), np.searchsorted(model.classes_, y)
+    groups = _groups(p[np.arange(len(y)), choice], choice == codes)
+    return _confusion(codes, choice, len(model.classes_)), groups
+
+
+def _confusion(codes: NDArray[np.intp], choice: NDArray[np.intp], classes: int) -> Confusion:
+    counts = np.zeros((classes, classes), dtype=int)
+    np.add.at(counts, (codes, choice), 1)
+    return tuple(tuple(row) for row in counts.tolist())
+
+
+def _groups(certainty: Array, right: NDArray[np.bool_]) -> Groups:
+    """Mean stated certainty, right answers and rows of groups of equal width."""
+    edges = np.linspace(float(certainty.min()), 1.0 + 1e-12, GROUPS + 1)
+    place = np.clip(np.searchsorted(edges, certainty, side="right") - 1, 0, GROUPS - 1)
+    groups = [place == k for k in range(GROUPS)]
+    return tuple((float(certainty[g].mean()), int(right[g].sum()), int(g.sum())) for g in groups if g.any())

@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.estimators import GPClassifier, GPRegressor
+from cavity.frames.dates import YEARS
+from cavity.learning.choice import Choice
+from cavity.learning.large_data import LEARN_ROWS
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import InputError, Message, Setting, message_of
 from cavity.runtime.interrupts import Interrupts
@@ -25,6 +28,10 @@ WARMUP = 0.6
 
 GAUSSIAN_RESTARTS, OTHER_RESTARTS = 3, 1
 """Further runs of the optimizer: fewer under other noise than Gaussian, whose runs cost ten times as much."""
+
+IN_YEARS = {"year": 1.0}
+IN_DAYS = {"year": 365.25, "week": 7.0, "day": 1.0}
+"""Lengths of cycles, in years and in days."""
 
 FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
 """Errors of fits without which one can do."""
@@ -46,6 +53,9 @@ class Options:
     seed: int = 0
     max_time: float | None = None
     draws: int | None = None
+    learn_rows: int = LEARN_ROWS
+    representation: str = "auto"
+    n_inducing: int | str = "auto"
 
     @property
     def samples(self) -> bool:
@@ -87,17 +97,31 @@ class Training:
         options = self.options
         fewer = likelihood not in ("gaussian", "noiseless")
         restarts = OTHER_RESTARTS if fewer else GAUSSIAN_RESTARTS
+        suited = self.preparation.kernel or ("auto" if options.likelihood == "auto" else None)
         chosen: dict[str, Any] = {
-            "kernel": self.preparation.kernel if options.kernel is None else options.kernel,
+            "kernel": suited if options.kernel is None else options.kernel,
             "likelihood": likelihood,
             "inference": self._rule if inference is None else inference,
             "random_state": options.seed,
             "n_restarts": restarts if options.n_restarts is None else options.n_restarts,
             "max_time": options.max_time,
+            "learn_rows": options.learn_rows,
+            "representation": options.representation,
+            "n_inducing": options.n_inducing,
         }
+        if self.preparation.task == "regression" and options.likelihood == "auto":
+            chosen["seasons"] = seasons(self.preparation.units)
         if options.mean is not None:
             chosen["mean"] = options.mean
         return (GPRegressor if self.preparation.task == "regression" else GPClassifier)(**chosen)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the kernel or the noise is to be chosen."""
+        options = self.options
+        numbers = self.preparation.task == "regression"
+        plain = options.kernel is None and self.preparation.kernel is None
+        return options.likelihood == "auto" and (numbers or plain)
 
     @property
     def _rule(self) -> Any:
@@ -108,6 +132,12 @@ class Training:
         if options.inference == "auto" and self.preparation.task == "classification":
             return "ep"
         return options.inference
+
+
+def seasons(units: dict[str, str]) -> dict[str, dict[str, float]] | None:
+    """Cycles to look for in columns of dates, by what these are measured in."""
+    found = {name: IN_YEARS if unit == YEARS else IN_DAYS for name, unit in units.items()}
+    return found or None
 
 
 @dataclass(frozen=True)
@@ -121,8 +151,8 @@ class Fitted:
         Those of its fit.
     interrupted : bool
         Whether Ctrl-C ended learning or sampling; the best values, or the draws, until then are kept.
-    choice : Message or None
-        Why it has this noise, if that was left open.
+    choice : Choice or None
+        Why it is this kind of model, if that was left open.
     undone : tuple of str
         What was left out because of Ctrl-C, in clauses.
     """
@@ -130,7 +160,7 @@ class Fitted:
     model: Any
     warnings: tuple[Message, ...] = ()
     interrupted: bool = False
-    choice: Message | None = None
+    choice: Choice | None = None
     undone: tuple[str, ...] = ()
 
 
@@ -148,4 +178,4 @@ def fitted(model: Any, X: pd.DataFrame, y: NDArray[Any], time: Deadline) -> Fitt
         model.set_params(max_time=asked)
     found = [w.message for w in caught if not issubclass(w.category, RuntimeWarning)]
     messages = tuple(dict.fromkeys(message_of(w if isinstance(w, Warning) else str(w)) for w in found))
-    return Fitted(model, messages, seen.interrupted)
+    return Fitted(model, messages, seen.interrupted, getattr(model, "choice_", None))

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.frames.errors import TableError
 from cavity.numerics.arrays import Array
-from cavity.tables.reading import TableError
+from cavity.runtime.sentences import shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,9 +68,10 @@ def as_times(values: pd.Series, missing: NDArray[np.bool_], rows: NDArray[np.int
     wrong = np.isnat(times) & ~missing
     if wrong.any():
         first = int(np.argmax(wrong))
+        odd = shortened(str(values.iloc[first]))
         raise TableError(
-            f"column {str(values.name)!r} has {str(values.iloc[first])!r} in row {rows[first]}, which is not a date "
-            "such as 2024-03-05 or 2024-03-05 14:30; correct it, or leave the cell empty"
+            f"column {str(values.name)!r} has {odd!r} in row {rows[first]}, which is not a date such as 2024-03-05 or "
+            "2024-03-05 14:30; correct it, or leave the cell empty"
         )
     times[missing] = np.datetime64("NaT")
     return times

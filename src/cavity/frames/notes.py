@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from cavity.runtime.errors import Part, Words, told
+from cavity.runtime.errors import Described, Part, Words, told
+
+
+class TableWarning(Described, UserWarning):
+    """A data frame was understood in a way that its user should know of."""
 
 
 class Level(Enum):
