@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from scipy.stats import multivariate_normal, norm
 
-from cavity import datasets, studies
+from cavity import GP, datasets, studies
 from cavity.studies import hmc_ais, mauna_loa, neal, two_arcs
 from tests.studies.conftest import Drawn
 
@@ -201,6 +201,17 @@ def test_mauna_loa_at_the_books_values_and_on_few_months(tmp_path: Path, drawn: 
     total = sum(np.interp(s["x"], s["grid"], s[name]) for name in mauna_loa.COMPONENTS)
     np.testing.assert_allclose(total + s["level"][0] + s["residual"], s["y"], atol=0.2)
     assert drawn(report.pictures)
+    markov = frame.loc[
+        mauna_loa.MARKOV
+    ]  # a trend whose slope wanders forecasts what came; the book's does not
+    assert markov["forecast: RMSE to 2026, ppm"] < 0.6 * book["forecast: RMSE to 2026, ppm"]
+    assert markov["forecast: inside the central 95 %, percent"] > 90
+    # the same evidence as by matrices
+    record = datasets.load("mauna_loa")
+    X, y = record.X[:120] - record.X[0, 0], np.asarray(record.y, float)[:120] - 320.0
+    gp = mauna_loa.markov_model(-1.0)
+    dense = GP(gp.kernel, gp.likelihood).evidence(X, y)[0]
+    assert gp.evidence(X, y)[0] == pytest.approx(dense, rel=1e-7)
 
 
 def test_books_values_survive_the_round_trip() -> None:

@@ -50,7 +50,7 @@ def kl_p_q(mean: Array | float, sd: Array | float) -> Array:
 def kl_q_p(mean: Array | float, sd: Array | float) -> Array:
     """KL(q||p), by quadrature under q."""
     x = np.asarray(mean)[..., None] + np.asarray(sd)[..., None] * NODES
-    return np.asarray(-0.5 * np.log(2 * np.pi * np.e) - np.log(sd) - log_p(x) @ NODE_WEIGHTS)
+    return np.asarray(-0.5 * (np.log(2 * np.pi) + 1.0) - np.log(sd) - log_p(x) @ NODE_WEIGHTS)
 
 
 def _minimum(start: float) -> tuple[float, float, float]:
