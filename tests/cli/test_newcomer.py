@@ -50,7 +50,7 @@ def test_the_script_runs_from_data_to_report(tmp_path):
     assert len(table) == 40
     listed = {int(row) for row in re.findall(r"│\s*(\d+) │\s+[\d.]+ │ [01]\.\d+\s*│", out)}
     assert {4, 11, 25, 34} <= listed  # the mistyped rows
-    assert "Student-t noise: " in out  # chosen without being asked
+    assert "under Student-t noise rows are more probable" in words(out)  # chosen without being asked
     assert "Use student-t noise" in out
     assert "EP: evidence within" in out
     predicted = pd.read_csv(tmp_path / "work" / "predicted.csv")

@@ -84,3 +84,14 @@ def test_gaussian_noise_knows_no_outliers_only_rows_outside_its_intervals(monkey
     assert "probability" not in section
     none = TableModel(model.preparation, model.estimator, replace(model.report, outliers=()))
     assert "No row is outside the central 99.9 % of predictions." in shown(none, houses(), monkeypatch)[0]
+
+
+def test_the_page_of_words_has_those_of_reports():
+    from pathlib import Path
+
+    from cavity.report.glossary import GLOSSARY
+
+    page = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert [line for line in page.splitlines() if line.startswith("| ")][1:] == [
+        f"| {word} | {meaning} |" for word, meaning in GLOSSARY.items()
+    ]

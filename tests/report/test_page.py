@@ -102,6 +102,6 @@ def test_drawings_show_what_they_are_given() -> None:
     pit_histogram(axis, np.array([0.0, 0.5]), np.array([0.5, 1.0]))
     assert [round(bar.get_height(), 9) for bar in axis.containers[0]] == [0.2] * 10
     axis = Figure().subplots()
-    reliability(axis, np.array([0.6, 0.6, 0.9, 0.9]), np.array([True, False, True, True]))
+    reliability(axis, [(0.6, 1, 2), (0.9, 2, 2)])
     points = [line for line in axis.lines if line.get_marker() == "o"]
     assert sorted(float(p.get_ydata()[0]) for p in points) == [0.5, 1.0]

@@ -6,13 +6,20 @@ share (errors in one sentence, exit codes, the `--debug` option, consoles) is in
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
-COMMANDS = ("demo", "fit", "predict", "compare", "assess", "report", "info", "reproduce")
+from cavity.runtime.lazy import defer
+
+COMMANDS = ("demo", "fit", "predict", "forecast", "compare", "assess", "report", "info", "reproduce")
 """Modules of this package, in the order of `cavity --help`."""
+
+SELDOM_USED = ("scipy.stats", "pandas")
+"""What scikit-learn imports, and most commands need late or never."""
 
 app = typer.Typer(
     add_completion=False,
@@ -47,4 +54,8 @@ for _name in COMMANDS:
 
 def main() -> None:
     """Entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that knows few characters shows what it can
+            stream.reconfigure(errors="backslashreplace")
+    defer(*SELDOM_USED)
     app(prog_name="cavity")

@@ -11,8 +11,8 @@ from cavity.cli.shared import (
     INTERRUPTED,
     Debug,
     at_least_zero,
-    check_memory,
     check_output,
+    check_size,
     command_line,
     console,
     load_table_model,
@@ -99,7 +99,7 @@ def assess_table(
     if not 0.0 <= test_size < 1.0:
         raise ValueError(f"--test-size must be at least 0 and below 1, got {test_size!r}")
     table = read_table(data, max_rows, seed)
-    check_memory(len(table.frame))
+    check_size(len(table.frame))
     X = model.preparation.inputs(table.frame, table.rows)
     y = model.preparation.targets(table.frame, table.rows)
     order = np.random.default_rng(seed).permutation(len(X))

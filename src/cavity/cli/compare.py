@@ -12,8 +12,8 @@ from cavity.cli.shared import (
     INTERRUPTED,
     Debug,
     at_least_zero,
-    check_memory,
     check_output,
+    check_size,
     command_line,
     console,
     one_sentence,
@@ -46,7 +46,10 @@ def compare(
     task: Annotated[
         str | None, typer.Option(help="regression or classification; read off the target.")
     ] = None,
-    impute: Annotated[str | None, typer.Option(help="Fill in missing values: median.")] = None,
+    impute: Annotated[
+        str,
+        typer.Option(help="Missing inputs: median, with a column that says where, or none to refuse them."),
+    ] = "median",
     restarts: Annotated[int, typer.Option(help="Further runs of the optimizer.")] = 1,
     max_rows: Annotated[int | None, typer.Option(help="Use a random subset of so many rows.")] = None,
     max_time: Annotated[
@@ -62,7 +65,7 @@ def compare(
 
     Example: cavity compare houses.csv --target price --likelihood gaussian --likelihood student-t --folds 10
     """
-    with one_sentence(debug):
+    with one_sentence(debug, early="--max-time or Ctrl-C ends it early"):
         from cavity.tables import prepare, read_table
         from cavity.tables.comparing import candidates, compare_models
 
@@ -70,7 +73,7 @@ def compare(
         table = read_table(data, max_rows, seed)
         for note in table.notes:
             say(note)
-        check_memory(len(table.frame))
+        check_size(len(table.frame))
         preparation, X, y = prepare(table, target, drop=drop or (), task=task, impute=impute)
         say_notes(preparation.notes)
         tried = candidates(preparation, likelihood or (), inference or (), kernel or ())

@@ -7,33 +7,50 @@ from typing import Annotated
 
 import typer
 
+from cavity.cli.forecast import fit_series
+from cavity.cli.keeping import exit_if_moved, keep
 from cavity.cli.shared import (
     INTERRUPTED,
     Debug,
     at_least_zero,
-    check_memory,
     check_output,
+    check_size,
     command_line,
     one_sentence,
     say,
 )
 from cavity.cli.words import in_options
 
+FOR_SERIES = ("target", "time", "season", "likelihood", "out", "report", "debug")
+"""Options of a fit that also time series have."""
+
 
 def fit(
     context: typer.Context,
     data: Annotated[
-        Path, typer.Argument(help="Table: .csv, .tsv, .txt (also .gz) or .parquet.", show_default=False)
+        Path,
+        typer.Argument(
+            help="Table: .csv, .tsv, .txt (also .gz) or .parquet; several of these as 'data/*.parquet'.",
+            show_default=False,
+        ),
     ],
     target: Annotated[str, typer.Option(help="Column to predict.", show_default=False)],
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Column of dates or numbers: learn a time series, for cavity forecast.")
+    ] = None,
+    season: Annotated[
+        list[str] | None,
+        typer.Option(help="With --time: day, week, year, a number of steps, or none; may be repeated."),
+    ] = None,
     kernel: Annotated[
         str | None, typer.Option(help="Covariance function, such as '1.0*SE(ard) + Linear()'.")
     ] = None,
     likelihood: Annotated[
         str,
         typer.Option(
-            help="auto, gaussian, student-t, laplace, mixture, epsilon-insensitive, poisson, negative-binomial, "
+            help="auto, gaussian, positive, share, ordinal, heteroscedastic, student-t, laplace, mixture, "
+            "epsilon-insensitive, poisson, negative-binomial, "
             "probit, logit, lapse-probit."
         ),
     ] = "auto",
@@ -42,11 +59,20 @@ def fit(
     task: Annotated[
         str | None, typer.Option(help="regression or classification; read off the target.")
     ] = None,
-    impute: Annotated[str | None, typer.Option(help="Fill in missing values: median.")] = None,
+    impute: Annotated[
+        str,
+        typer.Option(help="Missing inputs: median, with a column that says where, or none to refuse them."),
+    ] = "median",
     categories: Annotated[str, typer.Option(help="Text columns: one-hot or kernel.")] = "one-hot",
     test_size: Annotated[float, typer.Option(help="Share of rows held out for scores; 0 for none.")] = 0.2,
     restarts: Annotated[int | None, typer.Option(help="Further runs of the optimizer.")] = None,
-    max_rows: Annotated[int | None, typer.Option(help="Learn from a random subset of so many rows.")] = None,
+    learn_rows: Annotated[
+        int, typer.Option(help="Most rows that hyperparameters are learned from; all are conditioned on.")
+    ] = 10_000,
+    representation: Annotated[str, typer.Option(help="auto, dense, inducing or markov.")] = "auto",
+    inducing: Annotated[
+        int | None, typer.Option(help="Inducing inputs \\[default: doubled while it pays].", min=1)
+    ] = None,
     max_time: Annotated[
         float | None, typer.Option(help="Seconds for all of learning, after which it stops.")
     ] = None,
@@ -56,6 +82,9 @@ def fit(
     seed: Annotated[
         int, typer.Option(help="For held-out rows, starts and sampling.", callback=at_least_zero)
     ] = 0,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler whose workers read the Parquet files.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Model file \\[default: <data>.cavity].")
     ] = None,
@@ -67,41 +96,71 @@ def fit(
     Example: cavity fit houses.csv --target price --drop id --out houses.cavity
 
     Example: cavity fit flowers.csv --target species --kernel "1.0*SE(ard)"
+
+    Example: cavity fit co2.csv --time month --target ppm
     """
-    with one_sentence(debug):
-        from cavity.cli.summary import show
+    with one_sentence(debug, early="--max-time or Ctrl-C ends it early"):
+        from cavity.cli.summary import show, show_verdict
+        from cavity.runtime.sentences import counted
         from cavity.tables import prepare, read_table
         from cavity.tables.fit import fit_table
-        from cavity.tables.formatting import counted
         from cavity.tables.training import Options
+        from cavity.tables.whole import SAMPLE_ROWS, whole_table
 
         file = _out_file(data, out)
         check_output(report, "--report", (data, file))
+        if time is not None:
+            _refuse_for_series(context)
+            fit_series(data, time, target, season, likelihood, file, report, command_line(context))
+            return
+        if season:
+            raise ValueError("--season is for time series; name the column of times with --time")
         _check_kernel(kernel)
-        table = read_table(data, max_rows, seed)
-        part = f", a random subset of {table.total}" if table.total > len(table.frame) else ""
-        rows, columns = counted(len(table.frame), "row"), counted(table.frame.shape[1], "column")
-        say(f"Read {rows}{part} and {columns} from {data}.")
+        table = read_table(data, SAMPLE_ROWS, seed)
+        rows, columns = counted(table.total, "row"), counted(table.frame.shape[1], "column")
+        say(f"Read {rows} and {columns} from {data}.")
         for note in table.notes:
             say(note)
-        check_memory(len(table.frame))
+        if representation == "dense":
+            check_size(len(table.frame), subset=False)
         preparation, X, y = prepare(
             table, target, drop=drop or (), task=task, impute=impute, categories=categories
         )
-        options = Options(kernel, likelihood, inference, mean, test_size, restarts, seed, max_time, draws)
-        model = fit_table(preparation, X, y, table, options, lambda text: say(text, stderr=True))
-        model.save(file)
+        number = "auto" if inducing is None else inducing
+        size = (learn_rows, representation, number)
+        options = Options(
+            kernel, likelihood, inference, mean, test_size, restarts, seed, max_time, draws, *size
+        )
+        whole = None
+        if table.total > len(table.frame):
+            say(f"Learning from a random sample of {len(X)} rows; the model is conditioned on all.")
+            whole = whole_table(data, preparation, scheduler)
+        elif scheduler is not None:
+            say(f"{rows} need no cluster: --scheduler is not used.")
+        model = fit_table(preparation, X, y, table, options, lambda text: say(text, stderr=True), whole)
+        kept = keep(model.save, file)
         show(model)
         if model.report.choice is not None:
             say(model.report.choice.told(in_options))
-        say(f"Model: {file}")
+        say(f"Model: {kept}")
         if report is not None:
             from cavity.report import model_page
 
             page = model_page(model, table, command=command_line(context), words=in_options)
             say(f"Report: {page.write(report)}")
+        show_verdict(model)
         if model.report.interrupted:  # which was shown
             raise typer.Exit(INTERRUPTED)
+        exit_if_moved(kept, file)
+
+
+def _refuse_for_series(context: typer.Context) -> None:
+    """Options that say something about a table mean nothing for a time series."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        given = source is not None and source.name == "COMMANDLINE"
+        if given and parameter.param_type_name == "option" and parameter.name not in FOR_SERIES:
+            raise ValueError(f"{parameter.opts[0]} is not for time series (--time); leave it out")
 
 
 def _out_file(data: Path, out: Path | None) -> Path:

@@ -18,7 +18,7 @@ def info(
     Example: cavity info houses.cavity
     """
     with one_sentence(debug):
-        from cavity.cli.summary import show
+        from cavity.cli.summary import show, show_verdict
         from cavity.io import header
         from cavity.tables import TableModel
 
@@ -31,6 +31,7 @@ def info(
         )
         if isinstance(loaded, TableModel):
             show(loaded)
+            show_verdict(loaded)
         else:
             for line in _describe(loaded):
                 say(line)

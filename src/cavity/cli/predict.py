@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
 
+import numpy as np
 import typer
 
 from cavity.cli.shared import Debug, check_output, load_table_model, one_sentence, say
 from cavity.runtime.atomic import replaced
+
+NO_SD = "The sd is empty where it is infinite: noise with tails this heavy has none; the interval says what to expect"
+"""What is said of a sd that cannot be written."""
 
 
 def predict(
@@ -36,31 +40,46 @@ def predict(
         Path | None,
         typer.Option("--out", "-o", help="Table to write, .csv or .tsv (also .gz) \\[default: screen]."),
     ] = None,
+    digits: Annotated[
+        int, typer.Option(help="Significant digits of the sd; the mean has as many decimals.", min=1, max=17)
+    ] = 4,
+    escape: Annotated[
+        bool,
+        typer.Option(
+            help="Put an apostrophe before text that a spreadsheet would run as a formula (=, +, -, @)."
+        ),
+    ] = True,
     block_rows: Annotated[int, typer.Option(help="Rows held in memory at a time.", min=1)] = 20_000,
     debug: Debug = False,
 ) -> None:
     """Predict the rows of a table: mean, sd and interval, or probabilities of classes.
 
-    Columns are matched by name, in any order. Files may be larger than memory.
+    Columns are matched by name, in any order. Files may be larger than memory. A sd that is infinite is left empty.
 
     Example: cavity predict houses.cavity new.csv --interval 0.9 --keep address -o predicted.csv
     """
     with one_sentence(debug):
         from cavity.runtime.progress import Progress
-        from cavity.tables.formatting import counted
+        from cavity.runtime.sentences import counted
+        from cavity.tables.writing import as_cells
 
         separator = _separator(out)
         check_output(out, "--out", (model, data))
         fitted = load_table_model(model)
-        rows = 0
+        rows, infinite = 0, 0
         with _opened(out) as file, Progress("predicting", 0) as progress:
             blocks = fitted.predict_file(
                 data, interval, block_rows, lambda text: say(text, stderr=True), keep or (), clean=clean
             )
             for block in blocks:
-                block.to_csv(file, sep=separator, index=False, header=rows == 0)
+                infinite += int(np.isinf(block["sd"]).sum()) if "sd" in block else 0
+                names = [str(name) for name in block if name not in (keep or ())]
+                cells = as_cells(block, names, digits, escape)
+                cells.to_csv(file, sep=separator, index=False, header=rows == 0)
                 rows += len(block)
                 progress.refresh(f"{rows} rows")
+        if infinite:
+            say(f"{NO_SD} ({infinite} of {counted(rows, 'row')}).", stderr=True)
         if out is not None:
             say(f"Predictions of {counted(rows, 'row')}: {out}")
 

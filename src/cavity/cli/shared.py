@@ -6,9 +6,11 @@ Exit codes: 0 done, 1 the input or the model is at fault (one sentence says how)
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +21,13 @@ import typer
 
 from cavity.cli.words import in_options, words_of
 from cavity.runtime.errors import Described
+from cavity.runtime.progress import told_in_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cavity.frames.notes import Note
     from cavity.tables import TableModel
-    from cavity.tables.notes import Note
 
 AT_FAULT, UNEXPECTED, INTERRUPTED = 1, 3, 130
 
@@ -57,13 +60,15 @@ def say_notes(notes: Sequence[Note]) -> None:
 
 
 @contextmanager
-def one_sentence(debug: bool, **options: str) -> Iterator[None]:
-    """Errors as one sentence and an exit code, unless `debug` asks for the traceback.
+def one_sentence(debug: bool, *, early: str = "", **options: str) -> Iterator[None]:
+    """Errors as one sentence and an exit code, unless `debug` asks for the traceback; long work is told in lines.
 
-    `options` are what this command calls arguments of Python, if that is not what the others call them.
+    `early` says what ends long work early. `options` are what this command calls arguments of Python, if that is not
+    what the others call them.
     """
     try:
-        yield
+        with told_in_lines(lambda text: say(text, stderr=True), early):
+            yield
     except (typer.Exit, typer.Abort):
         raise
     except KeyboardInterrupt:
@@ -97,20 +102,34 @@ def _sentence(error: BaseException, options: Mapping[str, str]) -> str:
     return str(error) or type(error).__name__
 
 
-def check_memory(rows: int) -> None:
-    """Say how much memory an exact fit takes, if that is a lot, and refuse what cannot fit."""
+A_WHILE = 60.0
+"""Seconds of an exact fit from which on a table is called large."""
+
+
+def check_size(rows: int, *, subset: bool = True) -> None:
+    """Say how much memory and time an exact fit takes, if that is a lot, and refuse what cannot fit.
+
+    What is proposed is a random subset, if the command takes one, of rows that take about a minute: time grows faster
+    than memory, and rows that fit into memory may take hours. Otherwise it is another representation.
+    """
+    from cavity.numerics.time_estimate import learning_time, rows_within
+    from cavity.runtime.durations import in_words
     from cavity.tables.fit import memory_estimate
 
     needed, free = memory_estimate(rows)
-    gib = f"{needed / 2**30:.1f} GiB"
+    seconds = learning_time(rows, "exact", 0)  # nan for few rows
+    slow = seconds > A_WHILE
+    fits = min(
+        max(int((free / needed) ** 0.5 * rows / 2), 1), rows_within(A_WHILE, rows, seconds) if slow else rows
+    )
+    remedy = f"--max-rows {fits}, a random subset," if subset else "--representation inducing"
+    memory = f"needs about {needed / 2**30:.1f} GiB"
+    time = f" and takes about {in_words(seconds)}" if slow else ""
     if needed > free:
-        fits = max(int((free / needed) ** 0.5 * rows / 2), 1)
-        raise ValueError(
-            f"an exact fit of {rows} rows needs about {gib}, but {free / 2**30:.1f} GiB are free; "
-            f"use --max-rows {fits} for a random subset"
-        )
-    if needed > 2**30:
-        say(f"An exact fit of {rows} rows needs about {gib} of memory ({free / 2**30:.1f} GiB are free).")
+        short = f"but {free / 2**30:.1f} GiB are free" + (f",{time}" if time else "")
+        raise ValueError(f"an exact fit of {rows} rows {memory}, {short}; use {remedy.rstrip(',')}")
+    if slow:
+        say(f"An exact fit of {rows} rows {memory} of memory{time} or more; {remedy} is faster.")
 
 
 def check_output(
@@ -121,6 +140,8 @@ def check_output(
         return
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give {option} the name of a file")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is a device or a pipe; give {option} the name of a file")
     if endings and path.suffix.lower() not in endings:
         raise ValueError(f"the name of the file for {option} must end in {' or '.join(endings)}, got {path}")
     check_folder(path.absolute().parent, option, path)
@@ -137,17 +158,28 @@ def check_folder(folder: Path, option: str, path: Path) -> None:
     there = next(f for f in (folder.absolute(), *folder.absolute().parents) if f.exists())
     if not there.is_dir():
         raise ValueError(f"{there} is not a folder, so that {option} cannot write {path}")
-    if not os.access(there, os.W_OK | os.X_OK):
+    if not _takes_files(there):
         raise ValueError(
             f"the folder {there} cannot be written to, so that {option} cannot write {path}; give it another place"
         )
+
+
+def _takes_files(folder: Path) -> bool:
+    """Whether a file can be made in a folder; permissions alone do not tell, as of /proc."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return False
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError as error:
+        return error.errno == errno.ENOSPC  # which may have room by then, and nothing is lost if not
 
 
 def _same_file(one: Path, other: Path) -> bool:
     """Whether two names are of one file, which may not exist yet."""
     if one.exists() and other.exists():
         return one.samefile(other)
-    return one.resolve() == other.resolve()
+    return os.path.realpath(one) == os.path.realpath(other)  # of links in a circle too
 
 
 def command_line(context: typer.Context) -> str:
@@ -173,6 +205,10 @@ def load_table_model(path: Path) -> TableModel:
     from cavity.tables import TableModel
 
     model = load_model(path)
+    if type(model).__name__ == "GPForecaster":
+        raise ValueError(
+            f"{path} holds a model of a time series; use cavity forecast, with --report for a report"
+        )
     if not isinstance(model, TableModel):
         raise ValueError(
             f"{path} holds a {type(model).__name__} that was saved from Python and does not know how a table becomes "

@@ -1,4 +1,8 @@
-"""What a model of a table is and how good it is, as tables for a terminal."""
+"""What a model of a table is and how good it is, for a terminal: tables first, the verdict last.
+
+The last screen of a terminal is what people see. So the three lines of the verdict come last, after tables that have
+`SHOWN` rows at most.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,36 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cavity.cli.words import in_options
-from cavity.tables.description import CENTRAL, draws_of, hyperparameters
+from cavity.tables.approximation import approximation_of
+from cavity.tables.description import (
+    CENTRAL,
+    LEVELS,
+    NO_INFLUENCE,
+    Hyperparameter,
+    draws_of,
+    hyperparameters,
+    inference_in_words,
+)
 from cavity.tables.fit_report import RegressionScores
-from cavity.tables.formatting import short_text
+from cavity.tables.formatting import percent, plain, short_text
+from cavity.tables.verdict import verdict
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from cavity.sampling.posterior import SamplePosterior
     from cavity.tables import TableModel
-    from cavity.tables.fit_report import FitReport, Scores
+    from cavity.tables.fit_report import FitReport, Relevance
 
 SHOWN = 12
 """Rows of a table after which the rest is counted."""
 
+BAR = 10
+"""Length of a bar."""
+
 
 def show(model: TableModel) -> None:
-    """Print everything that is known about a model."""
+    """Print what is known about a model, but for the verdict."""
     from cavity.cli.shared import console, say, say_notes
 
     out = console()
@@ -38,24 +55,39 @@ def show(model: TableModel) -> None:
         say(model.report.interruption, style="yellow")
 
 
+def show_verdict(model: TableModel) -> None:
+    """Print the three lines; on a terminal broken between words."""
+    from rich.text import Text
+
+    from cavity.cli.shared import console
+
+    out = console()
+    out.print()
+    for heading, sentence in verdict(model).lines(in_options):
+        line = Text.assemble((f"{heading}: ", "bold"), sentence)
+        out.print(line, soft_wrap=not out.is_terminal)
+
+
 def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
     """Titles and tables."""
-    found: list[tuple[str, Table | None]] = [
-        ("The model", overview(model)),
-        ("Hyperparameters, in the units of the table", hyperparameter_table(model)),
-    ]
-    if model.report.relevance:
-        title = "Relevance of inputs: share of the variance of predictions (total Sobol index)"
-        found.append((title, relevance_table(model)))
-    outliers = model.report.outliers
-    if outliers is not None:
-        what = "Outliers found" if model.report.robust else f"Rows outside {CENTRAL}"
-        title = f"{what} (row 1 is the first after the header)" if outliers else f"{what}: none"
-        found.append((title, outlier_table(model) if outliers else None))
+    report = model.report
+    found: list[tuple[str, Table | None]] = [("The model", overview(model))]
+    values = value_table(model)
+    if values is not None:
+        found.append(("Values learned, in the units of the table", values))
+    if report.relevance:
+        found.append(("Inputs, by their share of the variation of predictions", input_table(model)))
+    if report.outliers is not None:
+        what = "Outliers found" if report.robust else f"Rows outside {CENTRAL}"
+        title = f"{what} (row 1 is the first after the header)" if report.outliers else f"{what}: none"
+        found.append((title, outlier_table(model) if report.outliers else None))
+    if report.scores is not None:
+        rows = f"{report.held_out_rows} rows held out"
+        found.append((f"Scores on {rows}, lower is better", score_table(report)))
     return found
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], most: int = SHOWN) -> Table:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], most: int = SHOWN, more: str = "") -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -68,35 +100,47 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], most: int = SH
     for row in rows[:most]:
         table.add_row(*(Text(number(value)) for value in row))
     if len(rows) > most:
-        table.caption = Text(f"and {len(rows) - most} more")
+        table.caption = Text(f"and {len(rows) - most} more{more}")
     return table
 
 
 def number(value: Any) -> str:
-    """A value as text: numbers with four digits."""
+    """A value as text: numbers with four digits, nothing for what is not known."""
     if isinstance(value, bool) or not isinstance(value, float):
         return str(value)
-    return f"{value:.4g}"
+    return "" if value != value else plain(value)
 
 
 def overview(model: TableModel) -> Table:
-    """What was fitted, how it ended, and scores."""
+    """What was fitted and how it ended."""
     estimator, report, preparation = model.estimator, model.report, model.preparation
     statuses = [member.posterior.status for member in estimator.members_]
     rows: list[tuple[str, str]] = [
         ("task", f"{preparation.task} of {preparation.target}"),
         ("rows", _rows_text(report)),
-        ("kernel", short_text(estimator.members_[0].kernel)),
+        ("kernel", _kernel(estimator.members_[0].kernel)),
         ("noise model", _noise(estimator)),
-        ("inference", ", ".join(dict.fromkeys(s.label for s in statuses))),
+        ("inference", ", ".join(dict.fromkeys(map(inference_in_words, statuses)))),
         ("log evidence", _evidence(estimator)),
         ("convergence", _convergence(estimator, statuses)),
-        ("jitter", number(max(float(s.jitter) for s in statuses))),
     ]
+    rows += [("approximation", message.told(in_options)) for message in approximation_of(estimator)]
+    jitter = max(float(s.jitter) for s in statuses)
+    if jitter > 0:
+        rows.append(("jitter", f"{number(jitter)}, added to a matrix that rounding had spoilt"))
     rows += [("chains", _chains(posterior)) for posterior in draws_of(estimator)]
-    rows += _score_rows(report.scores)
+    rows += _calibration(report)
     rows.append(("seconds", f"{report.seconds:.1f}"))
     return _table(("", ""), rows, len(rows))
+
+
+LONGEST_KERNEL = 160
+"""Characters of a kernel that are shown: length scales of many columns are in a table of their own."""
+
+
+def _kernel(kernel: Any) -> str:
+    text = short_text(kernel)
+    return text if len(text) <= LONGEST_KERNEL else text[: LONGEST_KERNEL - 4] + " ..."
 
 
 def _evidence(estimator: Any) -> str:
@@ -126,7 +170,7 @@ def _rows_text(report: FitReport) -> str:
     if report.held_out_rows:
         text += f"; {report.held_out_rows} held out from a second model, for the scores"
     if report.held_out_rows and report.choice is not None:
-        text += " (noise chosen with all rows)"
+        text += " (kind of model chosen with all rows)"
     return text
 
 
@@ -153,67 +197,115 @@ def _convergence(estimator: Any, statuses: Sequence[Any]) -> str:
         if good == len(statuses)
         else f"inference converged in {good} of {len(statuses)}"
     )
-    messages = list(dict.fromkeys(s.message for s in statuses if s.message))
+    messages = list(dict.fromkeys(s.message for s in statuses if s.message and not s.converged))
     return "; ".join([optimizer, inference, *messages])
 
 
-def _score_rows(scores: Scores | None) -> list[tuple[str, str]]:
+def _calibration(report: FitReport) -> list[tuple[str, str]]:
+    """Whether certainty is what it says."""
+    scores = report.scores
     if scores is None:
         return []
-    nlp = ("held-out NLP", f"{number(scores.nlp)} nats (guessing: {number(scores.guess_nlp)})")
     if isinstance(scores, RegressionScores):
-        coverage = ", ".join(f"{level:.0%}: {share:.0%}" for level, share in scores.coverage)
-        guess = f"guessing the mean: {number(scores.guess_rmse)}"
-        return [
-            ("held-out RMSE", f"{number(scores.rmse)} ({guess})"),
-            nlp,
-            ("calibration", f"targets inside intervals of {coverage}"),
+        held = ", ".join(f"{percent(level)}: {percent(share)}" for level, share in scores.coverage)
+        return [("calibration", f"held-out rows inside intervals of {held}")]
+    return [("calibration", f"stated and observed certainty differ by {scores.calibration:.3f} on average")]
+
+
+def score_table(report: FitReport) -> Table:
+    """The model beside plain ones, on the same rows."""
+    scores = report.scores
+    unknown = float("nan")
+    if isinstance(scores, RegressionScores):
+        head = ("", "RMSE", "median error", "log loss")
+        rows = [("this model", scores.rmse, scores.median_error, scores.nlp)]
+        rows += [
+            (
+                b.name,
+                b.error,
+                unknown if b.median_error is None else b.median_error,
+                unknown if b.nlp is None else b.nlp,
+            )
+            for b in report.baselines
         ]
-    guess = f"naming the most frequent class: {scores.guess_error:.1%}"
-    return [
-        ("held-out error", f"{scores.error:.1%} ({guess})"),
-        nlp,
-        ("held-out information", f"{scores.information:.3f} bits per row"),
-        ("calibration", f"stated and observed certainty differ by {scores.calibration:.3f} on average"),
-    ]
+        return _table(head, rows)
+    assert scores is not None
+    others = [(b.name, percent(b.error, 1), unknown if b.nlp is None else b.nlp) for b in report.baselines]
+    return _table(("", "wrong", "log loss"), [("this model", percent(scores.error, 1), scores.nlp), *others])
 
 
-def hyperparameter_table(model: TableModel) -> Table | None:
-    """Values in the user's units."""
-    found = hyperparameters(model)
+def value_table(model: TableModel) -> Table | None:
+    """Hyperparameters, but for those of single columns, which are in the table of inputs."""
+    found = [one for one in hyperparameters(model) if not (one.column and one.kind == "lengthscale")]
     several = any(row.problem for row in found)
     drawn = any(row.interval for row in found)
     rows = [
         (
             *([row.problem] if several else []),
-            row.name + (" (fixed)" if row.fixed else ""),
+            row.in_words + (" (fixed)" if row.fixed else ""),
             row.value,
             *([_interval(row.interval)] if drawn else []),
             row.meaning,
         )
         for row in found
     ]
-    columns = (
+    head = (
         *(["model"] if several else []),
         "name",
         "value",
         *(["90 % of draws"] if drawn else []),
         "meaning",
     )
-    return _table(columns, rows) if rows else None
+    return _table(head, rows) if rows else None
 
 
 def _interval(ends: tuple[float, float] | None) -> str:
     return "" if ends is None else f"{number(ends[0])} to {number(ends[1])}"
 
 
-def relevance_table(model: TableModel) -> Table:
-    """How much predictions depend on each column."""
-    rows = [
-        (one.column, f"{one.share:.3f} ± {one.error:.3f}", "#" * round(20 * min(one.share, 1.0)))
-        for one in model.report.relevance or ()
-    ]
-    return _table(("column", "share", ""), rows)
+def input_table(model: TableModel) -> Table:
+    """How much, how and over which distance predictions depend on each column."""
+    reach = _reaches(model)
+    rows = []
+    for one in model.report.relevance or ():
+        idle = one.share < NO_INFLUENCE
+        share = (
+            "no influence"
+            if idle
+            else f"{'#' * max(round(BAR * min(one.share, 1.0)), 1):{BAR}} {percent(one.share):>5}"
+        )
+        rows.append(
+            (one.column, share, "" if idle else short_effect(one), "" if idle else reach.get(one.column, ""))
+        )
+    idle_rows = sum(1 for one in (model.report.relevance or ())[SHOWN:] if one.share < NO_INFLUENCE)
+    more = f", {idle_rows} of them without influence" if idle_rows else ""
+    return _table(("input", "share", "prediction", "matters over"), rows, SHOWN, more)
+
+
+def _reaches(model: TableModel) -> dict[str, str]:
+    """Over which distance a column matters, if one length scale says so."""
+    found: dict[str, list[Hyperparameter]] = {}
+    for one in hyperparameters(model):
+        if one.column and one.kind == "lengthscale":
+            found.setdefault(one.column, []).append(one)
+    texts = {name: listed[0] for name, listed in found.items() if len(listed) == 1}
+    return {
+        name: one.meaning.removeprefix("matters over ")
+        + (f" ({_interval(one.interval)})" if one.interval else "")
+        for name, one in texts.items()
+    }
+
+
+def short_effect(one: Relevance) -> str:
+    """How predictions go along an input, in two words."""
+    return {
+        "rises": "rises",
+        "falls": "falls",
+        "peak": f"highest near {one.highest}",
+        "dip": f"lowest near {one.lowest}",
+        "varies": "up and down",
+        LEVELS: f"highest for {one.highest}",
+    }.get(one.shape, "")
 
 
 def outlier_table(model: TableModel) -> Table:

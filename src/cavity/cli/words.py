@@ -11,7 +11,7 @@ from cavity.runtime.errors import InPython, Setting, Words, either
 SAME_NAME = (
     *("max_rows", "max_time", "inference", "likelihood", "mean", "kernel", "draws", "test_size", "seed"),
     *("interval", "keep", "task", "impute", "categories", "drop", "target", "folds", "restarts"),
-    *("jobs", "clean"),
+    *("jobs", "clean", "horizon", "learn_rows", "representation", "scheduler"),
 )
 """Arguments whose options have their name."""
 
@@ -19,6 +19,8 @@ OPTIONS = {name: f"--{name.replace('_', '-')}" for name in SAME_NAME} | {
     "n_restarts": "--restarts",
     "random_state": "--seed",
     "n_jobs": "--jobs",
+    "seasons": "--season",
+    "n_inducing": "--inducing",
 }
 """Arguments in Python, and the options that set them."""
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtri
-from scipy.stats import binom
 
 from cavity.numerics.arrays import Array
 from cavity.prediction import GaussianPrediction, Prediction
@@ -58,6 +57,8 @@ def pit_histogram(low: Array, high: Array, bins: int) -> Array:
 
 def pit_band(n: int, bins: int, level: float = 0.95) -> tuple[float, float]:
     """Central interval of the height of one bin if n cases are calibrated."""
+    from scipy.stats import binom  # half a second to import
+
     tail = 0.5 * (1.0 - level)
     low, high = (float(binom.ppf(q, n, 1.0 / bins)) for q in (tail, 1.0 - tail))
     return low * bins / n, high * bins / n

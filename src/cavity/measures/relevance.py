@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from cavity.kernels.additive import Additive
 from cavity.kernels.algebra import On
 from cavity.kernels.base import Kernel
+from cavity.kernels.standardized import Standardized
 from cavity.numerics.arrays import Array
 from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress
@@ -121,9 +122,13 @@ def _lengthscales(part: Any, columns: NDArray[np.intp]) -> list[tuple[NDArray[np
     own = getattr(part, "_params", {}).get("lengthscale")
     if own is not None:
         found.append((columns, np.asarray(own.value, dtype=float)))
+    scale = np.array(part.scale) if isinstance(part, Standardized) else None
     for i, inner in enumerate(part.parts):
         alone = isinstance(part, Additive) and len(part.parts) == len(columns)
-        found += _lengthscales(inner, columns[[i]] if alone else columns)
+        of_inner = _lengthscales(inner, columns[[i]] if alone else columns)
+        found += (
+            of_inner if scale is None else [(c, scale[np.searchsorted(columns, c)] * v) for c, v in of_inner]
+        )
     return found
 
 
@@ -144,8 +149,11 @@ class PartialDependence:
     rows: Array
 
 
-def partial_dependence(process: Any, X: Array, column: int, grid: Array) -> PartialDependence:
-    """Of one latent function; `process` has `mean` and `covariance`."""
+def partial_dependence(process: Any, X: Array, column: int | Sequence[int], grid: Array) -> PartialDependence:
+    """Of one latent function; `process` has `mean` and `covariance`.
+
+    Several columns that stand for one input take their values together, a row of `grid` (g, columns) each.
+    """
     sd, rows = np.empty(len(grid)), np.empty((len(X), len(grid)))
     with Progress("partial dependence", len(grid)) as progress:
         for j, value in enumerate(grid):

@@ -11,6 +11,7 @@ from cavity.plots.components import plot_components
 from cavity.plots.contours import plot_contours
 from cavity.plots.evidence import plot_hyperparameters, plot_runs
 from cavity.plots.fit import plot_fit
+from cavity.plots.forecast import plot_forecast, plot_series_components
 from cavity.plots.kernels import plot_kernel
 from cavity.plots.relevance import plot_relevance, relevance_of
 from cavity.plots.slices import plot_partial_dependence, plot_slices
@@ -30,12 +31,14 @@ __all__ = [
     "plot_components",
     "plot_contours",
     "plot_fit",
+    "plot_forecast",
     "plot_hyperparameters",
     "plot_kernel",
     "plot_partial_dependence",
     "plot_relevance",
     "plot_residuals",
     "plot_runs",
+    "plot_series_components",
     "plot_slices",
     "plot_trace",
     "plot_traces",

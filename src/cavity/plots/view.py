@@ -70,7 +70,8 @@ class View:
     @cached_property
     def names(self) -> list[str]:
         """Names of the columns: those of the DataFrame of the fit, or x, or x1, x2, ..."""
-        named = getattr(self.model, "feature_names_in_", None)
+        coding = getattr(self.model, "coding_", None)
+        named = getattr(self.model, "feature_names_in_", None) if coding is None else coding.features
         if named is not None:
             return [str(n) for n in named]
         return ["x"] if self.n_features == 1 else [f"x{d + 1}" for d in range(self.n_features)]
@@ -92,7 +93,8 @@ class View:
             if y is not None:
                 raise ValueError("y was given without X; give both, or neither for the data of the fit")
             return self.data
-        inputs = as_inputs(X)
+        coding = getattr(self.model, "coding_", None)
+        inputs = as_inputs(X) if coding is None else self.model._checked(X)
         if inputs.shape[1] != self.n_features:
             raise ValueError(
                 f"X must have the {self.n_features} columns of the fit, got {inputs.shape[1]}: "
@@ -153,12 +155,13 @@ class View:
     def is_location(self) -> bool:
         """Whether y is f plus noise."""
         likelihood = self.posterior.model.likelihood
-        return likelihood.n_latent == 1 and not likelihood.discrete
+        plain = likelihood.noise is likelihood
+        return likelihood.n_latent == 1 and not likelihood.discrete and plain
 
     def probabilities(self, X: ArrayLike) -> Array:
         """Of the classes, shape (m, C)."""
         if hasattr(self.model, "predict_proba"):
-            return np.asarray(self.model.predict_proba(self._for_estimator(X)))
+            return np.asarray(np.exp(self.model._log_proba(as_inputs(X))))
         return np.asarray(self.posterior.predict_y(X).probabilities)
 
     @property
@@ -185,15 +188,6 @@ class View:
         """Posterior means of all latent functions, shape (m, L)."""
         rows = len(np.asarray(X))
         return np.column_stack([np.asarray(p.mean(X)).reshape(rows, -1) for p in self.posteriors])
-
-    def _for_estimator(self, X: ArrayLike) -> Any:
-        """Inputs with the column names of the fit, so that scikit-learn does not miss them."""
-        named = getattr(self.model, "feature_names_in_", None)
-        if named is None:
-            return X
-        import pandas as pd
-
-        return pd.DataFrame(np.asarray(X), columns=named)
 
 
 def _labeled_rows(classifier: Any) -> tuple[Array, NDArray[Any]]:

@@ -1,24 +1,32 @@
-"""What a report says: from a model of a table (and its data) to sections of a page."""
+"""What a report says: from a model of a table (and its data) to sections of a page.
+
+The answer comes first: three lines and one picture, what the inputs do, how good it is. What the model is made of comes
+last, and is folded away.
+"""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cavity.estimators import GPRegressor
-from cavity.learning.robust_starts import is_robust
-from cavity.measures.calibration import pit
+from cavity.frames.columns import Column, is_missing
 from cavity.report import drawings
-from cavity.report.drawings import as_svg, figure_svg
-from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
+from cavity.report.drawings import as_svg, both_widths, figure_svg
+from cavity.report.effects import MOST_EFFECTS, Effect, Effects
+from cavity.report.glossary import GLOSSARY
+from cavity.report.kernel_tree import NotInPage
+from cavity.report.page import Block, DataTable, Facts, Folded, Gallery, Lines, Page, Picture, Text
+from cavity.report.quality import Shown, fit_picture, how_good, observed_picture
+from cavity.report.whatif import WhatIf, payload
 from cavity.runtime.errors import Words
-from cavity.tables.columns import Column, is_missing
-from cavity.tables.description import CENTRAL, LIKELY, UNEXPECTED, draws_of, hyperparameters
-from cavity.tables.fit_report import RegressionScores, Scores
-from cavity.tables.formatting import counted, short_text
+from cavity.runtime.sentences import counted
+from cavity.tables.approximation import approximation_of
+from cavity.tables.description import CENTRAL, NO_INFLUENCE, draws_of, hyperparameters, inference_in_words
+from cavity.tables.formatting import percent, short_text
+from cavity.tables.verdict import effect_in_words, verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +36,9 @@ if TYPE_CHECKING:
     from cavity.tables.comparing import Comparison
     from cavity.tables.preparation import Preparation
 
-GRID, GRID_OF_DRAWS = 300, 80
-"""Places along one input; fewer if each prediction is an average over draws."""
+
+MOST_BARS = 20
+"""Inputs whose shares are drawn."""
 
 
 def model_page(
@@ -61,38 +70,51 @@ def model_page(
     page = Page(
         f"Gaussian process model of {preparation.target}", f"{preparation.task} with {inputs} and {rows}"
     )
-    page.add("What was asked", *_asked(model, command, words))
-    if table is not None:
-        page.add("The data at a glance", glance(table.frame, preparation), *_notes(preparation, words))
-    page.add("The model", *_model(model))
-    learned_from = False
-    if table is not None:
-        X = preparation.inputs(table.frame, table.rows)
-        y = preparation.targets(table.frame, table.rows)
-        _check_classes(model, y)
-        page.add("Predictions", *_predictions(model, X, y))
-        page.add("Calibration", *_calibration(model, X, y))
-        learned_from = _is_training(model, X, y)
-    page.add("Relevance of inputs", *_relevance(model))
-    page.add("Outliers", *_outliers(model, table if learned_from else None))
+    shown = None if table is None else Shown.of(model, table)
+    effects = Effects(model) if model.report.relevance else None
+    page.add("Verdict", Lines(verdict(model).lines(words)), _main_picture(model, shown, effects))
+    page.add("What if", _what_if(model))
+    page.add("What matters", *_what_matters(model, effects))
+    page.add("How good it is", *how_good(model, shown))
+    page.add("Outliers", *_outliers(model, table if shown is not None and shown.learned_from else None))
+    page.add("Warnings and remedies", *_warnings(model, words))
     page.add("Comparison of models", *(() if comparison is None else _comparison(comparison, words)))
     page.add("Check of the approximation", *(() if assessment is None else assessment_blocks(assessment)))
-    page.add("Warnings and remedies", *_warnings(model, words))
+    if table is not None:
+        columns = glance(table.frame, preparation)
+        many = len(columns.rows) > MOST_BARS
+        page.add("The data", Folded("Columns", [columns]) if many else columns, *_notes(preparation, words))
+    page.add("The model", *_asked(model, command, words), *_model(model))
+    page.add("Words", Folded("What the words on this page mean", [Facts(list(GLOSSARY.items()))]))
     page.add("How to repeat it", *versions(command))
     return page
 
 
-def _check_classes(model: TableModel, y: NDArray[Any]) -> None:
-    """Refuse labels that no prediction can be right about."""
-    known: Any = getattr(model.estimator, "classes_", None)
-    if known is None:
-        return
-    unknown = sorted({str(label) for label in y[~np.isin(y, known)]})
-    if unknown:
-        raise ValueError(
-            f"the column {model.preparation.target!r} has the class {unknown[0]!r}, which the model does not know; "
-            f"it knows {', '.join(map(str, known))}"
+def _what_if(model: TableModel) -> Block:
+    """Controls, or why there are none."""
+    try:
+        return WhatIf(payload(model))
+    except NotInPage as reason:
+        return Text(
+            f"Predictions of this model cannot be computed in a page: {reason}. "
+            "Use cavity predict with a table of the inputs in question."
         )
+
+
+def _main_picture(model: TableModel, shown: Shown | None, effects: Effects | None) -> Block | None:
+    """What says most: the fit along one input, predicted against observed, or the effect of an input."""
+    if shown is not None and model.preparation.task == "regression":
+        return fit_picture(model, shown) if shown.X.shape[1] == 1 else observed_picture(model, shown)
+    if effects is None or not effects.columns:
+        return None
+    found, label = effects.along(effects.columns[0]), effects.label
+    limits = _limits([found])
+    return both_widths(
+        lambda ax: drawings.effect(ax, found, label, limits),
+        "main",
+        f"{label[:1].upper()}{label[1:]} along {found.column.name}, the input that matters most."
+        + (" The band holds the average with a probability of 90 %." if found.low is not None else ""),
+    )
 
 
 def comparison_page(
@@ -118,7 +140,7 @@ def _asked(model: TableModel, command: str, words: Words) -> list[Block]:
     if p.ignored:
         pairs.append(("not used", ", ".join(p.ignored)))
     if choice is not None:
-        pairs.append(("noise model chosen", choice.told(words)))
+        pairs.append(("why this model", choice.told(words)))
     if command:
         pairs.append(("command", command))
     return [Facts(pairs)]
@@ -171,23 +193,27 @@ def _model(model: TableModel) -> list[Block]:
     several = any(row.problem for row in found)
     drawn = any(row.interval for row in found)
     ends = ["5 % of draws", "95 % of draws"] if drawn else []
-    columns = [*(["model"] if several else []), "name", "value", *ends, "fixed", "meaning"]
+    columns = [*(["model"] if several else []), "what", "value", *ends, "fixed", "meaning", "name in Python"]
     rows = [
         [
             *([r.problem] if several else []),
-            r.name,
+            r.in_words,
             r.value,
             *((r.interval or (float("nan"), float("nan"))) if drawn else ()),
             r.fixed,
             r.meaning,
+            r.name,
         ]
         for r in found
     ]
+    formula = f"f ~ GP(mean, k)\nk(x, x') = {short_text(kernel)}\ny given f: {short_text(noise)}"
+    values = DataTable(columns, rows, "Hyperparameters, in the units of the data", filterable=len(rows) > 12)
     return [
         Text(_in_words(model)),
-        Text(f"f ~ GP(mean, k)\nk(x, x') = {short_text(kernel)}\ny given f: {short_text(noise)}", "formula"),
-        Facts(_how_it_ended(model)),
-        DataTable(columns, rows, "Hyperparameters, in the units of the data"),
+        Folded(
+            "Formula, values learned, how inference ended",
+            [Text(formula, "formula"), values, Facts(_how_it_ended(model))],
+        ),
     ]
 
 
@@ -197,9 +223,14 @@ def _how_it_ended(model: TableModel) -> list[tuple[str, Any]]:
     drawn = bool(draws_of(estimator))
     return [
         ("log evidence", "unknown: draws do not tell it" if drawn else float(estimator.log_evidence_)),
-        ("inference", ", ".join(dict.fromkeys(s.label for s in statuses))),
+        ("inference", ", ".join(dict.fromkeys(map(inference_in_words, statuses)))),
         ("inference converged", all(s.converged for s in statuses)),
-        ("jitter", max(float(s.jitter) for s in statuses)),
+        *[
+            ("note", message)
+            for message in dict.fromkeys(s.message for s in statuses if s.message and not drawn)
+        ],
+        *[("approximation", str(message)) for message in approximation_of(estimator)],
+        ("jitter (added against rounding)", max(float(s.jitter) for s in statuses)),
         ("seconds to learn", model.report.seconds),
     ]
 
@@ -209,63 +240,12 @@ def _in_words(model: TableModel) -> str:
     what = (
         f"the value of {p.target} is an unknown smooth function of the inputs plus noise"
         if p.task == "regression"
-        else f"the class {p.target} depends on an unknown smooth function of the inputs"
+        else f"the probability of each class of {p.target} follows an unknown smooth function of the inputs"
     )
     return (
-        f"The model: {what}. The covariance function below says how similar the function is at two inputs; a short "
-        "length scale means that a column matters at small differences, a long one that it hardly matters."
+        f"The model: {what}. A covariance function says how similar that function is at two inputs: a short length "
+        "scale means that a column matters at small differences, a long one that it hardly matters."
     )
-
-
-def _predictions(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Block]:
-    blocks: list[Block] = []
-    if model.report.scores is not None:
-        blocks.append(Facts(_score_words(model.report.scores)))
-        if model.report.choice is not None:
-            blocks.append(Text("The kind of noise was chosen with all rows, those of the scores included."))
-    if model.preparation.task == "classification":
-        return [*blocks, _confusion(model, X, y)]
-    estimator: GPRegressor = model.estimator
-    if X.shape[1] == 1:
-        x = X.to_numpy(dtype=float)[:, 0]
-        grid = np.linspace(x.min(), x.max(), GRID_OF_DRAWS if draws_of(estimator) else GRID)
-        prediction = estimator.predict_dist(_like(X, grid[:, None]))
-        unit = model.preparation.units.get(X.columns[0])
-        names = (X.columns[0] + (f" ({unit})" if unit else ""), model.preparation.target)
-        suspicious, label = _suspicious(model, X, y), _suspicion(model)
-        svg = as_svg(
-            lambda ax: drawings.fit_of_one_input(ax, grid, prediction, x, y, names, suspicious, label), "fit"
-        )
-        return [*blocks, Picture(svg, "Predictive mean and intervals with the data.")]
-    prediction, how = _unseen(model, X, y)
-    suspicious, label = _suspicious(model, X, y), _suspicion(model)
-    axis = "predicted from the other rows" if _is_training(model, X, y) else "predicted"
-    svg = as_svg(
-        lambda ax: drawings.predicted_against_observed(
-            ax, y, prediction, suspicious, model.preparation.target, axis, label
-        ),
-        "observed",
-        height=4.4,
-    )
-    return [*blocks, Picture(svg, f"Predicted against observed values, {how}, with 90 % intervals.")]
-
-
-SCORES = {
-    "rmse": "RMSE, held out",
-    "guess_rmse": "RMSE of guessing the mean",
-    "nlp": "negative log density per row, held out, nats",
-    "guess_nlp": "the same of guessing",
-    "error": "error rate, held out",
-    "guess_error": "error rate of naming the most frequent class",
-    "information": "information, held out, bits per row",
-    "calibration": "difference of stated and observed certainty",
-}
-
-
-def _score_words(scores: Scores) -> list[tuple[str, Any]]:
-    pairs = [(text, getattr(scores, name)) for name, text in SCORES.items() if hasattr(scores, name)]
-    coverage = scores.coverage if isinstance(scores, RegressionScores) else ()
-    return pairs + [(f"targets in {level:.0%} intervals", f"{share:.0%}") for level, share in coverage]
 
 
 def _value(value: Any) -> Any:
@@ -276,96 +256,77 @@ def _value(value: Any) -> Any:
         return str(value)
 
 
-def _like(X: pd.DataFrame, values: NDArray[Any]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(values, columns=X.columns)
-
-
-def _unseen(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> tuple[Any, str]:
-    """Leave-one-out predictions if the table is what the model was learned from, else plain predictions."""
-    estimator = model.estimator
-    if _is_training(model, X, y):
-        how = "each row from the others"
-        if draws_of(estimator):
-            how += " (without sampling anew: at the mean of the hyperparameters drawn)"
-        return estimator.leave_one_out(), how
-    return estimator.predict_dist(X), "rows of this file"
-
-
-def _suspicious(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows stand out, by what was found when the model was learned from these rows; else none."""
-    if not _is_training(model, X, y):
-        return np.zeros(len(y), dtype=bool)
-    least = LIKELY if is_robust(model.estimator.likelihood_) else UNEXPECTED
-    return np.asarray(model.estimator.outlier_probability_) > least
-
-
-def _suspicion(model: TableModel) -> str:
-    """What rows that stand out are called: only robust noise tells outliers from the tails of other rows."""
-    return "probable outliers" if is_robust(model.estimator.likelihood_) else "outside the central 99.9 %"
-
-
-def _is_training(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> bool:
-    """Whether a table holds the rows that a regression was learned from, all of them and in the same order."""
-    rows = getattr(model.estimator, "rows_", None)
-    if rows is None or len(rows.index) != len(y) or np.any(rows.index < 0):
-        return False
-    same_y = np.array_equal(rows.y[rows.index], np.asarray(y, dtype=float))
-    return same_y and np.array_equal(rows.X[rows.index], X.to_numpy(dtype=float))
-
-
-def _confusion(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> DataTable:
-    classes = model.estimator.classes_
-    chosen = model.estimator.predict(X)
-    rows = [[str(c), *(int(np.sum((y == c) & (chosen == d))) for d in classes)] for c in classes]
-    return DataTable(
-        ("true class", *(f"predicted {d}" for d in classes)),
-        rows,
-        "Rows by true and predicted class (rows learned from are included)",
-    )
-
-
-def _calibration(model: TableModel, X: pd.DataFrame, y: NDArray[Any]) -> list[Block]:
-    if model.preparation.task == "classification":
-        log_p = model.estimator.predict_log_proba(X)
-        choice = np.argmax(log_p, axis=1)
-        certainty = np.exp(log_p[np.arange(len(y)), choice])
-        right = model.estimator.classes_[choice] == y
-        svg = as_svg(
-            lambda ax: drawings.reliability(ax, certainty, right), "calibration", width=5.0, height=4.0
-        )
-        return [
-            Picture(
-                svg,
-                "Stated probability against share of right answers, larger dots for more rows; rows learned from are "
-                "included, which flatters. On the line the two agree; the bars hold 95 % of what a calibrated model "
-                "would show.",
-            )
-        ]
-    prediction, how = _unseen(model, X, y)
-    levels = pit(prediction, y, discrete=model.estimator.likelihood_.discrete)
-    svg = as_svg(lambda ax: drawings.pit_histogram(ax, *levels), "calibration", height=3.2)
-    return [Picture(svg, f"Calibration, {how}: bars within the band are what a calibrated model shows.")]
-
-
-def _relevance(model: TableModel) -> list[Block]:
+def _what_matters(model: TableModel, effects: Effects | None) -> list[Block]:
+    """Shares, effect plots of the inputs that matter, pairs that act together."""
     found = model.report.relevance or ()
-    if not found:
+    if effects is None or not found:
         return []
-    names, values = [one.column for one in found], [one.share for one in found]
-    height = 1.0 + 0.28 * min(len(names), 20)
+    target = verdict(model).target
+    rows = [
+        [one.column, one.share, "no influence" if one.share < NO_INFLUENCE else effect_in_words(target, one)]
+        for one in found
+    ]
+    blocks: list[Block] = []
+    if len(found) > 1:
+        busy = [one for one in found if one.share >= NO_INFLUENCE][:MOST_BARS] or list(found[:MOST_BARS])
+        names, values = [one.column for one in busy], [one.share for one in busy]
+        idle = len(found) - len(busy)
+        more = f" {counted(idle, 'other input')} with little or no influence." if idle else ""
+        blocks.append(
+            both_widths(
+                lambda ax: drawings.bars(ax, names, values, "share of the variation"),
+                "relevance",
+                "Share of the variation of predictions that is due to an input, alone or together with others; if "
+                f"inputs act together, shares add up to more than one.{more}",
+                height=1.0 + 0.28 * len(names),
+            )
+        )
+        columns = effects.columns[:MOST_EFFECTS]
+        along = [effects.along(column) for column in columns]
+        limits = _limits(along) if along else (0.0, 1.0)
+        blocks.append(
+            Gallery([_effect_picture(one, effects.label, limits, k) for k, one in enumerate(along)])
+        )
+        blocks += _pairs(effects)
+    table = DataTable(("input", "share", "how predictions depend on it"), rows)
+    return [*blocks, Folded("The same as a table", [table])]
+
+
+def _limits(found: Sequence[Effect]) -> tuple[float, float]:
+    """One scale for all effects, so that they can be compared."""
+    parts = [part for one in found for part in (one.average, one.low, one.high) if part is not None]
+    low, high = min(float(p.min()) for p in parts), max(float(p.max()) for p in parts)
+    pad = 0.06 * (high - low) or 0.5
+    return low - pad, high + pad
+
+
+def _effect_picture(found: Effect, label: str, limits: tuple[float, float], k: int) -> Picture:
     svg = as_svg(
-        lambda ax: drawings.bars(ax, names[:20], values[:20], "share of the variance of predictions"),
-        "relevance",
-        height=height,
+        lambda ax: drawings.effect(ax, found, label, limits), f"effect{k}", width=drawings.NARROW, height=2.6
     )
-    caption = (
-        "Share of the variance of predictions that is due to a column, alone or together with others (total Sobol "
-        "index)."
+    band = (
+        " The band holds the average with a probability of 90 %." if found.low is not None and k == 0 else ""
     )
-    table = DataTable(("column", "share"), [list(pair) for pair in zip(names, values)])
-    return [Picture(svg, caption), *([table] if len(names) > 20 else [])]
+    return Picture(svg, f"{found.column.name}: the average over rows, all other inputs as they are.{band}")
+
+
+def _pairs(effects: Effects) -> list[Block]:
+    pictures = []
+    for k, one in enumerate(effects.together()):
+        names = [effects.features[d] for d in one.columns]
+        svg = as_svg(
+            lambda ax, one=one, names=names: drawings.heat_map(ax, one, names, effects.label),  # type: ignore[misc]
+            f"pair{k}",
+            width=drawings.NARROW,
+            height=2.9,
+        )
+        share = percent(one.share)
+        pictures.append(
+            Picture(
+                svg, f"{names[0]} and {names[1]} act together: {share} of the variation is in neither alone."
+            )
+        )
+    return [Gallery(pictures)] if pictures else []
 
 
 def _outliers(model: TableModel, learned_from: Table | None) -> list[Block]:
@@ -412,7 +373,7 @@ def _comparison(found: Comparison, words: Words) -> list[Block]:
         model = [e.candidate.likelihood, e.candidate.inference, e.candidate.kernel]
         numbers = [e.log_evidence, e.loo, e.held_out, e.difference, e.standard_error, e.seconds]
         rows.append([*model, *numbers, note])
-    caption = f"Best first by {found.yardstick}; densities are means per row, in nats"
+    caption = f"Best first by {found.yardstick}; densities are means per row, in units of e (nats)"
     told = [Text(found.left_out, "warning")] if found.left_out else []
     return [
         Text(found.recommendation, "good"),

@@ -6,8 +6,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,23 @@ from scipy.stats import binom
 from cavity.measures import calibration
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
+from cavity.report.page import Picture
+
+if TYPE_CHECKING:
+    from cavity.measures.effects import Interaction
+    from cavity.report.effects import Effect
 
 BLUE, ORANGE, GREEN, GREY = "#2b8cc4", "#e07b28", "#1b9e77", "#7d858d"
+LINES = (BLUE, ORANGE, GREEN, "#cc79a7", "#b8860b", GREY)
+"""Of several lines, in turn."""
+
 BINS = 10
+
+FEW_PLACES = 8
+"""Places along an input up to which each is marked."""
+
+MARKS = 100
+"""Marks that show where the data are, at most."""
 
 
 def fit_of_one_input(
@@ -80,22 +93,21 @@ def pit_histogram(axis: Any, below: Array, up_to: Array) -> None:
     axis.hlines([low, high], 0, 1, color=GREEN, linestyle="--", linewidth=1)  # also in front of bars
     axis.set_xlim(0, 1)
     axis.yaxis.get_major_locator().set_params(integer=True)  # rows are counted
-    _label(axis, "level of the observed value in its predictive distribution", "rows")
+    _label(axis, "predicted probability of a smaller value", "rows")
     axis.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderpad=0)
 
 
-def reliability(axis: Any, certainty: Array, right: NDArray[np.bool_]) -> None:
-    """Share of right answers against stated probability of the chosen class, with 95 % binomial intervals."""
-    edges = np.linspace(certainty.min(), 1.0 + 1e-12, 8)
-    axis.plot([edges[0], 1], [edges[0], 1], color=GREY, linewidth=1)
-    for low, high in pairwise(edges):
-        inside = (certainty >= low) & (certainty < high)
-        n, hits = int(inside.sum()), int(right[inside].sum())
-        if n:
-            share, stated = hits / n, float(certainty[inside].mean())
-            below, above = (float(binom.ppf(q, n, stated)) / n for q in (0.025, 0.975))
-            axis.vlines(stated, below, above, color=GREEN, linewidth=4, alpha=0.35)
-            axis.plot(stated, share, "o", color=BLUE, markersize=4 + min(n, 400) ** 0.4)
+def reliability(axis: Any, groups: Sequence[tuple[float, int, int]]) -> None:
+    """Share of right answers against stated probability of the chosen class, with 95 % binomial intervals.
+
+    Groups of rows of similar certainty: mean stated probability, right answers, rows.
+    """
+    least = min([stated for stated, _, _ in groups] + [0.9])
+    axis.plot([least, 1], [least, 1], color=GREY, linewidth=1)
+    for stated, hits, n in groups:
+        below, above = (float(binom.ppf(q, n, stated)) / n for q in (0.025, 0.975))
+        axis.vlines(stated, below, above, color=GREEN, linewidth=4, alpha=0.35)
+        axis.plot(stated, hits / n, "o", color=BLUE, markersize=4 + min(n, 400) ** 0.4)
     _label(axis, "stated probability of the chosen class", "share that was right")
 
 
@@ -103,20 +115,74 @@ def bars(axis: Any, names: Sequence[str], values: Sequence[float], label: str) -
     """Horizontal bars, the first on top."""
     places = np.arange(len(names))[::-1]
     axis.barh(places, values, color=BLUE, height=0.65)
-    axis.set_yticks(places, [_short(name) for name in names])
+    axis.set_yticks(places, [short_name(name) for name in names])
     for text in axis.get_yticklabels():
         text.set_parse_math(False)
     _label(axis, label, "")
 
 
-def _short(name: str, most: int = 28) -> str:
+def effect(axis: Any, found: Effect, label: str, limits: tuple[float, float]) -> None:
+    """Averages along a column, with the interval of a single line and marks where the data are."""
+    levels = found.column.levels
+    for i, name in enumerate(found.names):
+        color = LINES[i % len(LINES)]
+        if levels is None:
+            style = "-" if len(found.places) > FEW_PLACES else "o-"
+            axis.plot(
+                found.places, found.average[:, i], style, color=color, linewidth=1.8, markersize=4, label=name
+            )
+        else:
+            axis.plot(found.places, found.average[:, i], "o", color=color, markersize=6, label=name)
+    if found.low is not None and found.high is not None:
+        if levels is None:
+            axis.fill_between(found.places, found.low, found.high, color=BLUE, alpha=0.22, linewidth=0)
+        else:
+            axis.vlines(found.places, found.low, found.high, color=BLUE, alpha=0.35, linewidth=5)
+    if levels is None:
+        own = np.unique(found.rows)
+        own = own if len(own) <= MARKS else np.quantile(found.rows, np.linspace(0, 1, MARKS))
+        inside = own[(own >= found.places[0]) & (own <= found.places[-1])]
+        axis.plot(
+            inside,
+            np.full(len(inside), 0.02),
+            "|",
+            color=GREY,
+            transform=axis.get_xaxis_transform(),
+            ms=5,
+            mew=0.6,
+        )
+    else:
+        axis.set_xticks(
+            found.places, [short_name(level, 12) for level in levels], rotation=30 if len(levels) > 4 else 0
+        )
+        axis.set_xlim(-0.6, len(levels) - 0.4)
+    _fewer_ticks(axis)
+    axis.set_ylim(*limits)
+    unit = f" ({found.column.unit})" if found.column.unit else ""
+    _label(axis, short_name(found.column.name, 36) + unit, label)
+    if len(found.names) > 1:
+        axis.legend(frameon=False, fontsize=8)
+
+
+def heat_map(axis: Any, found: Interaction, names: Sequence[str], label: str) -> None:
+    """Averages along two columns at once."""
+    one, other = found.grids
+    shown = axis.pcolormesh(one, other, found.average.T, cmap="viridis", shading="gouraud", rasterized=True)
+    bar = axis.figure.colorbar(shown, ax=axis)
+    bar.set_label(short_name(label, 30), parse_math=False)
+    bar.outline.set_visible(False)
+    _label(axis, *(short_name(name, 30) for name in names))
+
+
+def short_name(name: str, most: int = 28) -> str:
+    """A name that is not too long for its place."""
     return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def _label(axis: Any, x: str, y: str) -> None:
     """Names of columns are text, never mathematics."""
-    axis.set_xlabel(_short(x, 60), parse_math=False)
-    axis.set_ylabel(_short(y, 40), parse_math=False)
+    axis.set_xlabel(short_name(x, 60), parse_math=False)
+    axis.set_ylabel(short_name(y, 40), parse_math=False)
 
 
 GREY = "#7d858d"
@@ -143,6 +209,31 @@ def report_style(salt: str) -> Iterator[None]:
 
     with rc_context({**STYLE, "svg.hashsalt": salt}):
         yield
+
+
+NARROW = 3.7
+"""Inches of a picture for narrow screens, on which it has about its own size."""
+
+
+def both_widths(
+    draw: Callable[[Any], Any], salt: str, description: str, *, width: float = 7.0, height: float = 3.8
+) -> Picture:
+    """A picture for wide and for narrow screens."""
+
+    def slim_draw(axis: Any) -> None:
+        draw(axis)
+        _fewer_ticks(axis)
+
+    slim = as_svg(slim_draw, f"{salt}-narrow", width=NARROW, height=min(height, 1.1 * NARROW))
+    return Picture(as_svg(draw, salt, width=width, height=height), description, slim)
+
+
+def _fewer_ticks(axis: Any) -> None:
+    """Numbers along a narrow picture that do not run into each other."""
+    from matplotlib.ticker import MaxNLocator
+
+    if isinstance(axis.xaxis.get_major_locator(), MaxNLocator):
+        axis.xaxis.set_major_locator(MaxNLocator(4))
 
 
 def as_svg(

@@ -17,6 +17,7 @@ import numpy as np
 
 from cavity.runtime.atomic import replaced
 from cavity.runtime.checks import is_number
+from cavity.tables.formatting import plain
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -93,26 +94,71 @@ class DataTable:
             if self.filterable
             else ""
         )
-        return (
-            f'<div class="table">{search}<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div></div>"
-        )
+        more = '<p class="more">The table goes on to the right: scroll it.</p>'
+        inside = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f'<div class="table">{search}<div class="scroll" tabindex="0">{inside}</div>{more}</div>'
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An inline SVG made by `cavity.report.drawings`, with a description for those who cannot see it."""
+    """An inline SVG made by `cavity.report.drawings`, with a description for those who cannot see it.
+
+    `narrow` is the same for narrow screens, on which letters of the other would be too small to read.
+    """
 
     svg: str
     description: str
+    narrow: str = ""
 
     def html(self) -> str:
         """A figure with caption."""
         label = escape(self.description, quote=True)
+        drawn = self.svg
+        if self.narrow:
+            drawn = f'<div class="wide">{self.svg}</div><div class="narrow">{self.narrow}</div>'
         return (
-            f'<figure role="img" aria-label="{label}">{self.svg}<figcaption>{escape(self.description)}'
+            f'<figure role="img" aria-label="{label}">{drawn}<figcaption>{escape(self.description)}'
             "</figcaption></figure>"
         )
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Small pictures, as many beside each other as there is room for."""
+
+    pictures: Sequence[Picture]
+
+    def html(self) -> str:
+        """A grid of figures."""
+        return f'<div class="gallery">{"".join(picture.html() for picture in self.pictures)}</div>'
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A few sentences that matter most, each after a heading of a word or two."""
+
+    lines: Sequence[tuple[str, str]]
+
+    def html(self) -> str:
+        """A list that stands out."""
+        rows = "".join(
+            f"<p><strong>{escape(head)}</strong> <span>{escape(_unbroken(text[:1].upper() + text[1:]))}</span></p>"
+            for head, text in self.lines
+        )
+        return f'<div class="verdict">{rows}</div>'
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Blocks that are shown on demand."""
+
+    summary: str
+    blocks: Sequence[Block]
+
+    def html(self) -> str:
+        """Details that open by a click."""
+        inner = "".join(block.html() for block in self.blocks)
+        return f"<details><summary>{escape(self.summary)}</summary>{inner}</details>"
 
 
 @dataclass(frozen=True)
@@ -146,7 +192,10 @@ class Page:
         """The page as text."""
         assets = files("cavity.report") / "assets"
         style = (assets / "report.css").read_text(encoding="utf-8")
-        script = (assets / "report.js").read_text(encoding="utf-8")
+        names = dict.fromkeys(
+            name for s in self.sections for b in s.blocks for name in getattr(b, "scripts", ())
+        )
+        script = "".join((assets / name).read_text(encoding="utf-8") for name in ("report.js", *names))
         links = "".join(f'<li><a href="#{s.anchor}">{escape(s.title)}</a></li>' for s in self.sections)
         body = "".join(
             f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>{"".join(b.html() for b in s.blocks)}</section>'
@@ -172,12 +221,17 @@ class Page:
         return path
 
 
+def _unbroken(text: str) -> str:
+    """Numbers stay with their per cent signs."""
+    return text.replace(" %", "\u00a0%")
+
+
 def as_text(value: Any) -> str:
     """A value as people read it."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, float | np.floating):
-        return "" if np.isnan(value) else f"{value:.4g}"
+        return "" if np.isnan(value) else plain(float(value))
     return str(value)
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+SUFFIX = ".tmp"
+"""Of temporary files."""
 
 
 @contextlib.contextmanager
@@ -14,7 +18,12 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary file in the same folder, to be written in the block; it takes the place of `path` at its end.
 
     A symbolic link stays, and what it points to is replaced. The file keeps its permissions. If the block fails, the
-    temporary file is removed and nothing is replaced.
+    temporary file is removed and nothing is replaced. An error of the system, such as a full disk, names `path`.
+
+    Raises
+    ------
+    OSError
+        Also if `path` is a device or a pipe, which a file must not replace.
 
     Examples
     --------
@@ -28,8 +37,26 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     '1,2'
     """
     target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "not a regular file, which could be replaced", os.fspath(path))
+    with _named(path):
+        yield from _replacing(target)
+
+
+@contextlib.contextmanager
+def _named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of the system without a file name, or with that of the temporary file, name the file that was meant."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or (error.filename is not None and not str(error.filename).endswith(SUFFIX)):
+            raise
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def _replacing(target: Path) -> Iterator[Path]:
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=SUFFIX, dir=target.parent)
     os.close(handle)
     temporary = Path(name)
     try:

@@ -5,11 +5,11 @@ words, and a `Setting` for every argument that it names. `str` gives the words o
 as the command line gives `told` its own words for a setting, `--inference ep`. Nobody reads a sentence to find out what
 it is about.
 
->>> error = InputError("must be positive, got -1", parameter="max_rows", value=-1)
+>>> error = InputError("must be positive, got -1", parameter="learn_rows", value=-1)
 >>> str(error), error.parameter, error.value
-('max_rows must be positive, got -1', 'max_rows', -1)
+('learn_rows must be positive, got -1', 'learn_rows', -1)
 >>> error.message.told(lambda part: f"--{part.parameter}" if isinstance(part, Setting) else "")
-'--max_rows must be positive, got -1'
+'--learn_rows must be positive, got -1'
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Public names of a package that are loaded on first use, so that importing the package is quick."""
+"""Names and modules that are loaded on first use, so that importing a package and starting a command is quick."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 
@@ -39,3 +41,26 @@ def on_first_use(
         return sorted({*vars(sys.modules[package]), *modules})
 
     return lookup, names
+
+
+class _Deferred(ModuleType):
+    """Stands in for a module until something of it is asked for.
+
+    `importlib.util.LazyLoader` does not serve here: until Python 3.12 a second import statement loads its modules.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)
+
+
+def defer(*modules: str) -> None:
+    """Let modules be loaded when something of them is first used, not when they are imported.
+
+    For packages that others import and seldom use: scikit-learn's base classes import `scipy.stats` and pandas, which
+    takes longer than a small prediction.
+    """
+    for name in modules:
+        if name not in sys.modules and find_spec(name) is not None:
+            sys.modules[name] = _Deferred(name)

@@ -1,5 +1,14 @@
 "use strict";
-// Sorting by a click on a column head, filtering by text. Nothing leaves the page.
+// Sorting by a click on a column head, filtering by text; tables that are wider than the screen say so. Nothing leaves the page.
+const wider = () => {
+  for (const box of document.querySelectorAll(".table")) {
+    const inside = box.querySelector(".scroll");
+    box.classList.toggle("wider", inside.scrollWidth > inside.clientWidth + 1);
+  }
+};
+wider();
+window.addEventListener("resize", wider);
+document.querySelectorAll("details").forEach((box) => box.addEventListener("toggle", wider));
 for (const box of document.querySelectorAll(".table")) {
   const body = box.querySelector("tbody");
   const heads = Array.from(box.querySelectorAll("th"));
