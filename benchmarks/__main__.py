@@ -16,8 +16,10 @@ NAMES = (
     "control",
     "sampling",
     "large",
+    "markov",
     "fits",
     "fit_quality",
+    "choice",
 )
 """Modules of this folder with a function `main(argv) -> exit code`."""
 
