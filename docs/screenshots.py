@@ -32,7 +32,8 @@ def terminal(folder: Path) -> None:
         def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
             super().print(*objects, **options)
 
-    recording = Terminal(record=True, width=WIDTH, file=io.StringIO(), highlight=False, markup=False)
+    options: dict[str, Any] = {"file": io.StringIO(), "highlight": False, "markup": False}
+    recording = Terminal(record=True, width=WIDTH, force_terminal=True, **options)
     shared.console = lambda *, stderr=False: recording  # type: ignore[assignment]
     command = ["fit", "fields.csv", "--target", "harvest", "--drop", "id", "--restarts", "0"]
     recording.print("$ cavity " + " ".join(command), style="bold")
@@ -77,7 +78,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
     if not (folder / "report.html").exists():
         subprocess.run(["sh", str(HERE.parent / "examples" / "newcomer.sh"), str(folder)], check=True)
-    shoot(folder / "report.html", HERE / "report.png", 1000, 2215)
+    shoot(folder / "report.html", HERE / "report.png", 1000, 1950)
     terminal(folder.resolve())
     from cavity.demo import run
 

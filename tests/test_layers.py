@@ -13,13 +13,13 @@ PACKAGE = Path(cavity.__file__).parent
 
 # From the foundation upwards: a layer may import from itself and from every one before it.
 LAYERS = {
-    "numerics": ["numerics", "runtime"],
+    "numerics": ["numerics", "runtime", "rows"],
     "parts": ["parameters", "kernels", "means", "likelihoods", "prediction"],
     "latent": ["latent"],
     "inference": ["inference", "sampling"],
-    "model": ["gp", "posterior", "learning", "assessment", "io"],
+    "model": ["gp", "posterior", "learning", "assessment", "frames", "io"],
     "front": ["estimators"],
-    "applications": ["control", "em"],
+    "applications": ["bayes", "control", "em", "forecasting", "theory"],
     "outside": ["measures", "plots", "demo", "datasets", "studies", "report", "tables", "cli", "__main__"],
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
@@ -27,9 +27,11 @@ RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module 
 # (importing file, module of a later layer it may import even so): lazy convenience methods, with reasons.
 ALLOWED: set[tuple[str, str]] = {
     ("estimators/base.py", "plots"),  # model.plot()
+    ("forecasting/forecaster.py", "plots"),  # model.plot()
     ("posterior.py", "plots"),  # posterior.plot()
     ("sampling/posterior.py", "plots"),  # posterior.plot()
     ("sampling/posterior.py", "io"),  # posterior.save()
+    ("estimators/fitted_regressor.py", "theory"),  # model.learning_curve()
     ("posterior.py", "control"),  # posterior.predict_gaussian: uncertain inputs
     ("sampling/default_priors.py", "learning"),  # weak priors are centered on what starts the optimizer
 }

@@ -16,17 +16,21 @@ _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "GP": "cavity.gp",
     "GPClassifier": "cavity.estimators",
+    "GPForecaster": "cavity.forecasting",
     "GPRegressor": "cavity.estimators",
     "Inducing": "cavity.latent.inducing",
+    "Neighbors": "cavity.latent.neighbors",
     "Param": "cavity.parameters",
     "Posterior": "cavity.posterior",
     "StackedRegressor": "cavity.estimators",
     "assess": "cavity.assessment",
     "assessment": "cavity.assessment",
+    "bayes": "cavity.bayes",
     "control": "cavity.control",
     "datasets": "cavity.datasets",
     "em": "cavity.em",
     "fixed": "cavity.parameters",
+    "forecasting": "cavity.forecasting",
     "inference": "cavity.inference",
     "io": "cavity.io",
     "kernels": "cavity.kernels",
@@ -39,15 +43,18 @@ _MODULES = {
     "prediction": "cavity.prediction",
     "sampling": "cavity.sampling",
     "studies": "cavity.studies",
+    "theory": "cavity.theory",
 }
 
 __all__ = list(_MODULES)
 
 if TYPE_CHECKING:
     from cavity import assessment as assessment
+    from cavity import bayes as bayes
     from cavity import control as control
     from cavity import datasets as datasets
     from cavity import em as em
+    from cavity import forecasting as forecasting
     from cavity import inference as inference
     from cavity import io as io
     from cavity import kernels as kernels
@@ -59,13 +66,16 @@ if TYPE_CHECKING:
     from cavity import prediction as prediction
     from cavity import sampling as sampling
     from cavity import studies as studies
+    from cavity import theory as theory
     from cavity.assessment import assess as assess
     from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
     from cavity.estimators import StackedRegressor as StackedRegressor
+    from cavity.forecasting import GPForecaster as GPForecaster
     from cavity.gp import GP as GP
     from cavity.io import load as load
     from cavity.latent.inducing import Inducing as Inducing
+    from cavity.latent.neighbors import Neighbors as Neighbors
     from cavity.parameters import Param as Param
     from cavity.parameters import fixed as fixed
     from cavity.posterior import Posterior as Posterior

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from pathlib import Path
 
 import matplotlib
@@ -75,6 +76,8 @@ def test_code_on_the_page_runs(name, monkeypatch, tmp_path, capsys):
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "page"}
+    warnings.simplefilter("error", UserWarning)  # what readers try first ends without a warning
+    warnings.simplefilter("error", RuntimeWarning)
     for line, code in PAGES[name]:
         exec(
             compile("\n" * line + code, name, "exec"), namespace
