@@ -201,8 +201,8 @@ class Posterior:
         conditioning = getattr(self.process, "conditioning", None)
         if not model.representation.approximates:
             return Loss()
-        if not isinstance(conditioning, Conditioning):
-            return Loss(np.nan, "none")
+        if not isinstance(conditioning, Conditioning):  # several functions, or no process at all
+            return Loss(np.nan, "none") if conditioning is None else cast(Loss, conditioning.loss())
         weights = None
         if isinstance(model.inference, Exact) and not isinstance(model.mean, Basis):
             residual = (data.y.T - conditioning.prior.mean).T.reshape(len(data.y), -1)

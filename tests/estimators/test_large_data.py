@@ -13,7 +13,7 @@ from cavity.kernels import SE, Matern
 from cavity.latent.inducing import certificate
 from cavity.learning import large_data
 from cavity.learning.large_data import Size, candidates
-from cavity.likelihoods import Gaussian, Probit, Softmax, StudentT
+from cavity.likelihoods import Gaussian, Noiseless, Probit, StudentT
 from cavity.rows import ArrayRows, ParquetRows, read_parquet
 
 N = 600
@@ -147,10 +147,24 @@ def test_three_classes_of_many_rows(small):
     model = GPClassifier("9.0 * SE(1.5)", objective=None, n_inducing=40).fit(X, labels)
     assert model.model_.representation.name == "inducing"
     assert np.mean(model.predict(X) == labels) > 0.93
+    coupled = GPClassifier("9.0 * SE(1.5)", objective=None, n_inducing=40, multi_class="softmax").fit(
+        X, labels
+    )
+    assert coupled.model_.representation.name == "inducing"
+    assert np.mean(coupled.predict(X) == labels) > 0.93
+
+
+def test_noise_that_changes_with_the_inputs_of_many_rows(small):
+    spread = np.exp(0.5 * X[:, 0])
+    y = 3.0 * F + 0.2 * spread * rng.standard_normal(N)
+    model = GPRegressor(likelihood="heteroscedastic", **FEW, n_inducing=40).fit(X, y)
+    assert model.model_.representation.name == "inducing"
+    low, high = model.predict_dist(X[[np.argmin(spread), np.argmax(spread)]]).variance
+    assert high > 9.0 * low
 
 
 def test_what_inducing_inputs_do_not_give_is_dense(small):
-    assert chosen(GP(1.0 * SE(1.0), Softmax(3), inference="laplace"), X) == ["dense"]
+    assert chosen(GP(1.0 * SE(1.0), Noiseless()), X) == ["dense"]
     few = GPRegressor(1.0 * SE(1.0), likelihood="noiseless", objective=None).fit(X[:160], F[:160])
     assert few.model_.representation.name == "dense"
 

@@ -7,7 +7,7 @@ import pytest
 
 from cavity import GP, GPClassifier, Inducing, load
 from cavity.kernels import SE, Matern
-from cavity.latent import Markov
+from cavity.latent import Committee, Markov
 from cavity.latent.base import CapabilityError, Inputs
 from cavity.likelihoods import OneVsRest, Probit, Softmax
 from tests.latent.naive import Naive
@@ -67,19 +67,18 @@ def test_each_function_is_the_binary_model_of_its_class():
 
 
 def test_functions_that_the_likelihood_couples_are_refused():
-    prior = Inducing(5).several(KERNEL, None, Inputs(X), 3)
+    prior = Committee(5).several(KERNEL, None, Inputs(X), 3)
     for refused in (
         lambda: prior.condition(np.zeros((N, 3, 3))),
         lambda: prior.condition_softmax(np.ones((N, 3))),
         lambda: prior.downward(np.zeros((N, 3, 3))),
         lambda: prior.unwhiten(np.zeros((1, N, 3))),
         lambda: prior.whiten(np.zeros((1, N, 3))),
-        lambda: prior.pull(lambda c, rows, columns: np.zeros((1, 1))),
-        lambda: GP(KERNEL, Softmax(3), representation="inducing").condition(X, Y),
-        lambda: GPClassifier(multi_class="softmax", representation="inducing", objective=None).fit(X, Y),
+        lambda: GP(KERNEL, Softmax(3), representation="committee").condition(X, Y),
+        lambda: GPClassifier(multi_class="softmax", representation="committee", objective=None).fit(X, Y),
     ):
         with pytest.raises(
-            CapabilityError, match="'inducing' does not give several latent functions that the"
+            CapabilityError, match="'committee' does not give several latent functions that the"
         ):
             refused()
     assert prior.rows(np.arange(4)).n == 4

@@ -11,7 +11,6 @@ from cavity.latent.dense_multi_latent import (
     BlockConditioning,
     PerLatent,
     SeveralDense,
-    SeveralDenseProcess,
     SoftmaxConditioning,
 )
 from cavity.means.functions import Constant
@@ -95,7 +94,7 @@ def test_corrections_against_dense_algebra(name, kernel, cls, curvature):
 def test_posterior_elsewhere_against_dense_algebra(name, kernel, cls, curvature):
     prior = SeveralDense(kernel, X, L)
     a = RNG.normal(size=(N, L))
-    posterior = SeveralDenseProcess(prior, a, cls(prior, curvature))
+    posterior = prior.process(a, cls(prior, curvature))
     R = full_R(prior, softmax_W(curvature) if cls is SoftmaxConditioning else curvature)
     m = len(NEW)
     cross, own = np.zeros((L, N, L, m)), np.zeros((L, m, L, m))
@@ -113,7 +112,7 @@ def test_posterior_elsewhere_against_dense_algebra(name, kernel, cls, curvature)
 
 def test_draws_have_the_posterior_s_moments():
     prior = SeveralDense(OWN, X, L, PerLatent([Constant(1.0), Constant(-2.0), LinearMean().bind(2)]))
-    posterior = SeveralDenseProcess(prior, RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
+    posterior = prior.process(RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
     draws = posterior.sample(NEW, 40000, rng=1)
     assert draws.shape == (40000, 4, L)
     se = np.sqrt(posterior.variance(NEW) / 40000)
@@ -160,7 +159,7 @@ def test_pulls_against_finite_differences(kernel):
 
 def test_mean_gradient_against_finite_differences():
     prior = SeveralDense(OWN.bind(2), X, L, PerLatent([Constant(1.0), LinearMean(), Constant(0.0)]).bind(2))
-    posterior = SeveralDenseProcess(prior, RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
+    posterior = prior.process(RNG.normal(size=(N, L)), SoftmaxConditioning(prior, PI))
     slopes = posterior.mean_gradient(NEW)
     for d in range(2):
         step = np.zeros(2)
@@ -193,7 +192,7 @@ def test_mistakes_are_named():
         SeveralDense(PerLatent([SHARED, SHARED]), X, 3)
     prior = SeveralDense(SHARED, X, L)
     with pytest.raises(ValueError, match="5 columns"):
-        SeveralDenseProcess(prior, np.zeros((N, L)), SoftmaxConditioning(prior, PI)).mean(np.zeros((2, 5)))
+        prior.process(np.zeros((N, L)), SoftmaxConditioning(prior, PI)).mean(np.zeros((2, 5)))
 
 
 def test_memory_is_shared_between_evaluations():

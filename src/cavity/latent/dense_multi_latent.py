@@ -20,6 +20,7 @@ Shapes: latent values (n, L), blocks (n, L, L).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, cast
@@ -28,12 +29,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg.blas import dsymm
 
-from cavity.kernels.base import Kernel, as_inputs
-from cavity.latent.base import Conditioning, ImproperPosteriorError, Inputs
+from cavity.kernels.base import Kernel
+from cavity.latent.base import Conditioning, ImproperPosteriorError, Inputs, Loss, PriorGradient
 from cavity.latent.dense import DensePrior
 from cavity.latent.multi_latent import IndependentFunctions, SeveralConditioning
-from cavity.latent.posterior_process import BLOCK_DOUBLES
 from cavity.latent.separate_functions import SeparateConditioning
+from cavity.latent.several_process import Expansion, SeveralPosteriorProcess, cross_products
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize, try_factorize
@@ -131,9 +132,11 @@ class SeveralDense(IndependentFunctions[DensePrior]):
         da = np.column_stack([F.half_solve_transposed(x) for F, x in zip(factors, u)])
         return da, np.column_stack([F.multiply(x[:, None])[:, 0] for F, x in zip(factors, u)])
 
-    def process(self, weights: Array, conditioning: SeveralConditioning) -> SeveralDenseProcess:
+    def process(self, weights: Array, conditioning: SeveralConditioning) -> SeveralPosteriorProcess:
         """The posterior processes anywhere, given weights (n, L)."""
-        return SeveralDenseProcess(self, weights, conditioning)
+        known = {id(p): Expansion(p.kernel, p._prepared, self.X) for p in self.functions}
+        each = [known[id(p)] for p in self.functions]
+        return SeveralPosteriorProcess(each, self.mean_function, weights, conditioning)
 
     def pull(self, cotangent: Callable[[int, slice, slice], Array]) -> Array:
         """Gradient, in the natural values of the kernels, of sum_c sum_ij G^c_ij K^c_ij.
@@ -166,7 +169,39 @@ class SeveralDense(IndependentFunctions[DensePrior]):
 # --- corrections --------------------------------------------------------------------------------------------
 
 
-class SoftmaxConditioning:
+class DenseConditioning(ABC):
+    """What follows from R_cc of every function, whatever the curvature."""
+
+    prior: SeveralDense
+
+    @abstractmethod
+    def into_matrices(self) -> list[Array]:
+        """R_cc of every function, in lower triangles; the conditioning may be gone afterwards."""
+
+    def pull_prior(self, left: Array, right: Array, d_log_det: float) -> PriorGradient:
+        """See the protocol; may use up the conditioning."""
+        R = self.into_matrices()
+
+        def cotangent(c: int, rows: slice, columns: slice) -> Array:
+            G: Array = R[c][rows, columns] * d_log_det
+            G += 0.5 * np.outer(left[rows, c], right[columns, c])
+            G += 0.5 * np.outer(right[rows, c], left[columns, c])
+            return G
+
+        return PriorGradient(self.prior.pull(cotangent))
+
+    def loss(self) -> Loss:
+        """Nothing."""
+        return Loss()
+
+    def marginal_blocks(self) -> Array:
+        """Posterior covariance blocks at the training inputs, shape (n, L, L), with all their digits."""
+        prior = self.prior
+        process = prior.process(np.zeros((prior.n, prior.n_latent)), cast(SeveralConditioning, self))
+        return process.blocks(prior.X)
+
+
+class SoftmaxConditioning(DenseConditioning):
     """R for W = D - D R1 (R1'D R1)^-1 R1'D.
 
     Parameters
@@ -239,7 +274,7 @@ class SoftmaxConditioning:
         The variance of a function whose D is tiny has few digits; its weight in a gradient is as tiny.
         """
         functions = self.prior.functions
-        blocks = _cross_products([Q @ p.covariance for Q, p in zip(self._Q, functions)])
+        blocks = cross_products([Q @ p.covariance for Q, p in zip(self._Q, functions)])
         for c, p in enumerate(functions):
             blocks[:, c, c] += np.clip(self._information[:, c] / self.D[:, c], 0.0, p.diagonal)
         return blocks
@@ -251,7 +286,7 @@ class SoftmaxConditioning:
         return self.E
 
 
-class BlockConditioning:
+class BlockConditioning(DenseConditioning):
     """R for any symmetric W, through M = I + L' W L with K = L L'.
 
     Parameters
@@ -347,131 +382,3 @@ class BlockConditioning:
             Rc[np.diag_indices_from(Rc)] += self.W[:, c, c]
             R.append(Rc)
         return R
-
-
-def _cross_products(V: Sequence[Array]) -> Array:
-    """V_c' V_d at each point: shape (m, L, L) for V_c of shape (., m)."""
-    L = len(V)
-    out = np.empty((V[0].shape[1], L, L))
-    for c in range(L):
-        for d in range(c + 1):
-            out[:, c, d] = out[:, d, c] = np.einsum("ij,ij->j", V[c], V[d])
-    return out
-
-
-# --- the posterior ------------------------------------------------------------------------------------------
-
-
-class SeveralDenseProcess:
-    """L Gaussian processes conditioned on data that couple them.
-
-    Parameters
-    ----------
-    prior : SeveralDense
-    weights : array (n, L)
-        a, with mean_c = m_c + k_c(., X) a_c.
-    conditioning : SeveralConditioning
-    """
-
-    basis = None
-    """Several functions have no basis functions with weights integrated out."""
-
-    def __init__(self, prior: SeveralDense, weights: Array, conditioning: SeveralConditioning) -> None:
-        self.prior, self.weights, self.conditioning = prior, weights, conditioning
-        self.X = prior.X
-
-    def _inputs(self, X: ArrayLike) -> Array:
-        new = as_inputs(X)
-        if new.shape[1] != self.X.shape[1]:
-            raise ValueError(
-                f"X has {new.shape[1]} columns, but the model was conditioned on {self.X.shape[1]}"
-            )
-        return new
-
-    def _blocks(self, m: int) -> Iterator[slice]:
-        size = max(1, BLOCK_DOUBLES // max(1, self.prior.n * self.prior.n_latent))
-        for start in range(0, m, size):
-            yield slice(start, min(start + size, m))
-
-    def _cross(self, X: Array, index: int = -1) -> list[Array]:
-        """K_c(X_train, X) for every function."""
-        own = self.prior.functions[:1] if self.prior.shared else self.prior.functions
-        found = [p.kernel._block(p._prepared, p.kernel._prepare(X, np.full(len(X), index))) for p in own]
-        return found * self.prior.n_latent if self.prior.shared else found
-
-    def _prior_mean(self, X: Array) -> Array:
-        means = self.prior.mean_function
-        if means is None:
-            return np.zeros((len(X), self.prior.n_latent))
-        return np.column_stack([cast(Mean, m)(X) for m in means])
-
-    def mean(self, X: ArrayLike) -> Array:
-        """Posterior means of the latent functions, shape (m, L)."""
-        X = self._inputs(X)
-        out = self._prior_mean(X)
-        for at in self._blocks(len(X)):
-            for c, k in enumerate(self._cross(X[at])):
-                out[at, c] += k.T @ self.weights[:, c]
-        return out
-
-    def blocks(self, X: ArrayLike) -> Array:
-        """Posterior covariance among the functions at each row of X, shape (m, L, L)."""
-        X = self._inputs(X)
-        L = self.prior.n_latent
-        out = np.empty((len(X), L, L))
-        for at in self._blocks(len(X)):
-            cross = self._cross(X[at])
-            U, V = self.conditioning.reduce(cross)
-            out[at] = _cross_products(V)
-            for c, p in enumerate(self.prior.functions):
-                own = p.kernel._diag(p.kernel._prepare(X[at], np.full(len(X[at]), -1)))
-                variance = out[at, c, c] + own - np.einsum("ij,ij->j", cross[c], U[c])
-                out[at, c, c] = np.maximum(variance, np.finfo(float).eps * own)
-        return out
-
-    def variance(self, X: ArrayLike) -> Array:
-        """Posterior variances of the latent functions, shape (m, L)."""
-        return np.diagonal(self.blocks(X), axis1=1, axis2=2).copy()
-
-    def covariance(self, X: ArrayLike) -> Array:
-        """Posterior covariance among all functions and rows of X, shape (m, L, m, L)."""
-        X = self._inputs(X)
-        m, L = len(X), self.prior.n_latent
-        cross = self._cross(X)
-        U, V = self.conditioning.reduce(cross)
-        out = np.empty((m, L, m, L))
-        for c, p in enumerate(self.prior.functions):
-            for d in range(L):
-                out[:, c, :, d] = V[c].T @ V[d]
-            rows = p.kernel._prepare(X, np.arange(m))
-            out[:, c, :, c] += p.kernel._block(rows, rows) - cross[c].T @ U[c]
-        joint = out.reshape(m * L, m * L)
-        return (0.5 * (joint + joint.T)).reshape(m, L, m, L)
-
-    def sample(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
-        """Joint draws of the latent functions at X, shape (size, m, L)."""
-        X = self._inputs(X)
-        rng = np.random.default_rng(rng)
-        m, L = len(X), self.prior.n_latent
-        joint = self.covariance(X).reshape(m * L, m * L)
-        draws = factorize(joint.copy).multiply(rng.standard_normal((m * L, size)))
-        return np.asarray(self.mean(X) + draws.T.reshape(size, m, L))
-
-    def mean_gradient(self, X: ArrayLike) -> Array:
-        """d mean / dx at each row of X, shape (m, D, L)."""
-        X = self._inputs(X)
-        out = np.zeros((*X.shape, self.prior.n_latent))
-        for c, p in enumerate(self.prior.functions):
-            if self.prior.mean_function is not None:
-                mean = cast(Mean, self.prior.mean_function[c])
-                out[:, :, c] += mean.pull_inputs(X, np.ones(len(X)))
-            for at in self._blocks(len(X)):
-                a = p.kernel._prepare(X[at], np.full(len(X[at]), -1))
-                K = p.kernel._block(a, p._prepared)
-                G = np.broadcast_to(self.weights[:, c], K.shape)
-                out[at, :, c] += p.kernel._pull_inputs(a, p._prepared, G, K)[0]
-        return out
-
-    def variance_gradient(self, X: ArrayLike) -> Array:
-        """Not available for several latent functions."""
-        raise ValueError("derivatives of the variance are available for one latent function only")

@@ -9,7 +9,7 @@ Shapes: latent values (n, L), blocks (n, L, L).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.latent.base import Conditioning, LatentPrior, Process
+from cavity.latent.base import Conditioning, LatentPrior, Loss, PriorGradient, Process
 from cavity.numerics.arrays import Array
 
 P = TypeVar("P", bound=LatentPrior)
@@ -49,11 +49,24 @@ class SeveralConditioning(Protocol):
         ...
 
     def training_blocks(self) -> Array:
-        """Posterior covariance blocks at the training inputs, shape (n, L, L)."""
+        """Posterior covariance blocks at the training inputs, shape (n, L, L), for gradients."""
         ...
 
-    def into_matrices(self) -> list[Array]:
-        """R_cc of every function, in lower triangles; the correction may be gone afterwards."""
+    def marginal_blocks(self) -> Array:
+        """The same with all their digits, for cavities."""
+        ...
+
+    def pull_prior(self, left: Array, right: Array, d_log_det: float) -> PriorGradient:
+        """Gradient, in the natural values of kernels and representation, of sum_c sum_ij G^c_ij K^c_ij, where
+
+            G^c = left_c right_c' + d_log_det R_cc,
+
+        symmetrized, is held fixed. Shapes (n, L). The conditioning may be gone afterwards.
+        """
+        ...
+
+    def loss(self) -> Loss:
+        """What the representation loses."""
         ...
 
     def reduce(self, cross: Sequence[Array]) -> tuple[list[Array], list[Array]]:
@@ -162,13 +175,6 @@ class SeveralPrior(Protocol):
 
     def process(self, weights: Array, conditioning: SeveralConditioning) -> SeveralProcess:
         """The posterior processes anywhere, given weights (n, L)."""
-        ...
-
-    def pull(self, cotangent: Callable[[int, slice, slice], Array]) -> Array:
-        """Gradient, in the natural values of the kernels, of sum_c sum_ij G^c_ij K^c_ij.
-
-        `cotangent(c, rows, columns)` gives a fresh tile of the symmetric G^c.
-        """
         ...
 
     def pull_mean(self, G: Array) -> Array:

@@ -6,7 +6,7 @@ share a kernel share what is made of it. A likelihood that couples functions nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -19,6 +19,8 @@ from cavity.latent.base import (
     Conditioning,
     Inputs,
     LatentPrior,
+    Loss,
+    PriorGradient,
     Process,
     Representation,
 )
@@ -26,6 +28,8 @@ from cavity.latent.multi_latent import IndependentFunctions, SeveralConditioning
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.parameters.per_latent import PerLatent
+
+TINY = float(np.finfo(float).tiny)
 
 
 class SeparateFunctions(IndependentFunctions[LatentPrior]):
@@ -126,10 +130,6 @@ class SeparateFunctions(IndependentFunctions[LatentPrior]):
         """Refused: blocks couple the functions."""
         self._refuse()
 
-    def pull(self, cotangent: Callable[[int, slice, slice], Array]) -> Array:
-        """Refused: cotangents come function by function."""
-        self._refuse()
-
 
 class SeparateConditioning:
     """R for sites of each function alone: that of each function for itself.
@@ -162,9 +162,24 @@ class SeparateConditioning:
         var = np.column_stack([f.var for f in self.functions])
         return var[:, :, None] * np.eye(len(self.functions))
 
-    def into_matrices(self) -> list[Array]:
-        """R of every function."""
-        return [f.matrix() for f in self.functions]
+    marginal_blocks = training_blocks
+
+    def loss(self) -> Loss:
+        """Of all functions together: functions count by the precision of their sites."""
+        each = [f.loss() for f in self.functions]
+        if all(part.kind == "exact" for part in each):
+            return Loss()
+        total = np.maximum(self.curvature, 0.0).sum(axis=0)
+        lost = float(total @ [part.information for part in each]) / max(float(total.sum()), TINY)
+        return Loss(np.nan, "none", lost)
+
+    def pull_prior(self, left: Array, right: Array, d_log_det: float) -> PriorGradient:
+        """Function by function; a kernel that is shared has the sum."""
+        pairs = zip(self.functions, left.T, right.T)
+        each = [f.pull_prior(a[:, None], b[:, None], d_log_det) for f, a, b in pairs]
+        kernels = [g.kernel for g in each]
+        of_kernel = sum(kernels) if self.prior.shared else np.concatenate(kernels)
+        return PriorGradient(np.asarray(of_kernel), np.asarray(sum(g.representation for g in each)))
 
     def reduce(self, cross: Sequence[Array]) -> tuple[list[Array], list[Array]]:
         """U_c = R_c k_c, and nothing between the functions."""

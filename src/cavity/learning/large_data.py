@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from cavity.gp import GP
 from cavity.inference.exact import Exact
-from cavity.inference.function_by_function import FunctionByFunction
 from cavity.latent.base import Representation
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
@@ -32,7 +31,6 @@ from cavity.learning.run_choice import Learned
 from cavity.likelihoods.binary import BinaryLikelihood
 from cavity.likelihoods.gaussian import GaussianNoise, Noiseless
 from cavity.numerics.arrays import Array
-from cavity.parameters.per_latent import PerLatent
 from cavity.posterior import Posterior
 from cavity.rows.base import RowSource, as_rows
 from cavity.runtime.deadlines import Deadline
@@ -131,10 +129,8 @@ def is_dense(model: GP, X: Array | RowSource, size: Size, objective: str | None)
 
 def _dense_only(model: GP, objective: str | None) -> bool:
     """Whether the model asks what inducing inputs do not give."""
-    several = model.likelihood.n_latent > 1 and not isinstance(model.rule, FunctionByFunction)
-    own_kernels = isinstance(model.kernel, PerLatent)
     exact = isinstance(model.likelihood, Noiseless)
-    return several or own_kernels or exact or model.inference.samples or objective == "loo"
+    return exact or model.inference.samples or objective == "loo"
 
 
 def learn_any_size(

@@ -26,9 +26,9 @@ from scipy.special import gammaln
 
 from cavity.frames.columns import Column
 from cavity.kernels import Kernel
-from cavity.latent.dense_multi_latent import SeveralDenseProcess
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.latent.separate_functions import SeparateConditioning
+from cavity.latent.several_process import SeveralPosteriorProcess
 from cavity.likelihoods import (
     BinaryLikelihood,
     Clipped,
@@ -108,12 +108,12 @@ def functions(posterior: Any) -> list[dict[str, Any]]:
     if isinstance(process, PosteriorProcess) and process.basis is None and process.weights.ndim == 1:
         parts = [(process.kernel, process.mean_function, process.weights, process.conditioning)]
         rows, degenerate = process.X, process.degenerate
-    elif isinstance(process, SeveralDenseProcess) and isinstance(process.conditioning, SeparateConditioning):
-        prior = process.prior
-        means: list[Any] = (
-            [None] * prior.n_latent if prior.mean_function is None else list(prior.mean_function)
-        )
-        kernels: Sequence[Kernel] = [function.kernel for function in prior.functions]
+    elif isinstance(process, SeveralPosteriorProcess) and isinstance(
+        process.conditioning, SeparateConditioning
+    ):
+        given = process.mean_function
+        means: list[Any] = [None] * process.n_latent if given is None else list(given)
+        kernels: Sequence[Kernel] = [function.kernel for function in process.functions]
         parts = list(zip(kernels, means, process.weights.T, process.conditioning.functions))
         rows, degenerate = process.X, False
     else:

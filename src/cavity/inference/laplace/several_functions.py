@@ -107,19 +107,12 @@ def gradient(problem: SeveralLatents, mode: Mode) -> tuple[Array, Gradient]:
     a, S = mode.a, conditioning.training_blocks()
     u = -0.5 * weight[:, None] * likelihood.curvature_gradient(y, mode.f, S)
     v, Kv = conditioning.project(u)
-    R = conditioning.into_matrices()
-
-    def cotangent(c: int, rows: slice, columns: slice) -> Array:
-        G: Array = R[c][rows, columns] * -0.5
-        G += np.outer(0.5 * a[rows, c] + 0.5 * v[rows, c], a[columns, c])
-        G += np.outer(0.5 * a[rows, c], v[columns, c])
-        return G
-
+    d_prior = conditioning.pull_prior(0.5 * a + v, a, -0.5)
     p = likelihood.latent_parameter_derivatives(y, mode.f)
     d_likelihood = p.log_prob @ weight
     d_likelihood += 0.5 * np.einsum("pnij,nij,n->p", p.hessian, S, weight)
     d_likelihood += np.einsum("pni,ni,n->p", p.gradient, Kv, weight)
-    return u, Gradient(prior.pull(cotangent), prior.pull_mean(a + v), d_likelihood)
+    return u, Gradient(d_prior.kernel, prior.pull_mean(a + v), d_likelihood, d_prior.representation)
 
 
 def cavities(rule: InferenceRule, problem: SeveralLatents, mode: Mode) -> tuple[Array, Array]:
@@ -128,7 +121,7 @@ def cavities(rule: InferenceRule, problem: SeveralLatents, mode: Mode) -> tuple[
     If a cavity is improper, the rule is run without the point.
     """
     prior = problem.prior
-    S = prior.process(mode.a, mode.curvature).blocks(prior.X)
+    S = mode.curvature.marginal_blocks()
     W = problem.W(mode.derivatives, safe=False)
     # (Sigma^-1 - W)^-1 = (I - Sigma W)^-1 Sigma
     V = np.linalg.solve(np.eye(prior.n_latent) - S @ W, S)

@@ -43,6 +43,7 @@ from cavity.rows.base import Arrays, Pass
 
 if TYPE_CHECKING:
     from cavity.latent.inducing.conditioning import InducingConditioning
+    from cavity.latent.inducing.prior import InducingPrior
 
 
 TOLERATED = 1e-7
@@ -116,24 +117,13 @@ class Pullback:
         else:
             self.inner -= mirror_lower(sums[2])
         half = times_inverse_transposed(prior.root, -self.inner)
-        return self._finish(sums, times_inverse_transposed(prior.root, np.ascontiguousarray(half.T)))
+        G_uu = times_inverse_transposed(prior.root, np.ascontiguousarray(half.T))
+        return of_inducing_inputs(prior, sums[0], sums[1], G_uu)
 
     @property
     def _shared(self) -> tuple[White, bool, Array, Array]:
         prior = self.given.prior
         return prior.tiles, prior.representation.learn, self.P_left, self.P_right
-
-    def _finish(self, sums: Arrays, G_uu: Array) -> PriorGradient:
-        """With a symmetric cotangent of K_uu, whose nugget follows its diagonal."""
-        prior, kernel, Z = self.given.prior, self.given.prior.kernel, self.given.prior.inducing_rows
-        nugget = np.full(prior.m, prior.relative_nugget * float(np.trace(G_uu)) / prior.m)
-        with compiled_passes(prior.compiled):
-            of_kernel = sums[0] + kernel._pull(Z, Z, G_uu, prior.K_uu) + kernel._pull_diag(Z, nugget)
-            if not prior.representation.learn:
-                return PriorGradient(of_kernel)
-            of_inputs = sums[1] + sum(kernel._pull_inputs(Z, Z, G_uu, prior.K_uu))
-            of_inputs += kernel._pull_diag_inputs(Z, nugget)
-        return PriorGradient(of_kernel, of_inputs.ravel())
 
     def _well_conditioned(self) -> bool:
         size = float(np.mean(np.diagonal(self.given.prior.K_uu)))
@@ -154,6 +144,21 @@ class Pullback:
             return A
         half = times_inverse_transposed(self.given.prior.root, A)
         return times_inverse_transposed(self.given.prior.root, np.ascontiguousarray(half.T))
+
+
+def of_inducing_inputs(
+    prior: InducingPrior, of_kernel: Array, of_inputs: Array, G_uu: Array
+) -> PriorGradient:
+    """What the rows add to the gradient, and a symmetric cotangent of K_uu, whose nugget follows its diagonal."""
+    kernel, Z = prior.kernel, prior.inducing_rows
+    nugget = np.full(prior.m, prior.relative_nugget * float(np.trace(G_uu)) / prior.m)
+    with compiled_passes(prior.compiled):
+        of_kernel = of_kernel + kernel._pull(Z, Z, G_uu, prior.K_uu) + kernel._pull_diag(Z, nugget)
+        if not prior.representation.learn:
+            return PriorGradient(of_kernel)
+        of_inputs = of_inputs + sum(kernel._pull_inputs(Z, Z, G_uu, prior.K_uu))
+        of_inputs += kernel._pull_diag_inputs(Z, nugget)
+    return PriorGradient(of_kernel, of_inputs.ravel())
 
 
 # --- the transposed cotangent of K_uf, in blocks of rows ----------------------------------------------------

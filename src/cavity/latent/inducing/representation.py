@@ -14,6 +14,7 @@ from cavity.latent.base import Capability, Inputs, Representation
 from cavity.latent.inducing.choice import choose
 from cavity.latent.inducing.kinds import KINDS, Kind, as_kind
 from cavity.latent.inducing.prior import InducingPrior
+from cavity.latent.inducing.several_functions import InducingFunctions
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, Param, Transform
 from cavity.rows.base import RowSource
@@ -61,7 +62,12 @@ class Inducing(Representation):
     name: ClassVar[str] = "inducing"
     approximates: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {Capability.PERMUTATION, Capability.SITES, Capability.NEGATIVE_SITES}
+        {
+            Capability.PERMUTATION,
+            Capability.SITES,
+            Capability.NEGATIVE_SITES,
+            Capability.SEVERAL_FUNCTIONS,
+        }
     )
     _transforms: ClassVar[dict[str, Transform]] = {"inputs": IDENTITY}
 
@@ -146,3 +152,7 @@ class Inducing(Representation):
         Z = settled.inputs
         assert Z is not None
         return InducingPrior(settled, Z, kernel, inputs, mean_function)
+
+    def several(self, kernel: Any, mean_functions: Any, inputs: Inputs, n_latent: int) -> InducingFunctions:
+        """Several independent processes at the inputs."""
+        return InducingFunctions(self, kernel, inputs, n_latent, mean_functions)
