@@ -325,12 +325,15 @@ class GP(Parametrized):
         model, data = self.training(X, y, sample_weight)
         return model.leave_one_out_log_prob_of(data)
 
-    def leave_one_out_log_prob_of(self, data: TrainingData) -> tuple[float, Array]:
-        """As `leave_one_out_log_prob`, for data of `training`."""
+    def leave_one_out_log_prob_of(self, data: TrainingData, averaged: bool = False) -> tuple[float, Array]:
+        """As `leave_one_out_log_prob`, for data of `training`.
+
+        `averaged` gives every row the mean leave-one-out precision: generalized cross-validation (objective "gcv").
+        """
         model = self._with_basis_in_kernel(data)
         with threads_for(len(data.X)):
             value, gradient = model.rule.leave_one_out_log_prob(
-                model.prior(data.inputs), model.likelihood, data.y, data.weight
+                model.prior(data.inputs), model.likelihood, data.y, data.weight, averaged
             )
         return value, model.to_theta(gradient.flat)
 
@@ -360,8 +363,9 @@ class GP(Parametrized):
         y : array (n,) or (n, T)
         sample_weight : array (n,), optional
             Positive powers of the likelihood factors.
-        objective : {"evidence", "loo"}
-            Log evidence or leave-one-out log density, each plus the log prior of parameters that have one.
+        objective : {"evidence", "loo", "gcv"}
+            Log evidence, leave-one-out log density or generalized cross-validation, each plus the log prior of
+            parameters that have one.
         n_restarts : int
             Most runs of the optimizer beside the first one; runs that agree end the search.
         n_jobs : int, optional

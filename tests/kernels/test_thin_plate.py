@@ -8,7 +8,7 @@ from cavity import GP
 from cavity.kernels import ThinPlate, parse
 from cavity.kernels.thin_plate import green_constant
 from cavity.likelihoods import Gaussian, StudentT
-from cavity.means import Basis
+from cavity.means import Basis, Monomials
 
 X = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0.5, 0.25], [0.2, 0.7]])
 Y = np.array([0, 1, -1, 0.5, 0.8, -0.3])
@@ -63,6 +63,20 @@ def test_three_columns_against_scipy():
     scipy = RBFInterpolator(x, y, smoothing=0.05 * 8 * np.pi, kernel="linear", degree=1)
     new = rng.uniform(size=(5, 3))
     assert posterior.mean(new) == pytest.approx(scipy(new), abs=1e-9)
+
+
+@pytest.mark.parametrize("dims", [2, 3, 4])
+def test_third_order_leaves_all_quadratics_free(dims):
+    rng = np.random.default_rng(dims)
+    x, y, new = rng.uniform(size=(50, dims)), rng.standard_normal(50), rng.uniform(size=(5, dims))
+    found = []
+    for kernel in (ThinPlate.over(x, 3), ThinPlate.over(3.0 * x - 1.0, 3)):
+        posterior = GP(1.0 * kernel, Gaussian(0.01), mean=Basis(Monomials(2))).condition(x, y)
+        found.append([*posterior.mean(new), *posterior.variance(new), posterior.log_evidence])
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    if dims == 3:  # SciPy's cubic kernel is r^3
+        scipy = RBFInterpolator(x, y, smoothing=0.01 / green_constant(3, 3), kernel="cubic", degree=2)
+        assert found[0][:5] == pytest.approx(scipy(new), abs=1e-8)
 
 
 @pytest.mark.parametrize(("order", "dims"), [(1, 1), (3, 1), (3, 2), (2, 3)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from cavity.means.basis import Basis
-from cavity.means.basis_features import Harmonics, Powers, as_features
+from cavity.means.basis_features import Harmonics, Monomials, Powers, as_features
 from cavity.means.functions import Constant, FunctionMean, Linear, Mean, Polynomial, Sum, Zero, as_mean
 from cavity.parameters.param import Param, fixed
 
@@ -124,7 +124,17 @@ def test_numerical_derivatives_are_good_where_x_is_large_or_small():
 
 
 @pytest.mark.parametrize(
-    "features", [Powers(0), Powers(1), Powers(4), Harmonics(2.0, 3), Harmonics(0.7, 1, column=1)], ids=repr
+    "features",
+    [
+        Powers(0),
+        Powers(1),
+        Powers(4),
+        Monomials(0),
+        Monomials(3),
+        Harmonics(2.0, 3),
+        Harmonics(0.7, 1, column=1),
+    ],
+    ids=repr,
 )
 def test_jacobians_of_feature_sets(features):
     J, h = features.jacobian(X), 1e-6

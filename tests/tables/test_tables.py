@@ -577,7 +577,7 @@ def whole_report() -> FitReport:
         warnings=(slow, Message(("must be a count",), parameter="y", row=3, number=4)),
         seconds=0.5,
         robust=True,
-        scores=RegressionScores(1.5, 3.0, 2.0, 4.0, ((0.9, 0.8),), 1.0, 2.5),
+        scores=RegressionScores(1.5, 3.0, 2.0, 4.0, ((0.9, 0.8),), 1.0, 2.5, 9.0),
         relevance=(Relevance("size", 0.9, 0.01, "levels", "<b>", "a"),),
         outliers=(Outlier(8, 31.5, 0.99),),
         interrupted=True,
@@ -680,3 +680,21 @@ def test_files_with_a_wrong_preparation(change, message):
     change(document["model"]["with"])
     with pytest.raises(ModelFileError, match=message):
         loads(pack(document, [arrays[i] for i in range(len(arrays))]))
+
+
+def test_standardized_scores():
+    """Definitions of Rasmussen and Williams (2006), section 2.5, by hand."""
+    from types import SimpleNamespace
+
+    from cavity.prediction import GaussianPrediction
+    from cavity.tables.scores import regression_scores
+
+    rng = np.random.default_rng(0)
+    y_train, y = rng.normal(1.0, 2.0, 50), rng.normal(1.0, 2.0, 20)
+    mean, variance = y + rng.standard_normal(20), np.full(20, 1.5)
+    model = SimpleNamespace(predict_dist=lambda X: GaussianPrediction(mean, variance))
+    scores = regression_scores(model, None, y, y_train)
+    assert scores.smse == pytest.approx(np.mean((mean - y) ** 2) / np.var(y))
+    loss = 0.5 * (np.log(2 * np.pi * 1.5) + (mean - y) ** 2 / 1.5)
+    trivial = 0.5 * (np.log(2 * np.pi * y_train.var()) + (y - y_train.mean()) ** 2 / y_train.var())
+    assert scores.msll == pytest.approx(np.mean(loss - trivial))

@@ -61,7 +61,7 @@ def test_what_matters_names_inputs_with_their_direction(houses):
 
 
 def scored(houses: TableModel, mine: float, plain: float, rows: int = 400, **report: object) -> TableModel:
-    scores = RegressionScores(mine, 10.0, 1.0, 3.0, ((0.9, 0.9),), mine, 8.0)
+    scores = RegressionScores(mine, 10.0, 1.0, 3.0, ((0.9, 0.9),), mine, 8.0, 100.0)
     baselines = (
         Baseline("guessing", 10.0, 3.0, 0.0, 8.0),
         Baseline("linear regression", plain, 2.0, 0.0, plain),

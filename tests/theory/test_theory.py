@@ -3,15 +3,18 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
 
 from cavity import GP, GPClassifier, GPRegressor
-from cavity.kernels import SE, Constant, Linear, Matern, Periodic, RationalQuadratic, White
-from cavity.likelihoods import Gaussian, Probit, StudentT
+from cavity.kernels import SE, Constant, Linear, Matern, Periodic, RationalQuadratic, ThinPlate, White
+from cavity.likelihoods import Gaussian, KnownNoise, Probit, StudentT
+from cavity.means import Basis
 from cavity.runtime.errors import InputError
 from cavity.theory import (
     alignment,
     derivatives,
     equivalent_kernel,
+    generalized_cross_validation,
     gibbs_bound,
     information_criteria,
     lower_bound,
@@ -270,3 +273,63 @@ def test_how_many_rows_halve_the_error():
         GPRegressor(likelihood="student-t", objective=None).fit(X[:10], y[:10]).learning_curve()
     with pytest.raises(InputError, match="strictly between"):
         curve.rows_for(2.0)
+
+
+SPLINE_X = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0.5, 0.25], [0.2, 0.7]])
+SPLINE_Y = np.array([0, 1, -1, 0.5, 0.8, -0.3])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "golden"), [(0.001, 0.1230826609), (0.01, 0.1423939906), (0.1, 0.1605729007)]
+)
+def test_generalized_cross_validation_of_a_thin_plate(ratio, golden):
+    model = GP(4.0 * ThinPlate.over(SPLINE_X), Gaussian(4.0 * ratio), mean=Basis("linear"))
+    assert generalized_cross_validation(model.condition(SPLINE_X, SPLINE_Y)) == pytest.approx(
+        golden, abs=1e-9
+    )
+
+
+def test_learning_by_generalized_cross_validation():
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 3, 40))[:, None]
+    y = np.sin(2 * x[:, 0]) + 0.2 * rng.standard_normal(40)
+    model = GPRegressor(
+        1.0 * ThinPlate.over(x),
+        likelihood=Gaussian(0.1),
+        mean=Basis("linear"),
+        objective="gcv",
+        random_state=0,
+    ).fit(x, y)
+    found = generalized_cross_validation(model.posterior_)
+    plain = lambda ratio: GP(1.0 * ThinPlate.over(x), Gaussian(ratio), mean=Basis("linear"))  # noqa: E731
+    best = minimize_scalar(
+        lambda t: generalized_cross_validation(plain(np.exp(t)).condition(x, y)),
+        bounds=(-12, 3),
+        method="bounded",
+    )
+    assert found == pytest.approx(best.fun, rel=1e-6)
+    residual = y - model.predict(x)  # the noise variance is Wahba's estimate
+    dof = information_criteria(model.posterior_).degrees_of_freedom
+    assert model.likelihood_.variance == pytest.approx(residual @ residual / (40 - dof), rel=1e-3)
+
+
+@pytest.mark.parametrize("mean", [Basis("linear"), "zero"])
+def test_its_gradient(mean):
+    rng = np.random.default_rng(1)
+    x, y = rng.uniform(0, 3, (15, 2)), rng.standard_normal((15, 2))
+    model = GP(1.3 * SE([0.8, 1.1]), Gaussian(0.2), **({} if mean == "zero" else {"mean": mean}))
+    bound, data = model.training(x, y)
+    _, gradient = bound.leave_one_out_log_prob_of(data, averaged=True)
+    h = 1e-5
+    for i, e in enumerate(np.eye(len(bound.theta))):
+        ends = [
+            bound.replace(bound.theta + s * h * e).leave_one_out_log_prob_of(data, averaged=True)[0]
+            for s in (1, -1)
+        ]
+        assert gradient[i] == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-6, abs=1e-8)
+
+
+def test_generalized_cross_validation_needs_one_noise_level():
+    x, y = np.arange(5.0)[:, None], np.array([0.0, 1.0, 0.5, 0.2, 0.9])
+    with pytest.raises(ValueError, match="one noise variance"):
+        GP(1.0 * SE(1.0), KnownNoise([0.1, 0.2, 0.1, 0.1, 0.3])).learn(x, y, objective="gcv")

@@ -217,17 +217,14 @@ def score_table(report: FitReport) -> Table:
     scores = report.scores
     unknown = float("nan")
     if isinstance(scores, RegressionScores):
-        head = ("", "RMSE", "median error", "log loss")
-        rows = [("this model", scores.rmse, scores.median_error, scores.nlp)]
-        rows += [
-            (
-                b.name,
-                b.error,
-                unknown if b.median_error is None else b.median_error,
-                unknown if b.nlp is None else b.nlp,
-            )
-            for b in report.baselines
-        ]
+        head = ("", "RMSE", "median error", "log loss", "SMSE", "MSLL")
+        rows = []
+        for name, error, *known in (
+            ("this model", scores.rmse, scores.median_error, scores.nlp),
+            *((b.name, b.error, b.median_error, b.nlp) for b in report.baselines),
+        ):
+            median, loss = (unknown if one is None else one for one in known)
+            rows.append((name, error, median, loss, scores.standardized(error), loss - scores.guess_nlp))
         return _table(head, rows)
     assert scores is not None
     others = [(b.name, percent(b.error, 1), unknown if b.nlp is None else b.nlp) for b in report.baselines]

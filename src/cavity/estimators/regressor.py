@@ -70,9 +70,10 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         targets look like, and by how well rows that were left out are predicted. See docs/guides/noise.md.
     inference : {"auto", "exact", "laplace", "ep", "variational", "scale-mixture-em", "mcmc"} or an inference rule
         "auto" is exact for Gaussian noise and EP for other noise.
-    objective : {"evidence", "loo"} or None
-        What hyperparameters maximize: log evidence or leave-one-out log density, each plus the log prior of
-        those parameters that have one. None keeps all values as given.
+    objective : {"evidence", "loo", "gcv"} or None
+        What hyperparameters maximize: log evidence, leave-one-out log density, or generalized cross-validation (of
+        splines, say: the noise variance is then Wahba's estimate), each plus the log prior of those parameters
+        that have one. None keeps all values as given.
     n_restarts : int
         Most runs of the optimizer beside the first, data-driven one; runs that head for an optimum already found are
         stopped, and runs that agree end the search. One is from the kernel's own values if a kernel
@@ -418,7 +419,12 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         own_noise = model.inference.samples and is_robust(likelihood)
         several = likelihood.n_latent > 1
         return not (
-            by_row or several or exact or own_noise or self.objective == "loo" or contains_white(model.kernel)
+            by_row
+            or several
+            or exact
+            or own_noise
+            or self.objective in ("loo", "gcv")
+            or contains_white(model.kernel)
         )
 
     def _initial_model(self, X: Array, y: Array, chosen: Chosen | None) -> GP:

@@ -290,9 +290,17 @@ class InferenceRule(ABC):
         """Distribution of each target given the others, at the same hyperparameters."""
 
     def leave_one_out_log_prob(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self,
+        prior: LatentPrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        averaged: bool = False,
     ) -> tuple[float, Gradient]:
-        """Sum of leave-one-out log densities and its gradient; only exact inference has it."""
+        """Sum of leave-one-out log densities and its gradient; only exact inference has it.
+
+        `averaged` gives every row the mean leave-one-out precision: generalized cross-validation.
+        """
         raise UnsupportedPairError(
             f"leave-one-out learning needs exact inference (Gaussian noise); with inference={self.name!r} use "
             "objective='evidence'"

@@ -170,6 +170,26 @@ class Observed:
         # dL/dalpha = -alpha/d and dL/dd = (1/d + alpha^2/d^2)/2
         return value, self.pull_left_out(-scaled, 0.5 * np.sum(1.0 / d[:, None] + scaled**2, axis=1))
 
+    def averaged_log_prob(self) -> tuple[float, Gradient]:
+        """The same with the mean of d for every row, and its gradient: generalized cross-validation as a log density.
+
+        Over a common factor of kernel and noise its maximum is -n/2 log GCV and a constant, with
+        GCV = n |(I - A) y|^2 / tr(I - A)^2 of the smoother A; the factor makes the noise variance
+        |(I - A) y|^2 / tr(I - A), the estimate of Wahba (1990).
+        """
+        if np.ptp(self.variance) > 0.0:
+            raise UnsupportedPairError(
+                "generalized cross-validation needs one noise variance for all rows",
+                remedy=("use ", Setting("objective", ("loo", "evidence"))),
+            )
+        n, T, squares = self.n, self.targets, float(np.vdot(self.alpha, self.alpha))
+        d = float(np.mean(self._left[0]))
+        if not d > 0.0:
+            raise NotPositiveDefiniteError("no degree of freedom is left for generalized cross-validation")
+        value = 0.5 * (n * T * (np.log(d) - LOG_2PI) - squares / d)
+        slope = 0.5 * (T / d + squares / (n * d * d))
+        return value, self.pull_left_out(-self.alpha / d, np.full(n, slope))
+
     def pull_left_out(self, d_alpha: Array, d_d: Array) -> Gradient:
         """Gradient of any function of alpha (n, T) and d, the diagonal of R, from its derivatives in both.
 
@@ -315,14 +335,20 @@ class Exact(InferenceRule):
         )
 
     def leave_one_out_log_prob(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self,
+        prior: LatentPrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        averaged: bool = False,
     ) -> tuple[float, Gradient]:
         """Sum of leave-one-out log densities and its gradient."""
         if sample_weight is not None and np.any(sample_weight != 1.0):
             raise ValueError(
                 "leave-one-out learning takes no sample weights other than 0 and 1; use objective='evidence'"
             )
-        return self._observed(prior, likelihood, y, None).leave_one_out_log_prob()
+        found = self._observed(prior, likelihood, y, None)
+        return found.averaged_log_prob() if averaged else found.leave_one_out_log_prob()
 
     def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
         """Effective number of parameters, tr(K A^-1) (Rasmussen and Williams 2006, section 2.6), plus the basis

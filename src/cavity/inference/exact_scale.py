@@ -144,7 +144,12 @@ class ExactScale(Exact):
         return StudentTPrediction(df, plain.mean, np.sqrt(factor * plain.variance))
 
     def leave_one_out_log_prob(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self,
+        prior: LatentPrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        averaged: bool = False,
     ) -> Any:
         """Not here: the evidence is what it is for."""
         raise UnsupportedPairError(

@@ -101,11 +101,18 @@ class OnWarpedTargets(InferenceRule):
         return cast(WarpedTarget, likelihood).in_units_of_targets(found)
 
     def leave_one_out_log_prob(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self,
+        prior: LatentPrior,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        averaged: bool = False,
     ) -> tuple[float, Gradient]:
         """Of y."""
         z = likelihood.latent_targets(y)
-        found = self.rule.leave_one_out_log_prob(_telling_means(prior), likelihood.noise, z, sample_weight)
+        found = self.rule.leave_one_out_log_prob(
+            _telling_means(prior), likelihood.noise, z, sample_weight, averaged
+        )
         value, gradient = found
         return value + _volume(likelihood, y, sample_weight), _with_warp(
             gradient, likelihood, y, sample_weight

@@ -222,6 +222,7 @@ _store("means", means.Basis, arguments=_basis_fields, build=_basis)
 _store("means", means.FunctionMean, arguments=_function_mean)
 add(Codec("means.WeightedFeatures", WeightedFeatures, constructor_arguments, WeightedFeatures))
 _store("basis", basis.Powers)
+_store("basis", basis.Monomials)
 _store("basis", basis.Harmonics)
 add(Codec("basis.UserFunction", basis.UserFunction, field_values, basis.UserFunction))
 

@@ -11,8 +11,8 @@ polynomials p of as many nodes T as there are such polynomials,
 
     k(x, x') = G(x, x') - p(x)'G(T, x') - G(x, T) p(x') + p(x)'G(T, T) p(x')
 
-is positive definite, and vanishes at the nodes. Beside vague polynomials (`Basis("linear")` for m = 2) predictions,
-variances and the evidence do not depend on the nodes.
+is positive definite, and vanishes at the nodes. Beside vague polynomials of degree m - 1 (`Basis("linear")` for m = 2,
+`Basis(Monomials(m - 1))` in general) predictions, variances and the evidence do not depend on the nodes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
 from cavity.kernels.base import Kernel, Rows, as_inputs
+from cavity.means.basis_features import Monomials
 from cavity.numerics.arrays import Array
 from cavity.runtime.checks import require_integer
 
@@ -40,7 +41,7 @@ def green_constant(order: int, dims: int) -> float:
 
 
 class ThinPlate(Kernel):
-    """Thin-plate spline of order m, for use beside a vague polynomial of degree m - 1.
+    """Thin-plate spline of order m, for use beside a vague polynomial of degree m - 1 (`Basis(Monomials(m - 1))`).
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ class ThinPlate(Kernel):
         self._spread = (
             np.maximum(np.abs(self.nodes - self._center).max(axis=0), 1e-300) if count > 1 else np.ones(dims)
         )
-        self._powers = [p for k in range(self.order) for p in combinations_with_replacement(range(dims), k)]
+        self._polynomials = Monomials(self.order - 1)
         V = self._monomials(self.nodes)
         if np.linalg.cond(V) > 1e10:
             raise ValueError(
@@ -133,18 +134,11 @@ class ThinPlate(Kernel):
         return np.where(r > 0, out, 0.0)
 
     def _monomials(self, X: Array) -> Array:
-        u = (X - self._center) / self._spread
-        return np.stack([np.prod(u[:, list(p)], axis=1) for p in self._powers], axis=1)
+        return self._polynomials((X - self._center) / self._spread)
 
     def _monomial_slopes(self, X: Array) -> Array:
         """Derivatives of the monomials, shape (n, M, D)."""
-        u = (X - self._center) / self._spread
-        out = np.zeros((len(X), len(self._powers), X.shape[1]))
-        for j, p in enumerate(self._powers):
-            for i, d in enumerate(p):
-                rest = [q for k, q in enumerate(p) if k != i]
-                out[:, j, d] += np.prod(u[:, rest], axis=1) / self._spread[d]
-        return out
+        return self._polynomials.jacobian((X - self._center) / self._spread) / self._spread
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         self._check_width(X.shape[1])

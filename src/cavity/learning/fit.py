@@ -66,7 +66,7 @@ def learn(
     X, y : arrays (n, D), (n,) or (n, T)
     sample_weight : array (n,), optional
         Positive powers of the likelihood factors.
-    objective : {"evidence", "loo"} or None
+    objective : {"evidence", "loo", "gcv"} or None
         What is maximized, plus the log prior of parameters that have one. None keeps all values.
     n_restarts : int
         Runs beside the first one.

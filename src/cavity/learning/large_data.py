@@ -130,7 +130,7 @@ def is_dense(model: GP, X: Array | RowSource, size: Size, objective: str | None)
 def _dense_only(model: GP, objective: str | None) -> bool:
     """Whether the model asks what inducing inputs do not give."""
     exact = isinstance(model.likelihood, Noiseless)
-    return exact or model.inference.samples or objective == "loo"
+    return exact or model.inference.samples or objective in ("loo", "gcv")
 
 
 def learn_any_size(

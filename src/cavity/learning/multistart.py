@@ -152,7 +152,7 @@ def multistart(
         Bound to the columns of the data.
     rows : TrainingRows
         The data.
-    objective : {"evidence", "loo"}
+    objective : {"evidence", "loo", "gcv"}
     also : sequence of Start
         Further starts, run before all others and in addition to `n_restarts`.
     starts : Starts, optional

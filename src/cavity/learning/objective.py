@@ -1,4 +1,4 @@
-"""What learning maximizes: log evidence or leave-one-out log density, plus the log priors of parameters."""
+"""What learning maximizes: log evidence, leave-one-out density or generalized cross-validation, plus log priors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cavity.gp import GP
     from cavity.inference.base import TrainingData
 
-OBJECTIVES = ("evidence", "loo")
-"""Names of objectives: log evidence, leave-one-out log density."""
+OBJECTIVES = ("evidence", "loo", "gcv")
+"""Names of objectives: log evidence, leave-one-out log density, generalized cross-validation."""
 
 
 class OutOfTime(Exception):
@@ -137,7 +137,7 @@ class Objective:
         if self.kind == "evidence":
             value, gradient, self._warm = model.evidence_of(self._data, self._warm)
         else:
-            value, gradient = model.leave_one_out_log_prob_of(self._data)
+            value, gradient = model.leave_one_out_log_prob_of(self._data, averaged=self.kind == "gcv")
         log_prior, d_log_prior = model.log_prior()
         return value + log_prior, gradient + d_log_prior
 

@@ -1,7 +1,7 @@
 """Mean functions of a Gaussian process, and explicit basis functions whose weights are integrated out."""
 
 from cavity.means.basis import Basis
-from cavity.means.basis_features import Harmonics, Powers
+from cavity.means.basis_features import Harmonics, Monomials, Powers
 from cavity.means.functions import Constant, FunctionMean, Linear, Mean, Polynomial, Sum, Zero, as_mean
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Harmonics",
     "Linear",
     "Mean",
+    "Monomials",
     "Polynomial",
     "Powers",
     "Sum",

@@ -29,7 +29,8 @@ class Basis(Mean):
     ----------
     functions : str, callable, set of features, or a list of these
         "constant", "linear" (constant and columns), "quadratic", "cubic"; `Powers(degree)`,
-        `Harmonics(period, order)`; functions from inputs (n, D) to (n,) or (n, k).
+        `Monomials(degree)` (products of columns too), `Harmonics(period, order)`; functions from inputs (n, D) to
+        (n,) or (n, k).
     prior_mean : float or array (p,), optional
         b; zero unless given.
     prior_covariance : float, array (p,) or array (p, p), optional

@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from math import comb
 from typing import Any, cast
 
 import numpy as np
@@ -69,6 +71,46 @@ class Powers(Features):
     def width(self, n_features: int) -> int:
         """1 + degree D."""
         return 1 + self.degree * n_features
+
+
+@dataclass(frozen=True)
+class Monomials(Features):
+    """All products of columns up to the given total degree: what a thin plate of order degree + 1 leaves unpenalized.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity.means import Basis, Monomials
+    >>> Basis(Monomials(2)).features(np.array([[3.0, 4.0]]))
+    array([[ 1.,  3.,  4.,  9., 12., 16.]])
+    """
+
+    degree: int = 1
+
+    def __post_init__(self) -> None:
+        require_integer(self.degree, "degree", 0)
+
+    def _products(self, n_features: int) -> list[tuple[int, ...]]:
+        """The columns that are multiplied, of each function."""
+        degrees = range(self.degree + 1)
+        return [p for k in degrees for p in combinations_with_replacement(range(n_features), k)]
+
+    def __call__(self, X: Array) -> Array:
+        """H, shape (n, p)."""
+        return np.stack([np.prod(X[:, list(p)], axis=1) for p in self._products(X.shape[1])], axis=1)
+
+    def jacobian(self, X: Array) -> Array:
+        """dH/dx, shape (n, p, D)."""
+        n, D = X.shape
+        J = np.zeros((n, self.width(D), D))
+        for j, p in enumerate(self._products(D)):
+            for i, d in enumerate(p):
+                J[:, j, d] += np.prod(X[:, [q for k, q in enumerate(p) if k != i]], axis=1)
+        return J
+
+    def width(self, n_features: int) -> int:
+        """The number of ways to choose `degree` of D + 1 with repetition."""
+        return comb(n_features + self.degree, self.degree)
 
 
 @dataclass(frozen=True)

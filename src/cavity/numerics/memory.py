@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cavity.runtime.errors import Described, Setting
 
-MATRICES = {"evidence": 3.0, "loo": 7.0, "predict": 4.0}
+MATRICES = {"evidence": 3.0, "loo": 7.0, "gcv": 7.0, "predict": 4.0}
 """n x n matrices alive at the peak: covariance, factor and room for tiles; more for leave-one-out, whose
 gradient is dense, and for joint predictions."""
 
@@ -53,7 +53,7 @@ def require_memory(n: int, use: str = "evidence", copies: int = 1) -> None:
 
     Parameters
     ----------
-    use : {"evidence", "loo", "predict"}
+    use : {"evidence", "loo", "gcv", "predict"}
     copies : int
         Processes that each hold their own matrices.
     """

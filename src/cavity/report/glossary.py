@@ -8,6 +8,9 @@ GLOSSARY: dict[str, str] = {
     "median error": "Half of the rows are predicted better than this, half worse. Gross errors do not move it.",
     "log loss": "Mean of minus the logarithm of the density, or probability, that was predicted for what happened; the "
     "unit is the nat (0.69 nats are a factor of 2). It judges intervals and probabilities as well. Lower is better.",
+    "SMSE": "Mean squared error over the variance of the held-out targets: 1 for guessing their mean, 0 for a "
+    "perfect model.",
+    "MSLL": "Log loss less that of guessing: zero for guessing, the further below zero the better.",
     "guessing, linear regression, gradient boosting": "Plain models on the same rows: whether a Gaussian process "
     "was worth it. Guessing knows no inputs.",
     "90 % interval": "Holds nine of ten new rows, if the model is right. Calibration counts how many it held.",

@@ -206,10 +206,15 @@ class MCMC(InferenceRule):
         return self._fast(likelihood).leave_one_out(prior, likelihood, y, sample_weight)
 
     def leave_one_out_log_prob(
-        self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self,
+        prior: Any,
+        likelihood: Likelihood,
+        y: Array,
+        sample_weight: Array | None = None,
+        averaged: bool = False,
     ) -> tuple[float, Gradient]:
         """That of the fast rule `start`."""
-        return self._fast(likelihood).leave_one_out_log_prob(prior, likelihood, y, sample_weight)
+        return self._fast(likelihood).leave_one_out_log_prob(prior, likelihood, y, sample_weight, averaged)
 
     def degrees_of_freedom(self, prior: Any, likelihood: Likelihood, y: Array) -> float:
         """That of the fast rule `start`."""

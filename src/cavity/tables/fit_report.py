@@ -22,6 +22,8 @@ class RegressionScores:
         Probability of a central interval, and share of the targets inside it.
     median_error, guess_median_error : float
         Median absolute error, which outliers among the rows do not move.
+    target_variance : float
+        Of the held-out targets.
     """
 
     rmse: float
@@ -31,6 +33,21 @@ class RegressionScores:
     coverage: tuple[tuple[float, float], ...]
     median_error: float
     guess_median_error: float
+    target_variance: float
+
+    @property
+    def smse(self) -> float:
+        """Standardized mean squared error: of the model, over the variance of the held-out targets."""
+        return self.standardized(self.rmse)
+
+    @property
+    def msll(self) -> float:
+        """Mean standardized log loss: negative log density less that of the guess; below zero is better."""
+        return self.nlp - self.guess_nlp
+
+    def standardized(self, rmse: float) -> float:
+        """SMSE of any model with this RMSE on the same rows; nan if the targets do not vary."""
+        return rmse**2 / self.target_variance if self.target_variance > 0 else float("nan")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """Scores of predictions on rows that a model has not seen, beside those of a guess that knows no inputs.
 
 RMSE          root mean squared error, in units of the target; the median absolute error beside it
+SMSE          mean squared error over the variance of the held-out targets: 1 for the mean of the targets
 NLP           mean negative log predictive density (regression) or probability (classification), in nats
+MSLL          NLP less that of the guess: 0 for the guess, below zero is better
 information   mean of log2 p(label) above that of guessing by the frequencies of the classes, in bits: 0 for a
               model that has learned nothing, the entropy of the classes for a perfect one
 coverage      share of targets inside central intervals
@@ -45,6 +47,7 @@ def regression_scores(model: Any, X: pd.DataFrame, y: Array, y_train: Array) -> 
         coverage=tuple(coverage),
         median_error=float(np.median(np.abs(prediction.mean - y))),
         guess_median_error=float(np.median(np.abs(y - mean))),
+        target_variance=float(np.var(y)),
     )
 
 

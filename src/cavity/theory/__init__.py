@@ -15,6 +15,7 @@ _MODULES = {
     "RegressionCurve": "cavity.theory.regression_curves",
     "derivatives": "cavity.theory.spectral",
     "equivalent_kernel": "cavity.theory.equivalent_kernels",
+    "generalized_cross_validation": "cavity.theory.criteria",
     "gibbs_bound": "cavity.theory.pac_bayes_bounds",
     "information_criteria": "cavity.theory.criteria",
     "lower_bound": "cavity.theory.learning_curves",
@@ -36,6 +37,7 @@ _MODULES = {
 __all__ = list(_MODULES)
 
 if TYPE_CHECKING:
+    from cavity.theory.criteria import generalized_cross_validation as generalized_cross_validation
     from cavity.theory.criteria import information_criteria as information_criteria
     from cavity.theory.eigenfunctions import Eigenfunctions as Eigenfunctions
     from cavity.theory.eigenfunctions import nystrom as nystrom
