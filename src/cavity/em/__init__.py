@@ -1,7 +1,7 @@
 """EM: mixtures and hidden Markov models, fast and safe.
 
-`GaussianMixture`, `StudentTMixture` and `Mixture` (any components), `HMM` (any emissions), and the EM
-iterations under them (`run_em`). See docs/em.md.
+`GaussianMixture`, `StudentTMixture` and `Mixture` (any components), `HMM` (any emissions), `GTM` (a smooth map), and
+the EM iterations under them (`run_em`). See docs/em.md.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cavity.em.exponential import Exponential
 from cavity.em.filtering import Forecast, OnlineFilter
 from cavity.em.gaussian import Gaussian
 from cavity.em.gaussian_mixture import GaussianMixture
+from cavity.em.gtm import GTM
 from cavity.em.hmm import HMM
 from cavity.em.mixture import Mixture
 from cavity.em.mixture_emission import MixtureEmission
@@ -35,6 +36,7 @@ from cavity.em.student_t import StudentT
 from cavity.em.student_t_mixture import StudentTMixture
 
 __all__ = [
+    "GTM",
     "HMM",
     "Bernoulli",
     "Candidate",

@@ -62,9 +62,9 @@ class EMEstimator(BaseEstimator):  # type: ignore[misc]
             ensure_all_finite="allow-nan",
             ensure_min_samples=2 if reset else 1,
         )
-        _check_missing(x, self.allow_nan)
+        check_missing(x, self.allow_nan)
         if reset:
-            _check_observed(x)
+            check_observed(x)
         return x
 
     def _generator(self, random_state: Any) -> np.random.Generator:
@@ -78,7 +78,7 @@ class EMEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _check_missing(x: Array, allow_nan: bool) -> None:
+def check_missing(x: Array, allow_nan: bool) -> None:
     """Refuse NaN unless missing entries are announced."""
     if allow_nan:
         return
@@ -91,7 +91,7 @@ def _check_missing(x: Array, allow_nan: bool) -> None:
         )
 
 
-def _check_observed(x: Array) -> None:
+def check_observed(x: Array) -> None:
     """Refuse training data with a feature that is missing in every row."""
     empty = np.flatnonzero(np.isnan(x).all(axis=0))
     if len(empty):

@@ -9,6 +9,7 @@ from cavity.runtime.lazy import on_first_use
 _MODULES = {
     "GPClassifier": "cavity.estimators.classifier",
     "GPRegressor": "cavity.estimators.regressor",
+    "GPLVM": "cavity.estimators.latent_variables",
     "RelevanceVectorRegressor": "cavity.estimators.relevance_vectors",
     "StackedRegressor": "cavity.estimators.stacking",
 }
@@ -17,6 +18,7 @@ __all__ = list(_MODULES)
 
 if TYPE_CHECKING:
     from cavity.estimators.classifier import GPClassifier as GPClassifier
+    from cavity.estimators.latent_variables import GPLVM as GPLVM
     from cavity.estimators.regressor import GPRegressor as GPRegressor
     from cavity.estimators.relevance_vectors import RelevanceVectorRegressor as RelevanceVectorRegressor
     from cavity.estimators.stacking import StackedRegressor as StackedRegressor

@@ -26,7 +26,7 @@ def generalized_cross_validation(posterior: Any) -> float:
     >>> from cavity.theory import generalized_cross_validation
     >>> posterior = GP(1.0 * SE(1.0), Gaussian(0.1)).condition([[0.0], [1.0], [2.0]], [0.1, 0.8, 0.9])
     >>> round(generalized_cross_validation(posterior), 4)
-    0.2166
+    0.0971
     """
     residual, dof, _ = _smoothed(posterior)
     return float(len(residual) * (residual @ residual) / (len(residual) - dof) ** 2)
