@@ -28,6 +28,7 @@ _MODULES: dict[str, str] = {
     "cart-pole-value": "cart_pole_value",
     "forecasts": "forecasts",
     "friedman": "robust_synthetic",
+    "gp-experts": "gp_experts",
     "ionosphere": "evidence_grids",
     "sinc": "robust_synthetic",
     "kl-directions": "kl_directions",
