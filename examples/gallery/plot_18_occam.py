@@ -26,7 +26,9 @@ axes[0].axvline(115, color="0.6", lw=0.8)
 axes[0].set(xlim=(50, 150), xlabel="heads of 200", ylabel="evidence")
 axes[0].legend(frameon=False, fontsize=8)
 shown = np.arange(80, 121)
-probability = [compare_models({"fair": np.log(fair[x]), "any": np.log(free[x])}).weights["fair"] for x in shown]
+probability = [
+    compare_models({"fair": np.log(fair[x]), "any": np.log(free[x])}).weights["fair"] for x in shown
+]
 p_value = [binomial_test(int(x), n).two_sided for x in shown]
 axes[1].plot(shown, probability, label="P(fair | heads)")
 axes[1].plot(shown, p_value, "--", label="two-sided p-value")

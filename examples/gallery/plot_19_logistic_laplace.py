@@ -23,7 +23,9 @@ def log_posterior(w):
 
 
 found = laplace(log_posterior, [0.0, 0.0])
-print(f"log evidence {found.log_integral:.3f}, by weighted draws {found.log_integral_by_weights:.3f} (exact -4.529)")
+print(
+    f"log evidence {found.log_integral:.3f}, by weighted draws {found.log_integral_by_weights:.3f} (exact -4.529)"
+)
 print(found.message)
 
 b, w = np.meshgrid(np.linspace(-4, 4, 161), np.linspace(-2.5, 6, 161))

@@ -48,6 +48,8 @@ class Posterior:
         self.model, self.approximation, self.data = model, approximation, data
         self.complete = complete
         """Whether `data` are all training rows, not just some of them."""
+        self.learned = False
+        """Whether hyperparameters were learned from `data`; a bound that holds for any data needs to know."""
 
     @property
     def process(self) -> Any:

@@ -182,6 +182,10 @@ def test_counts_are_whole_and_not_negative(bad):
         (lambda: Gamma(1, 1).update([1], "weibull"), "must be one of"),
         (lambda: maximum_entropy((0.0, np.inf)), "largest entropy"),
         (lambda: maximum_entropy((0.0, 1.0), 2.0), "must lie inside"),
+        (lambda: Gamma(1, 1).update([]), "data is empty"),
+        (lambda: Gamma(1, 1).log_evidence([], "exponential"), "data is empty"),
+        (lambda: NormalInverseGamma([0.0], [[1.0]], 1, 1).update(np.zeros((0, 1)), []), "y is empty"),
+        (lambda: NormalInverseWishart([0.0], 1.0, 4.0, [[1.0]]).update(np.zeros((0, 1))), "n > 0"),
     ],
 )
 def test_bad_input_is_named(bad, words):
@@ -207,12 +211,12 @@ def test_any_model_by_quadrature_equals_the_conjugate_one():
 
 def test_largest_entropy():
     assert maximum_entropy((2.0, 4.0)).mean == pytest.approx(3.0)
-    for mean in (0.2, 0.45, 0.9):
+    for mean in (1e-5, 0.2, 0.45, 0.9, 1 - 1e-5):
         found = maximum_entropy((0.0, 1.0), mean)
         assert found.mean == pytest.approx(mean, rel=1e-9)
         x = np.linspace(0.01, 0.99, 5)
         assert np.ptp(np.diff(found.log_prob(x))) == pytest.approx(0.0, abs=1e-10)  # an exponential
-        assert found.quantile(found.cdf(0.3)) == pytest.approx(0.3)
+        assert found.quantile(found.cdf(mean)) == pytest.approx(mean)
     weights = maximum_entropy_weights([1, 2, 3, 4, 5, 6], 4.5)
     assert weights @ np.arange(1, 7) == pytest.approx(4.5, rel=1e-12)
     ratios = weights[1:] / weights[:-1]

@@ -69,6 +69,10 @@ def test_divergence_and_entropy():
         (lambda: Gaussian([0.0, 0.0], C).marginal([0, 0]), "different coordinates"),
         (lambda: Gaussian([0.0, 0.0], C).affine([[1.0]]), "2 columns"),
         (lambda: truncate(Gaussian([0.0], 1.0), 1.0, 0.0), "below high"),
+        (lambda: truncate(Gaussian([0.0], 1.0), [0.0, 1.0], planes=[[1.0], [-1.0]]), "no room"),
+        (lambda: truncate(Gaussian([0.0], 1.0), 0.0, planes=[[0.0]]), "row of zeros"),
+        (lambda: laplace(lambda x: 0.0, []), "vector of numbers"),
+        (lambda: laplace(lambda x: float(x[0]), [0.0]), "no mode"),
     ],
 )
 def test_bad_gaussians(bad, words):

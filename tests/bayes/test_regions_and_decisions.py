@@ -170,7 +170,7 @@ def test_two_answers_about_a_coin():
         ((5, 4), "at most the 4 trials"),
         ((1, 4, 1.5), "strictly between"),
         ((-1, 4), "whole numbers"),
-        ((0, 0), "trials"),
+        ((0, 0), "there are no data"),
     ],
 )
 def test_bad_tests(arguments, words):
@@ -207,3 +207,10 @@ def test_finitely_many_cases():
         bayes_rule([0.5, 0.5], [0.0, 0.0])
     with pytest.raises(InputError, match="add up to one"):
         bayes_rule([0.5, 0.6], [1.0, 1.0])
+
+
+def test_no_action_has_a_finite_squared_loss_under_a_cauchy_density():
+    cauchy = from_scipy(stats.cauchy())
+    with pytest.raises(InputError, match="no variance"):
+        best_action(cauchy)
+    assert best_action(cauchy, "zero-one").action == pytest.approx(0.0, abs=1e-6)

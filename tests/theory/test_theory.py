@@ -159,6 +159,20 @@ def test_the_error_of_a_wrong_model_by_monte_carlo():
 def test_the_exact_curve_of_ornstein_and_uhlenbeck():
     golden = [0.432332, 0.288480, 0.138630, 0.071485, 0.035341, 0.013768, 0.006787]
     assert ornstein_uhlenbeck(1.0, ROWS) == pytest.approx(golden, abs=6e-7)
+    for rate, n in (
+        (1e-6, 10),
+        (1.0, 3),
+        (1e4, 40),
+        (30.0, 2000),
+    ):  # against random designs, also at extremes
+        rng = np.random.default_rng(n)
+        draws = [ornstein_uhlenbeck_design(rate, rng.uniform(size=n)) for _ in range(400)]
+        error = np.std(draws) / 20
+        assert abs(ornstein_uhlenbeck(rate, [n])[0] - np.mean(draws)) < 4 * error
+    assert 1e8 * ornstein_uhlenbeck(1.0, [10**8])[0] == pytest.approx(
+        2 / 3, rel=1e-6
+    )  # gaps of mean square 2 / n^2
+    assert ornstein_uhlenbeck_design(1.0, []) == ornstein_uhlenbeck(1.0, [0])[0] == 1.0
     x = np.array([0.1, 0.35, 0.8])
     grid = np.linspace(0, 1, 4001)[:, None]
     posterior = GP(Matern(0.5, 0.5), Gaussian(1e-10)).condition(x[:, None], np.zeros(3))
@@ -211,8 +225,13 @@ def test_hyperparameters_learned_from_the_same_rows_are_refused():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 1))
     fitted = GPClassifier(n_restarts=0).fit(X, X[:, 0] > 0)
-    with pytest.raises(InputError, match="learned from the rows"):
-        pac_bayes(fitted, chosen_from=1)
+    y = np.where(X[:, 0] > 0, 1, -1)
+    learned = GP(1.0 * SE(1.0), Probit()).learn(X[:15], y[:15], n_restarts=0)
+    for same in (fitted, fitted.posterior_, learned.posterior):
+        with pytest.raises(InputError, match="learned from the rows"):
+            pac_bayes(same, chosen_from=1)
+    other = learned.model.condition(X[15:], y[15:])  # rows that learning has not seen
+    assert 0 < pac_bayes(other, chosen_from=1).bound < 1
 
 
 def test_pac_bayes_holds():
@@ -333,3 +352,18 @@ def test_generalized_cross_validation_needs_one_noise_level():
     x, y = np.arange(5.0)[:, None], np.array([0.0, 1.0, 0.5, 0.2, 0.9])
     with pytest.raises(ValueError, match="one noise variance"):
         GP(1.0 * SE(1.0), KnownNoise([0.1, 0.2, 0.1, 0.1, 0.3])).learn(x, y, objective="gcv")
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (lambda: gibbs_bound(1.2, 0.0, 10, 0.01), "training_error must lie between"),
+        (lambda: gibbs_bound(0.2, -1.0, 10, 0.01), "divergence must not be negative"),
+        (lambda: gibbs_bound(0.2, 1.0, 0, 0.01), "n must be at least 1"),
+        (lambda: symmetric_divergence(SE(1.0), SE(2.0), [[0.0], [0.0]]), "singular"),
+        (lambda: alignment(SE(1.0), [[0.0], [1.0]], [0.0, 0.0]), "not all zero"),
+    ],
+)
+def test_bad_input_is_named(bad, words):
+    with pytest.raises(InputError, match=words):
+        bad()

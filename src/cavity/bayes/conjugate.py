@@ -60,6 +60,13 @@ def counts_of(values: ArrayLike, name: str) -> Array:
     return array
 
 
+def _some(data: Array, name: str) -> Array:
+    """Data, refused if there are none."""
+    if not data.size:
+        raise InputError("is empty: there is nothing to learn from", parameter=name)
+    return data
+
+
 def _at_least_zero(owner: str, **values: ArrayLike) -> None:
     for name, value in values.items():
         array = np.asarray(value, dtype=float)
@@ -188,14 +195,14 @@ class Gamma(_Conjugate):
     def _totals(data: ArrayLike, likelihood: str, exposure: ArrayLike) -> tuple[float, float, Array]:
         """What data add to shape and rate, and the data."""
         if likelihood == "poisson":
-            counts = np.atleast_1d(counts_of(data, "data"))
+            counts = _some(np.atleast_1d(counts_of(data, "data")), "data")
             given = np.broadcast_to(np.asarray(exposure, dtype=float), counts.shape)
             return float(counts.sum()), float(given.sum()), counts
         if likelihood != "exponential":
             raise InputError(
                 f"must be one of {RATES}, got {likelihood!r}", parameter="likelihood", value=likelihood
             )
-        waits = np.atleast_1d(np.asarray(data, dtype=float))
+        waits = _some(np.atleast_1d(np.asarray(data, dtype=float)), "data")
         if not np.all(np.isfinite(waits) & (waits >= 0)):
             raise InputError("must be finite waiting times >= 0", parameter="data", value=data)
         return float(len(waits)), float(waits.sum()), waits
@@ -367,6 +374,7 @@ class NormalInverseGamma:
 
     def _data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
         inputs, targets = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
+        _some(targets, "y")
         if inputs.ndim != 2 or inputs.shape != (len(targets), len(self.mean)):
             raise InputError(
                 f"must have shape (n, {len(self.mean)}) with n = {targets.size} targets, got {inputs.shape}",

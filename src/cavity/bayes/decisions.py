@@ -96,6 +96,13 @@ def best_action(one: Distribution, loss: str | Loss = "squared", width: float = 
     (0.7744, 0.7744)
     """
     if loss == "squared":
+        if not np.isfinite(one.variance):
+            raise InputError(
+                "is infinite on average whatever the action: the distribution has no variance",
+                parameter="loss",
+                value=loss,
+                remedy="use loss='absolute'",
+            )
         return Action(float(one.mean), float(one.variance))
     if loss == "absolute":
         median = float(one.median)

@@ -104,7 +104,9 @@ def binomial_test(
     (0.04, 1.197, True)
     """
     x, n = int(counts_of(successes, "successes")), int(counts_of(trials, "trials"))
-    if not n > 0 or x > n:
+    if not n > 0:
+        raise InputError("must be at least 1, got 0: there are no data", parameter="trials", value=trials)
+    if x > n:
         raise InputError(f"must be at most the {n} trials, got {x}", parameter="successes", value=successes)
     for name, value in (("null", null), ("significance", significance)):
         if not 0.0 < value < 1.0:

@@ -102,6 +102,8 @@ def laplace(
     (1.837877, True)
     """
     x0 = np.atleast_1d(np.array(start, dtype=float))
+    if x0.ndim != 1 or not len(x0):
+        raise InputError(f"must be a vector of numbers, got shape {x0.shape}", parameter="start", value=start)
     if not np.isfinite(float(log_density(x0))):
         raise InputError(
             f"has log density {float(log_density(x0))!r}",
@@ -109,8 +111,13 @@ def laplace(
             value=start,
             remedy="start where it is positive",
         )
-    mode = _mode(log_density, gradient, x0)
-    H = -_hessian(log_density, gradient, mode)
+    with np.errstate(over="ignore", invalid="ignore"):  # of a density without a mode
+        mode = _mode(log_density, gradient, x0)
+        H = -_hessian(log_density, gradient, mode)
+    if not np.isfinite(H).all():
+        raise InputError(
+            "has no mode: the density grows for ever", parameter="log_density", remedy="give it a prior"
+        )
     factor = try_factorize(H.copy())
     if factor is None:
         raise InputError(

@@ -95,9 +95,9 @@ def _tilted_uniform(low: float, high: float, mean: float) -> Distribution:
         return Reflected(_tilted_uniform(low, high, low + high - mean), low + high)
 
     def excess(k: float) -> float:  # the mean of exp(-k t) on (0, 1), less the one wanted
-        return 1.0 / k - 1.0 / np.expm1(k) - share if k > 1e-6 else 0.5 - k / 12.0 - share
+        return 1.0 / k + np.exp(-k) / np.expm1(-k) - share if k > 1e-6 else 0.5 - k / 12.0 - share
 
-    k = float(brentq(excess, 0.0, 700.0, xtol=1e-13))
+    k = float(brentq(excess, 0.0, 2.0 / share, xtol=1e-13))
     return ScipyDistribution(stats.truncexpon(k, low, width / k))
 
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import linprog
 from scipy.special import log_ndtr
 
 from cavity.bayes.gaussian import Gaussian
@@ -168,7 +169,10 @@ def truncate(
     L = np.linalg.cholesky(gaussian.covariance)
     rows = A @ L
     unit = np.sqrt(np.sum(rows**2, axis=1))
+    if not np.all(unit > 0):
+        raise InputError(f"has a row of zeros: {int(np.argmin(unit))}", parameter="planes", value=planes)
     rows, a, b = rows / unit[:, None], (a - at_mean) / unit, (b - at_mean) / unit
+    _require_inside(rows, a, b)
     constraints = Between(a, b)
     posterior = GP(Linear(1.0, 0.0), constraints, inference="ep").condition(rows, np.zeros(len(rows)))
     sites, q = posterior.approximation.sites, posterior.approximation.q
@@ -183,6 +187,20 @@ def truncate(
         Gaussian(mean, L @ in_u @ L.T),
         posterior.approximation.status,
     )
+
+
+def _require_inside(rows: Array, low: Array, high: Array) -> None:
+    """Refuse constraints that leave no volume: a ball inside them, as large as one, is looked for."""
+    k, d = rows.shape
+    ones, up, down = np.ones((k, 1)), np.isfinite(high), np.isfinite(low)
+    found = linprog(
+        np.append(np.zeros(d), -1.0),
+        A_ub=np.vstack([np.hstack([rows, ones])[up], np.hstack([-rows, ones])[down]]),
+        b_ub=np.concatenate([high[up], -low[down]]),
+        bounds=[(None, None)] * d + [(None, 1.0)],
+    )
+    if found.status == 0 and -float(found.fun) <= 1e-12:
+        raise InputError("and high contradict each other: they leave no room for a point", parameter="low")
 
 
 def _correction(constraints: Between, q: Conditioned, S: Array) -> float:

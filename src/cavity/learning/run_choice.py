@@ -166,4 +166,6 @@ def _has_end(run: Run) -> bool:
 
 
 def _posterior(model: GP, run: Run, rows: TrainingRows) -> Posterior:
-    return model.replace(run.theta).condition(rows.X, rows.y, rows.weight, run.warm)
+    posterior = model.replace(run.theta).condition(rows.X, rows.y, rows.weight, run.warm)
+    posterior.learned = True
+    return posterior

@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 from cavity.kernels import Kernel
 from cavity.kernels.base import as_inputs
 from cavity.numerics.arrays import Array
-from cavity.numerics.cholesky import factorize
+from cavity.numerics.cholesky import try_factorize
+from cavity.runtime.errors import InputError
 
 
 def symmetric_divergence(
@@ -30,7 +31,14 @@ def symmetric_divergence(
     """
     x = as_inputs(X)
     K0, K1 = one(x), other(x)
-    first, second = factorize(lambda: K0.copy()), factorize(lambda: K1.copy())
+    first, second = try_factorize(K0.copy()), try_factorize(K1.copy())
+    if first is None or second is None:
+        raise InputError(
+            "makes a covariance matrix that is singular to rounding",
+            parameter="X",
+            value=X,
+            remedy="leave out equal inputs, use fewer of them, or add White noise to both kernels",
+        )
     value = 0.5 * float(np.trace(second.solve(K0)) + np.trace(first.solve(K1))) - len(x)
     if mean_difference is not None:
         d: Array = np.asarray(mean_difference, dtype=float)
@@ -49,4 +57,8 @@ def alignment(kernel: Kernel, X: ArrayLike, y: ArrayLike) -> float:
     0.8889
     """
     K, t = kernel(as_inputs(X)), np.asarray(y, dtype=float)
+    if t.shape != (len(K),) or not np.any(t) or not np.any(K):
+        raise InputError(
+            f"must be {len(K)} labels, not all zero, and so must be the kernel", parameter="y", value=y
+        )
     return float(t @ K @ t / (float(t @ t) * np.linalg.norm(K)))

@@ -170,19 +170,36 @@ def ornstein_uhlenbeck(rate: float, n: ArrayLike) -> Array:
     def one(m: int) -> float:
         if m < 1:
             return 1.0
+        turn = min(0.5 * m / rate, 50.0)  # where gaps begin to be longer than what one point tells of
 
-        def gap(d: float) -> float:
-            return m * (1 - d) ** (m - 1)
+        def mean(end: bool) -> float:
+            """Over gaps d with density m (1 - d)^(m - 1): t = -m log(1 - d) is exponential."""
 
-        def inner(d: float) -> float:
-            z = 2 * rate * d
-            return gap(d) * d * (1.0 / np.expm1(z) if z > 1e-12 else 1.0 / max(z, 1e-300))
+            def each(t: float) -> float:
+                return float(np.exp(-t) * _unexplained(-np.expm1(-t / m), rate, end))
 
-        first = quad(lambda d: np.exp(-2 * rate * d) * gap(d), 0, 1, epsabs=1e-14)[0]
-        second = quad(inner, 0, 1, epsabs=1e-14)[0]
-        return 1.0 - m / rate + first / rate + 2 * (m - 1) * second
+            return sum(
+                quad(each, low, high, epsabs=0.0, epsrel=1e-12, limit=200)[0]
+                for low, high in ((0.0, turn), (turn, turn + 10.0), (turn + 10.0, np.inf))
+            )
+
+        return 2.0 * mean(True) + (m - 1.0) * mean(False)
 
     return np.asarray([one(int(m)) for m in np.atleast_1d(np.asarray(n))])
+
+
+def _unexplained(gap: Array | float, rate: float, end: bool) -> Array:
+    """Posterior variance integrated over a gap between two inputs, or over one beyond the last; nothing cancels.
+
+    With z = 2 rate gap: (z - 1 + e^-z) / 2 rate beyond the last, (z - 2 + 2 z / (e^z - 1)) / 2 rate between two.
+    """
+    z: Array = 2.0 * rate * np.asarray(gap, dtype=float)
+    series = (
+        z**2 * (1 / 2 - z / 6 + z**2 / 24 - z**3 / 120) if end else z**2 * (1 / 6 - z**2 / 360 + z**4 / 15120)
+    )
+    safe = np.where(z > 0, z, 1.0)
+    full = z + np.expm1(-z) if end else z - 2.0 - 2.0 * z * np.exp(-z) / np.expm1(-safe)
+    return np.where(z < 1e-2, series, full) / (2.0 * rate)
 
 
 def ornstein_uhlenbeck_design(rate: float, inputs: ArrayLike) -> float:
@@ -195,10 +212,8 @@ def ornstein_uhlenbeck_design(rate: float, inputs: ArrayLike) -> float:
     0.1885
     """
     x = np.sort(np.asarray(inputs, dtype=float).ravel())
+    if len(x) == 0:
+        return 1.0
     gaps = np.diff(np.concatenate([[0.0], x, [1.0]]))
-    ends = (np.exp(-2 * rate * gaps[0]) + np.exp(-2 * rate * gaps[-1])) / (2 * rate)
-    inner = gaps[1:-1]
-    z = 2 * rate * inner
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(z > 1e-12, 2 * inner / np.expm1(z), 1.0 / rate)
-    return float(1.0 - len(x) / rate + ends + each.sum())
+    ends, inner = gaps[[0, -1]], gaps[1:-1]
+    return float(_unexplained(ends, rate, True).sum() + _unexplained(inner, rate, False).sum())

@@ -62,6 +62,18 @@ def gibbs_bound(
     """
     if not 0 < delta < 1:
         raise InputError(f"must lie strictly between 0 and 1, got {delta!r}", parameter="delta", value=delta)
+    if not 0 <= training_error <= 1:
+        raise InputError(
+            f"must lie between 0 and 1, got {training_error!r}",
+            parameter="training_error",
+            value=training_error,
+        )
+    if not divergence >= 0:
+        raise InputError(
+            f"must not be negative, got {divergence!r}", parameter="divergence", value=divergence
+        )
+    if not n >= 1:
+        raise InputError(f"must be at least 1, got {n!r}", parameter="n", value=n)
     if kind == "mcallester":
         slack = (divergence - np.log(delta) + np.log(n) + 2.0) / (2.0 * n - 1.0)
         return float(min(training_error + np.sqrt(slack), 1.0))
@@ -106,13 +118,14 @@ def pac_bayes(posterior: Any, delta: float = 0.01, *, chosen_from: int, kind: st
     (1.534096, 0.27423)
     """
     approximation = getattr(posterior, "approximation", None)
-    if approximation is None:
+    if approximation is None or posterior.learned:
         raise InputError(
-            "must be a Posterior, what GP.condition gives: the hyperparameters of a fitted estimator were learned from "
-            "the rows that the bound would be computed from",
+            "must be what GP.condition gives: the hyperparameters of this one were learned from the rows that the "
+            "bound would be computed from, which voids it",
             parameter="posterior",
             value=posterior,
-            remedy="learn them from other rows, and condition the model on these: fitted.model_.condition(X, y)",
+            remedy="learn them from one half of the rows and condition on the other, learned.model.condition(X, y), or "
+            "choose them from a grid that was fixed before and give its size as chosen_from",
         )
     if not isinstance(chosen_from, int | np.integer) or chosen_from < 1:
         raise InputError(
