@@ -3,9 +3,9 @@ Maps of rows with many columns
 ==============================
 
 Handwritten digits have 64 pixels. Principal components lay them out on a plane; a Gaussian process from a plane to
-the pixels (:class:`~cavity.estimators.GPLVM`) and generative topographic mapping (:class:`~cavity.em.GTM`) on a sheet that bends. New
-digits, the larger marks, are placed by `transform`, which also says how sure their places are. Titles give the share of new
-digits whose nearest neighbor on the map is another digit.
+the pixels (:class:`~cavity.estimators.GPLVM`) and generative topographic mapping (:class:`~cavity.em.GTM`) on a sheet
+that bends. New digits, the larger marks, are placed by `transform`, which also says how sure their places are. Titles
+give the share of new digits whose nearest neighbor on the map is another digit.
 """
 
 import warnings

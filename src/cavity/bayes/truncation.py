@@ -199,7 +199,7 @@ def _require_inside(rows: Array, low: Array, high: Array) -> None:
         b_ub=np.concatenate([high[up], -low[down]]),
         bounds=[(None, None)] * d + [(None, 1.0)],
     )
-    if found.status == 0 and -float(found.fun) <= 1e-12:
+    if found.status == 0 and float(found.fun or 0.0) >= -1e-12:
         raise InputError("and high contradict each other: they leave no room for a point", parameter="low")
 
 
