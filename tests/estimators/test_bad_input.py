@@ -122,7 +122,7 @@ def test_weights(weight, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"objective": "luck"}, "objective must be 'evidence', 'loo' or None, got 'luck'"),
+        ({"objective": "luck"}, "objective must be 'evidence', 'loo', 'gcv' or None, got 'luck'"),
         ({"n_restarts": -1}, "n_restarts must be an integer >= 0, got -1"),
         ({"n_restarts": None}, "n_restarts must be an integer >= 0, got None"),
         ({"n_restarts": True}, "n_restarts must be an integer >= 0, got True"),

@@ -152,7 +152,7 @@ def test_leave_one_out_objective():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"objective": "luck"}, "objective must be one of 'evidence', 'loo', got 'luck'"),
+        ({"objective": "luck"}, "objective must be one of 'evidence', 'loo', 'gcv', got 'luck'"),
         ({"n_restarts": -1}, "n_restarts must be an integer >= 0, got -1"),
         ({"n_restarts": 1.5}, "n_restarts must be an integer >= 0, got 1.5"),
         ({"max_time": -2.0}, "max_time must be a number of seconds >= 0, got -2.0"),
