@@ -20,6 +20,7 @@ from cavity.inference.registry import adapted, as_inference
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.kernels.basis_functions import FeatureKernel
 from cavity.latent.base import Inputs, Representation
+from cavity.latent.markov import Markov
 from cavity.latent.registry import as_representation
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import Gaussian
@@ -439,7 +440,9 @@ class GP(Parametrized):
             message = "; ".join(part for part in (approximation.status.message, model._note) if part)
             approximation = replace(approximation, status=replace(approximation.status, message=message))
         data.inputs.release()
-        return Posterior(model, approximation, data)
+        posterior = Posterior(model, approximation, data)
+        measured = isinstance(model.representation, Markov) and model.representation.approximates
+        return posterior.with_loss() if measured else posterior
 
     def leave_one_out(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Prediction:
         """Distribution of each target given all others, at these hyperparameters."""

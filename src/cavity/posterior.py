@@ -14,6 +14,7 @@ from cavity.inference.base import Approximation, Status, TrainingData, Unsupport
 from cavity.inference.exact import Exact, weight_constant
 from cavity.latent.base import Conditioning, Loss
 from cavity.latent.inducing import EvidenceInterval, Inducing
+from cavity.latent.markov import WINDOW, Markov
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
@@ -206,11 +207,35 @@ class Posterior:
         if not isinstance(conditioning, Conditioning):  # several functions, or no process at all
             return Loss(np.nan, "none") if conditioning is None else cast(Loss, conditioning.loss())
         weights = None
+        if isinstance(model.representation, Markov):
+            return conditioning.loss(self.process.weights)
         if isinstance(model.inference, Exact) and not isinstance(model.mean, Basis):
             residual = (data.y.T - conditioning.prior.mean).T.reshape(len(data.y), -1)
             weights = conditioning.for_rows().apply(residual)
         with threads_for(len(data.y)):
             return conditioning.loss(weights)
+
+    def with_loss(self, trials: tuple[tuple[str, float], ...] = ()) -> Posterior:
+        """The same with what the representation loses, and what else was tried, in the status."""
+        lost, status = self.loss(), self.approximation.status
+        message = status.message
+        if lost.kind == "window" and status.gap_kind != "window":
+            rows = min(WINDOW, len(self.data.y))
+            told = (
+                f"the state-space form changes the log evidence of {rows} rows by {lost.gap * rows:.2g} nats"
+            )
+            message = "; ".join(part for part in (message, told) if part)
+        status = replace(
+            status,
+            approximation_gap=lost.gap,
+            gap_kind=lost.kind,
+            lost_information=lost.information,
+            trials=trials,
+            message=message,
+        )
+        return Posterior(
+            self.model, replace(self.approximation, status=status), self.data, complete=self.complete
+        )
 
     def without_rows(self, X: Array, y: Array, weight: Array | None = None) -> Posterior:
         """The same predictions from inducing inputs alone, with some rows in the place of all.

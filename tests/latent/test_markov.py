@@ -19,6 +19,7 @@ from cavity.kernels import (
     Matern,
     Periodic,
     Polynomial,
+    RationalQuadratic,
     Seasonal,
     White,
     Wiener,
@@ -327,6 +328,59 @@ def test_improper_posteriors_are_refused_and_no_others(cases):
         assert proper == (smallest > 0), (t, tau)
         counts[proper] += 1
     assert min(counts) > 300
+
+
+# --- approximate forms, on request --------------------------------------------------------------------------
+
+APPROXIMATE = {
+    str(kernel): kernel.bind(1)
+    for kernel in (
+        1.3 * SE(1.2),
+        1.1 * RationalQuadratic(1.0, 0.8) + 0.2 * Matern(3.0, nu=1.5),
+        SE(10.0) * Periodic(SE(1.1), period=2.0),
+    )
+}
+
+
+@pytest.mark.parametrize(("states", "error"), [(3, 5.2e-2), (4, 2.2e-2), (6, 4.3e-3), (8, 9.1e-4)])
+def test_a_squared_exponential_is_as_close_as_published(states, error):
+    """Errors of the expansion of Hartikainen and Sarkka (2010), as others found them."""
+    lags = np.linspace(0.0, 6.0, 121)[:, None]
+    found = Markov(states).prior(SE(1.0).bind(1), None, Inputs(lags)).times(np.eye(121))[0]
+    assert np.max(np.abs(found - SE(1.0)(lags)[0])) == pytest.approx(error, rel=0.02)
+
+
+@pytest.mark.parametrize("name", APPROXIMATE)
+def test_an_approximate_form_is_a_process_of_its_own(name):
+    """Evidence against matrices of the covariance that it has, slopes against differences."""
+    kernel, rng = APPROXIMATE[name], np.random.default_rng(4)
+    y = np.sin(T) + 0.1 * rng.standard_normal(N)
+    model = GP(kernel, Gaussian(0.02), "zero", representation=Markov(6)).bind(1)
+    A = model.prior(X).times(np.eye(N)) + 0.02 * np.eye(N)
+    truth = -0.5 * (y @ np.linalg.solve(A, y) + np.linalg.slogdet(A)[1] + N * np.log(2 * np.pi))
+    value, gradient = model.evidence(X, y)
+    assert value == pytest.approx(truth, rel=1e-9)
+    for e, slope in zip(1e-5 * np.eye(len(gradient)), gradient):
+        ends = [model.replace(model.theta + side * e).evidence(X, y)[0] for side in (1, -1)]
+        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize(("likelihood", "digits"), [(Gaussian(0.02), 1e-6), (StudentT(0.1, 4.0), 0.1)])
+def test_the_cost_of_an_approximate_form_is_in_the_status(likelihood, digits):
+    """Sites of EP stay as they are for the comparison; the evidence is stationary in them."""
+    y = np.sin(T) + 0.1 * np.random.default_rng(4).standard_normal(N)
+    rough, exact = (
+        GP(1.3 * SE(1.2), likelihood, "zero", representation=r).condition(X, y) for r in (Markov(6), "dense")
+    )
+    status, cost = rough.status, abs(rough.log_evidence - exact.log_evidence)
+    assert status.gap_kind == "window"
+    assert N * status.approximation_gap == pytest.approx(cost, rel=digits)
+    assert f"the state-space form changes the log evidence of {N} rows by 0." in status.message
+
+
+def test_an_exact_form_loses_nothing_though_more_is_allowed():
+    posterior = GP(1.0 * Matern(1.0), Gaussian(0.1), representation=Markov(6)).condition(X, T)
+    assert posterior.status.gap_kind == "exact"
 
 
 # --- refusals -----------------------------------------------------------------------------------------------

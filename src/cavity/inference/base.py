@@ -91,8 +91,9 @@ class Status:
         The method, of rules that have several.
     approximation_gap : float
         Nats a row by which the evidence may be off because of how the process is represented; nan if it is not known.
-    gap_kind : {"exact", "certified", "sampled", "none"}
-        What the gap is: nothing is lost; a bound; an estimate of the bound from some rows; not known.
+    gap_kind : {"exact", "certified", "sampled", "window", "none"}
+        What the gap is: nothing is lost; a bound; an estimate of the bound from some rows; the difference on
+        consecutive rows; not known.
     lost_information : float
         Share of the precision of sites that inducing inputs cannot carry; 0 if nothing is lost.
     trials : tuple of (str, float)

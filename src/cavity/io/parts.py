@@ -110,7 +110,7 @@ add(
         Committee,
     )
 )
-add(Codec("representation.Markov", Markov, lambda _: {}, Markov))
+add(Codec("representation.Markov", Markov, lambda part: {"states": part.states}, Markov))
 
 
 def _inducing_fields(part: Inducing) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from cavity.numerics.threads import threads_for
 from cavity.parameters.per_latent import PerLatent
 from cavity.posterior import Posterior
 
-GAP_KINDS = ("exact", "certified", "sampled", "none")
+GAP_KINDS = ("exact", "certified", "sampled", "window", "none")
 
 LARGE = 2000
 """Rows from which the memory that is needed is compared to what is free."""

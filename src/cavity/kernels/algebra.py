@@ -91,8 +91,8 @@ class Sum(_Composite):
         # one term alone is written out, so that the text gives a sum again
         return " + ".join(repr(t) for t in self.terms) if len(self.terms) > 1 else f"Sum({self.terms[0]!r})"
 
-    def _state_space(self) -> tuple[Block, ...]:
-        return tuple(block for part in joined(self.terms, 0, self.flat.size) for block in part)
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
+        return tuple(block for part in joined(self.terms, 0, self.flat.size, states) for block in part)
 
     def _block(self, a: Rows, b: Rows) -> Array:
         K = self.terms[0]._block(a[0], b[0])
@@ -138,8 +138,8 @@ class Product(_Composite):
             return f"Product({self.terms[0]!r})"
         return " * ".join(_enclosed(t, Sum, Scaled) for t in self.terms)
 
-    def _state_space(self) -> tuple[Block, ...]:
-        found, *others = joined(self.terms, 0, self.flat.size)
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
+        found, *others = joined(self.terms, 0, self.flat.size, states)
         for part in others:
             found = tuple(one.times(other) for one in found for other in part)
         return found
@@ -215,8 +215,8 @@ class Scaled(Wrapper):
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         return self.kernel._prepare(X, ids)
 
-    def _state_space(self) -> tuple[Block, ...]:
-        (found,) = joined((self.kernel,), 1, self.flat.size)
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
+        (found,) = joined((self.kernel,), 1, self.flat.size, states)
         variance = self._quantity("variance")
         return tuple(block.scaled(variance) for block in found)
 
@@ -278,8 +278,8 @@ class Power(Wrapper):
     def __repr__(self) -> str:
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)} ** {self.exponent}"
 
-    def _state_space(self) -> tuple[Block, ...]:
-        found = own = self.kernel._state_space()
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
+        found = own = self.kernel._state_space(states)
         for _ in range(self.exponent - 1):
             found = tuple(one.times(other) for one in found for other in own)
         return found
@@ -381,7 +381,7 @@ class On(OfInputs):
         out[:, self.dims] = d
         return out
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         if self.dims != (0,):
             raise NoStateSpaceError(self)
-        return self.kernel._state_space()
+        return self.kernel._state_space(states)

@@ -115,6 +115,7 @@ class Kernel(Parametrized):
     """False if it would make no sense to replace each input column by several (see `Periodic`)."""
 
     _nearest_markov: ClassVar[str] = "Matern(lengthscale, nu=2.5)"
+    _approximately_markov: ClassVar[bool] = False
     """The kernel of one input with a state-space form that comes closest, if this one has none."""
 
     _ard: tuple[str, ...] = ()
@@ -390,17 +391,23 @@ class Kernel(Parametrized):
             return text
         return "ard" if text == "1.0" else f"ard({text})"
 
-    def state_space(self) -> StateSpace:
+    def state_space(self, states: int | None = None) -> StateSpace:
         """The kernel as a Gaussian Markov process of one input.
+
+        Parameters
+        ----------
+        states : int, optional
+            So many states stand for a squared exponential, and what is made of it (`RationalQuadratic`, `Periodic`)
+            is approximated too. None: exact forms only.
 
         Raises
         ------
         NoStateSpaceError
-            If the kernel or a term of it has no exact form.
+            If the kernel or a term of it has no such form.
         """
-        return StateSpace(self._state_space())
+        return StateSpace(self._state_space(states))
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         raise NoStateSpaceError(self)
 
     def _quantity(self, name: str, column: int = 0) -> Quantity:

@@ -55,7 +55,7 @@ class Constant(OneVariance):
     def _add_block(self, a: Rows, b: Rows, K: Array) -> None:
         K += self.variance
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         return (Block(self._quantity("variance")),)
 
     def _pull_alone(self, a: Rows, b: Rows, G: Array) -> Array:

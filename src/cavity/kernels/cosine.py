@@ -58,7 +58,7 @@ class Cosine(Correlation):
     def _block(self, a: Rows, b: Rows) -> Array:
         return cast(Array, a[1] @ b[1].T)
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         if np.size(self.period) != 1:
             raise NoStateSpaceError(self)
         period = self._quantity("period")

@@ -77,7 +77,7 @@ class DampedOscillator(Correlation):
         c, s, _ = self._waves(a, b)[1]
         return c + self._damping * s
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         period, quality = self._quantity("period"), self._quantity("quality")
         rate = Quantity(self._frequency, -self._frequency / period.value * period.slope)
         damping = Quantity(self._damping, -self._damping / quality.value * quality.slope)

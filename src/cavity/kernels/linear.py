@@ -25,7 +25,7 @@ class Linear(InnerProduct):
 
     _units: ClassVar = {"variance": Unit.SQUARED_SLOPE, "bias": Unit.VARIANCE}
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         if np.size(self.variance) != 1:
             raise NoStateSpaceError(self)
         line = Block(

@@ -101,7 +101,7 @@ class Matern(Stationary):
             return out
         return -np.exp(log_matern_slope(self.nu, t))
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         order, learned = self.nu - 0.5, not self._params["nu"].fixed
         if (
             order not in range(MAX_ORDER + 1)

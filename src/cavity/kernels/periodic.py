@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.cosine import TURN, phase
+from cavity.kernels.state_space import Block, Factor, FactorKind, NoStateSpaceError, Quantity
 from cavity.kernels.wrapper import Wrapper
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Transform
@@ -42,6 +43,7 @@ class Periodic(Wrapper):
     _transforms: ClassVar[dict[str, Transform]] = {"period": LOG}
     _columnwise = ("period",)
     _widenable = False
+    _approximately_markov = True
     _nearest_markov = "Seasonal(period, lengthscale, harmonics=6), with a constant"
 
     def __init__(self, kernel: Kernel | None = None, period: Any = 1.0) -> None:
@@ -62,6 +64,24 @@ class Periodic(Wrapper):
     def _wide(self) -> tuple[Kernel, NDArray[np.intp]]:
         """The base kernel on (cos, sin) of each column, and where its values come from."""
         return self.kernel._widened(2)
+
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
+        """Its mean over a period and one harmonic more than there are states (`Seasonal`), if the base is an SE."""
+        from cavity.kernels.seasonal import periodic_spectrum
+        from cavity.kernels.squared_exponential import SE
+
+        base = self.kernel
+        if states is None or not isinstance(base, SE) or self.flat.size != 2:
+            raise NoStateSpaceError(self)
+        size, period = self.flat.size, float(np.ravel(self.period)[0])
+        found = []
+        for j, (weight, slope) in enumerate(
+            zip(*periodic_spectrum(float(np.ravel(base.lengthscale)[0]), states + 1))
+        ):
+            rate = Quantity.parameter(j * TURN / period, 0, size, -j * TURN / period**2)
+            wave = (Factor(FactorKind.ROTATION, 0, rate),) if j else ()
+            found.append(Block(Quantity.parameter(float(weight), 1, size, float(slope)), wave))
+        return tuple(found)
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         self._check_width(X.shape[1])

@@ -43,7 +43,7 @@ class Polynomial(InnerProduct):
     def _arguments(self) -> list[str]:
         return [f"degree={self.degree}", *super()._arguments()]
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         """(b + v x x')^p = sum_m binom(p, m) b^(p - m) v^m (x x')^m."""
         if np.size(self.variance) != 1:
             raise NoStateSpaceError(self)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cavity.kernels.base import Rows
+from cavity.kernels.state_space import Block, Factor, FactorKind, NoStateSpaceError, Quantity
 from cavity.kernels.stationary import Stationary
 from cavity.numerics.arrays import Array
 from cavity.numerics.compiled import kernel_exp
@@ -17,6 +18,10 @@ from cavity.parameters.param import LOG, Transform
 
 SMALL_RATIO = 0.02
 """Below this r2 / (2 alpha) the derivative in alpha is summed as a series (ten terms reach round-off)."""
+
+
+MARKOV_SCALES = 5
+"""Squared exponentials that stand for their mixture in the approximate state-space form."""
 
 
 class RationalQuadratic(Stationary):
@@ -41,6 +46,7 @@ class RationalQuadratic(Stationary):
     _nearest_markov = "Matern(lengthscale, nu=2.5) + Matern(5 * lengthscale, nu=2.5)"
     _transforms: ClassVar[dict[str, Transform]] = {**Stationary._transforms, "alpha": LOG}
     _homogeneous = True
+    _approximately_markov = True
 
     def __init__(self, lengthscale: Any = 1.0, alpha: Any = 1.0, *, loadings: Any = None) -> None:
         self._set_up_metric(lengthscale, loadings, alpha=alpha)
@@ -49,6 +55,20 @@ class RationalQuadratic(Stationary):
         super()._check()
         if np.ndim(self.alpha):
             raise ValueError(f"RationalQuadratic: alpha must be a single number, got {self.alpha!r}")
+
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
+        """Gauss's rule for the mixture, k = E[exp(-x r2 / (2 alpha))] with x ~ Gamma(alpha, 1)."""
+        if states is None or np.size(self.lengthscale) != 1 or "loadings" in self._params:
+            raise NoStateSpaceError(self)
+        length, alpha = self._quantity("lengthscale"), self._quantity("alpha")
+        found = []
+        for x, dx, weight, d_weight in zip(*gamma_rule(alpha.value, MARKOV_SCALES)):
+            rate = np.sqrt(x / alpha.value) / length.value
+            relative = 0.5 * (dx / x - 1.0 / alpha.value)
+            slope = rate * (relative * alpha.slope - length.slope / length.value)
+            factor = Factor(FactorKind.GAUSSIAN, states, Quantity(rate, slope))
+            found.append(Block(Quantity(weight, d_weight * alpha.slope), (factor,)))
+        return tuple(found)
 
     def _radial(self, r2: Array, dims: int) -> Array:
         r2 *= 0.5 / self.alpha
@@ -72,6 +92,21 @@ class RationalQuadratic(Stationary):
         W /= t
         W *= -0.5
         return np.append(self._pull_metric(a[0], b[0], W, near), d_alpha)
+
+
+def gamma_rule(shape: float, count: int) -> tuple[Array, Array, Array, Array]:
+    """Gauss's rule for expectations under a Gamma(shape, 1) distribution: nodes, their slopes in the shape, weights,
+    and theirs, by the eigenvectors of Jacobi's matrix (Golub and Welsch 1969)."""
+    i = np.arange(count)
+    off = np.sqrt(i[1:] * (i[1:] + shape - 1.0))
+    jacobi = np.diag(2.0 * i + shape) + np.diag(off, 1) + np.diag(off, -1)
+    slope = np.eye(count) + np.diag(0.5 * i[1:] / off, 1) + np.diag(0.5 * i[1:] / off, -1)
+    nodes, V = np.linalg.eigh(jacobi)
+    change = V.T @ slope @ V
+    apart = np.subtract.outer(nodes, nodes).T
+    np.fill_diagonal(apart, np.inf)
+    d_first = V[0] @ (change / apart)
+    return nodes, np.diag(change).copy(), V[0] ** 2, 2.0 * V[0] * d_first
 
 
 def _alpha_moment(t: Array, W: Array) -> float:

@@ -93,7 +93,7 @@ class Seasonal(Correlation):
     def _block(self, a: Rows, b: Rows) -> Array:
         return cast(Array, (a[1] * np.tile(self.weights[0], 2)) @ b[1].T)
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         period, length = self._quantity("period"), self._quantity("lengthscale")
         blocks = []
         for j, (weight, slope) in enumerate(zip(*self.weights), start=1):

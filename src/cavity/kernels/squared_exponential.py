@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cavity.kernels.base import Rows
 from cavity.kernels.distances import Pairs, by_columns, center_of
+from cavity.kernels.state_space import Block, Factor, FactorKind, NoStateSpaceError, Quantity
 from cavity.kernels.stationary import Stationary
 from cavity.numerics.arrays import Array
 from cavity.numerics.compiled import kernel_exp, lower_moments, product_and_sums
@@ -21,6 +24,7 @@ class SE(Stationary):
     """
 
     _homogeneous = True
+    _approximately_markov = True
 
     def _radial(self, r2: Array, dims: int) -> Array:
         return kernel_exp(r2, -0.5)
@@ -30,6 +34,13 @@ class SE(Stationary):
 
     def _radial_slope(self, r2: Array, K: Array, dims: int) -> Array:
         return -0.5 * K
+
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
+        if states is None or np.size(self.lengthscale) != 1 or "loadings" in self._params:
+            raise NoStateSpaceError(self)
+        length = self._quantity("lengthscale")
+        rate = Quantity(1.0 / length.value, -length.slope / length.value**2)
+        return (Block(Quantity.fixed(1.0, self.flat.size), (Factor(FactorKind.GAUSSIAN, states, rate),)),)
 
     def _weights(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Pairs | None]:
         H = G * K  # dg/dr2 = -k/2: no distances, no exponential

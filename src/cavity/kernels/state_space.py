@@ -13,6 +13,9 @@ and the kernel of a block is variance * (A(h) P(t))[0, 0]. The factors, each of 
     WIENER    order m, from `origin` on: an integrated Wiener process (m = 1: Brownian motion), state (f, f', ...)
     POWER     order m: f = t^m, state (f, f', ...), without noise
     OSCILLATOR  rate omega, shape zeta: f'' + 2 zeta omega f' + omega^2 f = white noise, state (f, f' / omega)
+    GAUSSIAN  order d, rate 1 / lengthscale: stands for a squared exponential, whose spectrum exp(-w^2 / 2) becomes
+              1 / sum_{j <= d} (w^2 / 2)^j / j! (Hartikainen and Sarkka 2010); state (f, f', ..., f^(d - 1)), each
+              of unit variance
 
 Sums of kernels list their blocks one after the other; products pair them. Every number that depends on a parameter is
 a `Quantity`, which knows its derivative in the kernel's natural values.
@@ -42,6 +45,7 @@ class FactorKind(IntEnum):
     WIENER = 2
     POWER = 3
     OSCILLATOR = 4
+    GAUSSIAN = 5
 
 
 class NoStateSpaceError(ValueError):
@@ -56,8 +60,9 @@ class NoStateSpaceError(ValueError):
 
     def __init__(self, term: Kernel, nearest: str | None = None) -> None:
         nearest = term._nearest_markov if nearest is None else nearest
+        other = "representation=Markov(states=8), an approximation, or " if term._approximately_markov else ""
         super().__init__(
-            f"{term!r} has no exact state-space form; the nearest kernel that has one is {nearest}; or use "
+            f"{term!r} has no exact state-space form; the nearest kernel that has one is {nearest}; or use {other}"
             "representation='dense'"
         )
         self.term, self.nearest = term, nearest
@@ -113,13 +118,15 @@ class Factor:
         """Length of its state."""
         if self.kind in (FactorKind.MATERN, FactorKind.POWER):
             return self.order + 1
-        return self.order if self.kind is FactorKind.WIENER else 2
+        return self.order if self.kind in (FactorKind.WIENER, FactorKind.GAUSSIAN) else 2
 
     @property
     def generator(self) -> tuple[Array, Array, float]:
         """F of rate one, stationary covariance and strength of the noise, which moves the last entry of the state."""
         if self.kind is FactorKind.MATERN:
             return matern_constants(self.order)
+        if self.kind is FactorKind.GAUSSIAN:
+            return gaussian_constants(self.order)
         if self.kind is FactorKind.ROTATION:
             return np.array([[0.0, 1.0], [-1.0, 0.0]]), np.eye(2), 0.0
         return np.zeros((self.size, self.size)), np.zeros((self.size, self.size)), 0.0
@@ -214,11 +221,11 @@ def _kronecker(matrices: Sequence[Array]) -> Array:
     return out
 
 
-def joined(parts: Sequence[Kernel], offset: int, size: int) -> list[tuple[Block, ...]]:
+def joined(parts: Sequence[Kernel], offset: int, size: int, states: int | None) -> list[tuple[Block, ...]]:
     """The blocks of each part of a kernel with `size` values, of which those of the first part begin at `offset`."""
     found = []
     for part in parts:
-        found.append(tuple(block.moved(offset, size) for block in part._state_space()))
+        found.append(tuple(block.moved(offset, size) for block in part._state_space(states)))
         offset += part.flat.size
     return found
 
@@ -242,3 +249,28 @@ def matern_constants(order: int) -> tuple[Array, Array, float]:
             log_moment = gammaln(k + 0.5) + gammaln(order + 0.5 - k) - gammaln(0.5) - gammaln(order + 0.5)
             P[i, j] = (-1.0) ** ((i - j) // 2) * np.exp(log_moment)
     return F, P, float(-2.0 * F[-1] @ P[:, -1])
+
+
+@cache
+def gaussian_constants(order: int) -> tuple[Array, Array, float]:
+    """The same of the process that stands for a squared exponential of length scale one.
+
+    F is the companion matrix of the polynomial whose roots are those of sum_j (-s^2 / 2)^j / j! in the left half
+    plane. Covariances solve F P + P F' + q e e' = 0; states are scaled to unit variance.
+    """
+    from scipy.linalg import solve_continuous_lyapunov
+    from scipy.special import factorial
+
+    j = np.arange(order, -1, -1)
+    squares = np.roots((-0.5) ** j / factorial(j))  # of s^2
+    roots = -np.sqrt(squares.astype(complex))
+    polynomial = np.real(np.poly(roots))  # roots with a negative real part come in conjugate pairs
+    F = np.diag(np.ones(order - 1), 1)
+    F[-1] = -polynomial[:0:-1]
+    noise = np.zeros((order, order))
+    noise[-1, -1] = 1.0
+    P = solve_continuous_lyapunov(F, -noise)
+    scale = 1.0 / np.sqrt(np.diag(P))
+    P = P * np.outer(scale, scale)
+    F = F * np.outer(scale, 1.0 / scale)
+    return F, 0.5 * (P + P.T), float(-2.0 * F[-1] @ P[:, -1])

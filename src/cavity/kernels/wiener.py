@@ -77,7 +77,7 @@ class Wiener(Kernel):
     def _block(self, a: Rows, b: Rows) -> Array:
         return cast(Array, np.minimum.outer(a[0], b[0]))
 
-    def _state_space(self) -> tuple[Block, ...]:
+    def _state_space(self, states: int | None) -> tuple[Block, ...]:
         factor = Factor(FactorKind.WIENER, self._order, Quantity.fixed(0.0, 0), self.start)
         return (Block(Quantity.fixed(1.0, 0), (factor,)),)
 

@@ -371,8 +371,9 @@ class Loss(NamedTuple):
     ----------
     gap : float
         Nats a row by which the log evidence may be off; nan if it is not known.
-    kind : {"exact", "certified", "sampled", "none"}
-        Nothing is lost; the gap is a bound; an estimate of the bound from some rows; not known.
+    kind : {"exact", "certified", "sampled", "window", "none"}
+        Nothing is lost; the gap is a bound; an estimate of the bound from some rows; the difference on consecutive
+        rows; not known.
     information : float
         Share of the precision of sites that does not reach the representation.
     """

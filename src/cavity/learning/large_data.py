@@ -346,13 +346,4 @@ def with_status(posterior: Posterior, trials: tuple[tuple[str, float], ...]) -> 
     """With what the representation loses, and what was tried, in the status."""
     if not isinstance(posterior, Posterior) or not posterior.model.representation.approximates:
         return posterior
-    lost, approximation = posterior.loss(), posterior.approximation
-    status = replace(
-        approximation.status,
-        approximation_gap=lost.gap,
-        gap_kind=lost.kind,
-        lost_information=lost.information,
-        trials=trials,
-    )
-    posterior.approximation = replace(approximation, status=status)
-    return posterior
+    return posterior.with_loss(trials)

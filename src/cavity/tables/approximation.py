@@ -24,6 +24,16 @@ def approximation_of(estimator: Any) -> list[Message]:
         if not representation.approximates or status.gap_kind == "exact":
             continue
         held = NAMES.get(representation.name, representation.name)
+        if status.gap_kind == "window":
+            found.append(
+                Message(
+                    (
+                        f"{status.approximation_gap:.2g} nats a row of the log evidence are lost, measured on "
+                        "consecutive rows, because the kernel has no exact state-space form",
+                    )
+                )
+            )
+            continue
         many = f"{representation.m} {held}" if isinstance(representation, Inducing) else held
         found.append(
             Message(

@@ -17,5 +17,6 @@ factorization of the covariance matrix.
 """
 
 from cavity.latent.markov.representation import Markov, has_exact_markov_form
+from cavity.latent.markov.window import WINDOW
 
-__all__ = ["Markov", "has_exact_markov_form"]
+__all__ = ["WINDOW", "Markov", "has_exact_markov_form"]

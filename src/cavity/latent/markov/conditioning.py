@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cavity.latent.base import Conditioning, FlatDirections, ImproperPosteriorError, PriorGradient
+from cavity.latent.base import Conditioning, FlatDirections, ImproperPosteriorError, Loss, PriorGradient
 from cavity.latent.markov.filtered import Filtered
 from cavity.latent.negative_sites import NegativeSites
 from cavity.numerics.arrays import Array
@@ -104,6 +104,12 @@ class MarkovConditioning(Conditioning):
         if self._by_parts is not None:
             return self._by_parts.flat_directions(limit)
         return super().flat_directions(limit)
+
+    def loss(self, weights: Array | None = None) -> Loss:
+        """Nats by which an approximate form changes the log evidence of a window of rows, by row."""
+        from cavity.latent.markov.window import nats_on_a_window
+
+        return Loss() if self.prior.exact else nats_on_a_window(self, weights)
 
     # --- marginals ------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from cavity.latent.markov.small_matrices import (
 )
 from cavity.numerics.damped_waves import damped_waves
 
-MATERN, ROTATION, WIENER, POWER, OSCILLATOR = 0, 1, 2, 3, 4
+MATERN, ROTATION, WIENER, POWER, OSCILLATOR, GAUSSIAN = 0, 1, 2, 3, 4, 5
 """Kinds of factors, as in `kernels.state_space.FactorKind`."""
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -30,6 +30,9 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
 
 SMALL_STEP = 1.0
 """Value of rate * gap up to which Q is summed from positive terms; beyond it nothing cancels in P - A P A'."""
+
+SHORT_STEP, SERIES_TERMS = 0.5, 16
+"""Size of the step of a Gaussian factor, by a norm of its generator, that its power series is for, and its terms."""
 
 TWO_STATES, THREE_STATES = (0.0,) * 3, (0.0,) * 6
 """Packed covariances that say to `small_matrices` how many states there are."""
@@ -142,6 +145,80 @@ def _matern(system, f, gap, A, Q, g):
 
 
 @compiled
+def _exponential_times(n, columns, F, x, M, term):
+    """M <- exp(x F) M, of so many columns, for a short step, by the power series.
+
+    F is a companion matrix up to the scales of its states: entries right above the diagonal, and a last row.
+    """
+    for i in range(n):
+        for j in range(columns):
+            term[i, j] = M[i, j]
+    for m in range(1, SERIES_TERMS):
+        for j in range(columns):
+            total = 0.0
+            for k in range(n):
+                total += F[n - 1, k] * term[k, j]
+            for i in range(n - 1):
+                term[i, j] = x / m * F[i, i + 1] * term[i + 1, j]
+            term[n - 1, j] = x / m * total
+        for i in range(n):
+            for j in range(columns):
+                M[i, j] += term[i, j]
+
+
+@compiled
+def _gaussian(system, f, gap, A, Q):
+    """A and Q of the process that stands for a squared exponential.
+
+    Over a short step by power series and Gauss's rule, over twice as long by A <- A A, Q <- Q + A Q A', which sums
+    positive terms.
+    """
+    n, x, F = system.size[f], system.rate[f] * gap, system.drift[f]
+    size = 0.0
+    for i in range(n):
+        row = 0.0
+        for j in range(n):
+            row += abs(F[i, j])
+        size = max(size, row)
+    doublings = 0
+    while x * size > SHORT_STEP and doublings < 60:
+        x *= 0.5
+        doublings += 1
+    term, new, moved = np.empty((n, n)), np.empty((n, n)), np.empty((n, 1))
+    for i in range(n):
+        for j in range(n):
+            Q[i, j] = 0.0
+    for k in range(len(NODES)):
+        moved[:, 0] = 0.0
+        moved[n - 1, 0] = 1.0
+        _exponential_times(n, 1, F, 0.5 * x * (1.0 + NODES[k]), moved, term)
+        weight = 0.5 * x * WEIGHTS[k] * system.strength[f]
+        for i in range(n):
+            for j in range(n):
+                Q[i, j] += weight * moved[i, 0] * moved[j, 0]
+    for i in range(n):
+        for j in range(n):
+            A[i, j] = 1.0 if i == j else 0.0
+    _exponential_times(n, n, F, x, A, term)
+    for _ in range(doublings):
+        for i in range(n):
+            for j in range(n):
+                carried, twice = 0.0, 0.0
+                for k in range(n):
+                    carried += A[i, k] * Q[k, j]
+                    twice += A[i, k] * A[k, j]
+                term[i, j], new[i, j] = carried, twice
+        for i in range(n):
+            for j in range(i + 1):
+                for k in range(n):
+                    Q[i, j] += term[i, k] * A[j, k]
+                Q[j, i] = Q[i, j]
+        for i in range(n):
+            for j in range(n):
+                A[i, j] = new[i, j]
+
+
+@compiled
 def _wiener_covariance(n, span, P):
     """Covariance of an n-fold integral of white noise after a span of time, from zero."""
     for i in range(n):
@@ -158,7 +235,7 @@ def _wiener_covariance(n, span, P):
 def factor_prior(system, f, t, P):
     """Covariance of a factor's state at time t."""
     n, kind = system.size[f], system.kind[f]
-    if kind == MATERN:
+    if kind in (MATERN, GAUSSIAN):
         for i in range(n):
             for j in range(n):
                 P[i, j] = system.covariance[f, i, j]
@@ -240,6 +317,9 @@ def factor_step(system, f, gap, A, Q, g):
     n, kind = system.size[f], system.kind[f]
     if kind == MATERN:
         _matern(system, f, gap, A, Q, g)
+        return
+    if kind == GAUSSIAN:
+        _gaussian(system, f, gap, A, Q)
         return
     for i in range(n):
         for j in range(n):

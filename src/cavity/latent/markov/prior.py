@@ -11,18 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel
-from cavity.kernels.state_space import FactorKind, StateSpace, matern_constants
-from cavity.latent.base import Conditioning, Inputs, LatentPrior, ObservedEvidence, Representation
+from cavity.kernels.state_space import FactorKind, StateSpace
+from cavity.latent.base import Conditioning, Inputs, LatentPrior, ObservedEvidence
 from cavity.latent.markov.conditioning import MarkovConditioning
 from cavity.latent.markov.filtered import CHUNK, Filtered, filtered
 from cavity.latent.markov.process import MarkovProcess
 from cavity.latent.markov.single import SingleMatern
-from cavity.latent.markov.times import Stretch, TimeInputs
+from cavity.latent.markov.times import Stretch, TimeInputs, has_exact_markov_form
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import JITTER_LADDER, NotPositiveDefiniteError
 
 if TYPE_CHECKING:
     from cavity.latent.integrated_basis import BasisWeights
+    from cavity.latent.markov.representation import Markov
     from cavity.means.functions import Mean
 
 MEMORY = 16_000_000
@@ -36,13 +37,13 @@ class MarkovPrior(LatentPrior):
     """f ~ N(m, K) at times in any order."""
 
     def __init__(
-        self, representation: Representation, kernel: Kernel, inputs: Inputs, mean_function: Mean | None
+        self, representation: Markov, kernel: Kernel, inputs: Inputs, mean_function: Mean | None
     ) -> None:
-        self.representation = representation
+        self.representation: Markov = representation
         times = inputs if isinstance(inputs, TimeInputs) else TimeInputs(inputs.X)
         super().__init__(kernel, times, mean_function)
         self.order, self.t, self._in_order = times.order, times.t, times.in_order
-        self.form = kernel.state_space()
+        self.form = kernel.state_space(representation.states)
         self.system = compiled_system(self.form)
         self.start: NDArray[np.intp] = self.system.start
         self.dim = int(self.start[-1])
@@ -51,6 +52,11 @@ class MarkovPrior(LatentPrior):
         longest = self.n if self._is_single else CHUNK * max(1, MEMORY // entries // CHUNK)
         self.stretches = times.stretches(self.form.moving, longest)
         self._known: tuple[Array, Array] | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the state-space form is that of the kernel itself."""
+        return has_exact_markov_form(self.kernel, self.X)
 
     @property
     def single(self) -> SingleMatern | None:
@@ -381,11 +387,13 @@ def compiled_system(form: StateSpace) -> Any:
         np.zeros(count),
     )
     for f, factor in enumerate(factors):
-        if factor.kind is not FactorKind.MATERN:
+        if factor.kind not in (FactorKind.MATERN, FactorKind.GAUSSIAN):
             continue
         n = factor.size
-        F, P, strength[f] = matern_constants(factor.order)
+        F, P, strength[f] = factor.generator
         drift[f, :n, :n], covariance[f, :n, :n] = F, P
+        if factor.kind is FactorKind.GAUSSIAN:
+            continue
         term = np.eye(n)
         for m in range(n):
             power[f, m, :n, :n] = term

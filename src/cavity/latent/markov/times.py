@@ -8,12 +8,28 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cavity.kernels.base import Kernel
+from cavity.kernels.state_space import NoStateSpaceError
 from cavity.latent.base import Inputs
 from cavity.numerics.arrays import Array
 from cavity.rows.base import RowSource
 
 SAMPLE = 1000
 """Gaps that say whether times are regular."""
+
+
+def has_exact_markov_form(kernel: Kernel, X: ArrayLike) -> bool:
+    """Whether the kernel is a Gaussian Markov process of the one column of X (n, 1).
+
+    `kernel.state_space().size` is the number of its states.
+    """
+    if np.ndim(X) != 2 or np.shape(X)[1] != 1:
+        return False
+    try:
+        kernel.state_space()
+    except NoStateSpaceError:
+        return False
+    return True
 
 
 class TimeInputs(Inputs):
