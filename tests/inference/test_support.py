@@ -20,6 +20,7 @@ from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
 from cavity.latent.markov import Markov
 from cavity.latent.neighbors import Neighbors
+from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, OneVsRest, Probit, Softmax, StudentT
 from cavity.sampling import MCMC
 from cavity.sampling.annealing.path import Bridge
@@ -68,7 +69,10 @@ RUNS = {
         Probit(), LABELS, MCMC(method="joint", **SHORT), r
     ),
     "annealed importance sampling, assess": lambda r: Bridge(
-        GP(1.2 * SE(0.8), representation=r).bind(1).prior(X), Probit(), LABELS
+        GP(1.2 * SE(0.8), representation=r).bind(1).prior(X),
+        Probit(),
+        LABELS,
+        sites=Sites(LABELS, np.ones(N)),
     ),
 }
 """How each is run; None if other tests of a stranger's representation do (they have no limit of rows to meet)."""

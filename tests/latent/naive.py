@@ -17,7 +17,11 @@ from cavity.latent.posterior_process import PosteriorProcess
 
 class Naive(Representation):
     name = "naive"
-    capabilities = frozenset(Capability) - {Capability.COVARIANCE, Capability.SEVERAL_FUNCTIONS}
+    capabilities = frozenset(Capability) - {
+        Capability.COVARIANCE,
+        Capability.POSTERIOR_WHITENING,
+        Capability.SEVERAL_FUNCTIONS,
+    }
 
     def __init__(self):
         self._set_up({}, ())

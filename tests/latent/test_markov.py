@@ -123,6 +123,54 @@ def test_the_process_before_between_and_after(name):
     close(mine.variance(new), dense.variance(new), 1e-8)
 
 
+class Units:
+    """In the place of random numbers, so that draws are the columns of a root of their covariance."""
+
+    def standard_normal(self, shape):
+        n, size, d = shape
+        assert size == n * d
+        return np.eye(n * d).reshape(n * d, n, d).transpose(1, 0, 2).copy()
+
+
+@every_kernel
+def test_the_posterior_is_a_markov_process_too(name):
+    """Draws and white coordinates, for sites of either sign, zero and repeated times."""
+    rng = np.random.default_rng(1)
+    mine, dense = both(KERNELS[name])
+    tau = rng.uniform(0.5, 5.0, N)
+    tau[[3, 10]] = 0.0, -0.05
+    one, expected = mine.condition(tau), dense.condition(tau).covariance
+    draws = one.draw(N * mine.dim, Units())
+    close(draws @ draws.T, expected, 1e-9)
+    white = one.white()
+    W = white.unwhiten(np.eye(N))
+    close(W @ W.T, expected, 1e-9)
+    U = rng.standard_normal((N, 2))
+    close(white.unwhiten_adjoint(U), W.T @ U, 1e-10)
+    close(W @ white.whiten(W @ U), W @ U, 1e-8)
+
+
+def test_joint_draws_anywhere_have_the_covariance_of_the_process():
+    new = np.linspace(-1.0, 12.0, 6)[:, None]
+    kernel = 1.2 * Matern(0.9, nu=1.5) + 0.1 * Matern(2.0, nu=2.5)
+    y = targets("outliers")
+    posterior = GP(kernel, StudentT(0.2, 4.0), "constant", EP(), "markov").condition(X, y)
+    assert (posterior.approximation.sites.precision < 0).any()
+    draws = posterior.sample(new, 20_000, rng=0)
+    expected = posterior.covariance(new)
+    np.testing.assert_allclose(draws.mean(axis=0), posterior.mean(new), atol=0.05)
+    np.testing.assert_allclose(np.cov(draws.T), expected, atol=0.05 * expected.max())
+
+
+def test_draws_with_a_vague_trend():
+    posterior = GP(
+        5.0 * IntegratedWiener(), Gaussian(0.01), Basis("linear"), representation="markov"
+    ).condition(X / 10, T)
+    new = np.array([[0.5], [0.52]])
+    found = np.cov(posterior.sample(new, 20_000, rng=0).T)
+    np.testing.assert_allclose(found, posterior.covariance(new), rtol=0.05)
+
+
 RULES = {
     "exact": (Exact(), Gaussian(0.05), "real"),
     "laplace, student-t": (Laplace(), StudentT(0.2, 4.0), "outliers"),

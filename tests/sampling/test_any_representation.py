@@ -8,8 +8,10 @@ import pytest
 from cavity import assess
 from cavity.gp import GP
 from cavity.kernels import SE, Matern
+from cavity.latent import base
 from cavity.latent.base import Inputs
 from cavity.latent.dense import Dense
+from cavity.latent.markov import Markov
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, StudentT
 from cavity.sampling.annealing.path import Bridge
 from cavity.sampling.elliptical_slice import elliptical_slice_sampling
@@ -65,6 +67,46 @@ def test_annealing_paths_agree():
         assert other.log_mass == pytest.approx(mine.log_mass, abs=1e-8)
         np.testing.assert_allclose(other.position(F), mine.position(F), atol=1e-8)
         np.testing.assert_allclose(other.latent(other.position(F)), F, atol=1e-8)
+
+
+ROUGH = (1.5 * Matern(0.6, nu=1.5)).bind(1)
+
+
+@pytest.mark.parametrize("metric", [None, "ep", "laplace"])
+def test_densities_by_recursions_are_those_by_matrices(metric, monkeypatch):
+    """Of more rows than there are matrices for."""
+    dense = LatentTarget(Dense().prior(ROUGH, None, Inputs(X)), Probit(), LABELS, metric=metric)
+    monkeypatch.setattr(base, "COVARIANCE_LIMIT", 5)
+    markov = LatentTarget(Markov().prior(ROUGH, None, Inputs(X)), Probit(), LABELS, metric=metric)
+    F = RNG.standard_normal((4, N))
+    U, V = dense.whiten(F), markov.whiten(F)
+    np.testing.assert_allclose(markov.latent(V), F, atol=1e-9)
+    np.testing.assert_allclose(markov.log_density(V), dense.log_density(U), atol=1e-8)
+    value, gradient = markov.value_and_gradient(V)
+    np.testing.assert_allclose(value, dense.log_density(U), atol=1e-8)
+    np.testing.assert_allclose((gradient**2).sum(1), (dense.gradient(U) ** 2).sum(1), rtol=1e-7)
+    np.testing.assert_allclose(markov.gradient(V), gradient)
+    spread = markov.latent(markov.draw_prior(4000, np.random.default_rng(0))).var(axis=0)
+    np.testing.assert_allclose(spread, 1.5, rtol=0.15)
+
+
+def test_annealing_paths_by_recursions_are_those_by_matrices(monkeypatch):
+    models = [GP(ROUGH, StudentT(0.2, 3.0), inference="ep", representation=r) for r in ("dense", "markov")]
+    y = REAL + 3.0 * (np.arange(N) == 4)
+    sites = models[0].condition(X, y).approximation.sites
+    assert (sites.precision < 0).any()
+    F = RNG.standard_normal((3, N))
+    for start in (None, sites):
+        matrices = Bridge(models[0].prior(X), models[0].likelihood, y, sites=start)
+        with monkeypatch.context() as patch:
+            patch.setattr(base, "COVARIANCE_LIMIT", 5)
+            recursions = Bridge(models[1].prior(X), models[1].likelihood, y, sites=start)
+        assert recursions.log_mass == pytest.approx(matrices.log_mass, abs=1e-8)
+        found, expected = recursions.position(F), matrices.position(F)
+        np.testing.assert_allclose((found**2).sum(1), (expected**2).sum(1), rtol=1e-7)
+        np.testing.assert_allclose(recursions.latent(found), F, atol=1e-9)
+        slopes = [b.pulled_slope(F) for b in (recursions, matrices)]
+        np.testing.assert_allclose((slopes[0] ** 2).sum(1), (slopes[1] ** 2).sum(1), rtol=1e-7)
 
 
 @pytest.mark.parametrize("likelihood", [Gaussian(0.05), MixtureOfGaussians(0.2, 0.1, 5.0)])

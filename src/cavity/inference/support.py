@@ -1,7 +1,7 @@
 """What each inference rule and sampler needs of a representation beyond the core of the latent protocol.
 
 Everything else runs on any representation. A covariance matrix of all training rows is given by a dense prior for any
-number of rows, by others up to their limit (`Representation.covariance_limit`).
+number of rows, by others up to their limit (`Representation.covariance_limit`); with it posteriors can be whitened too.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ NEEDS: dict[str, tuple[Capability, ...]] = {
     "mcmc, Gaussian noise": (),
     "mcmc, Student-t and Laplace noise": (Capability.SITES,),
     "mcmc, indicators of outliers": (Capability.SITES, Capability.COVARIANCE),
-    "mcmc, latent values (elliptical, hamiltonian)": (Capability.WHITENING, Capability.COVARIANCE),
+    "mcmc, latent values (elliptical, hamiltonian)": (Capability.WHITENING,),
     "mcmc, latent values and hyperparameters together": (Capability.WHITENING, Capability.COVARIANCE),
-    "annealed importance sampling, assess": (Capability.WHITENING, Capability.COVARIANCE),
+    "annealed importance sampling, assess": (Capability.WHITENING, Capability.POSTERIOR_WHITENING),
 }
 """Algorithm -> capabilities that it asks for."""
+
+BY_MATRICES = (Capability.COVARIANCE, Capability.POSTERIOR_WHITENING)
+"""What a covariance matrix gives to representations that lack it."""
 
 
 def support(algorithm: str, representation: Representation) -> str:
     """In a word or two: "yes", "up to N rows" or "no"."""
     limit = representation.covariance_limit
-    for capability in NEEDS[algorithm]:
-        if capability is not Capability.COVARIANCE and capability not in representation.capabilities:
-            return "no"
-    if Capability.COVARIANCE in NEEDS[algorithm] and limit is not None:
-        return f"up to {limit} rows"
-    return "yes"
+    missing = [one for one in NEEDS[algorithm] if one not in representation.capabilities]
+    if any(one not in BY_MATRICES for one in missing):
+        return "no"
+    return f"up to {limit} rows" if missing and limit is not None else "yes"
 
 
 def support_table(representations: Sequence[Representation]) -> str:

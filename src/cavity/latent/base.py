@@ -65,6 +65,7 @@ class Capability(Enum):
     COVARIANCE = "a covariance matrix of all training rows"
     SEVERAL_FUNCTIONS = "several latent functions that the likelihood couples"
     WHITENING = "latent values in coordinates in which the prior is white"
+    POSTERIOR_WHITENING = "latent values in coordinates in which a Gaussian posterior is white"
     PERMUTATION = "results that do not depend on the order of the rows"
     NEGATIVE_SITES = "sites of negative precision"
     SITES = "anything but observations with Gaussian noise, their evidence and predictions"
@@ -558,6 +559,10 @@ class Conditioning(ABC):
         """Draws of N(0, Sigma) and `spread`, shape (n, size); None if the representation has no direct way."""
         return None
 
+    def white(self) -> Whitening | None:
+        """Coordinates in which N(0, Sigma) is white, at the price of a few conditionings; None if there are none."""
+        return None
+
     # --- factors, for what is best done by orthogonal transformations ---------------------------------------
 
     def half_solve(self, U: Array) -> Array | None:
@@ -572,6 +577,22 @@ class Conditioning(ABC):
     def half_solve_transposed(self, U: Array) -> Array:
         """L^-T U."""
         raise NotImplementedError  # only called where `half_solve` answers
+
+
+class Whitening(Protocol):
+    """A root W of a covariance, W W' = Sigma, that is never a matrix."""
+
+    def unwhiten(self, U: Array) -> Array:
+        """W U."""
+        ...
+
+    def unwhiten_adjoint(self, G: Array) -> Array:
+        """W' G."""
+        ...
+
+    def whiten(self, F: Array) -> Array:
+        """W^-1 F."""
+        ...
 
 
 class Process(Protocol):

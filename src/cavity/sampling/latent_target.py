@@ -8,6 +8,9 @@ Q'u is nearly diagonal, 1 + lambda, and
 
 has a posterior of v with nearly unit covariance: Hamiltonian trajectories of a quarter period then lead to almost
 independent draws (Kuss 2006, section 4.3.3; the "metric" of its annealing experiments).
+
+Of more rows than the representation has matrices for, f = m + A v with A the root of Sigma = (K^-1 + W)^-1 that it does
+have (`white_maps`): v is as white a posteriori; its prior is |I + K W|^(-1/2) N(v | 0, I) exp((f - m)'W (f - m) / 2).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
 from cavity.sampling.targets import defined
+from cavity.sampling.white_maps import MatrixMap, WhiteMap, beyond_matrices, posterior_map, prior_map
 
 METRICS = ("laplace", "ep")
 """Approximations whose site precisions can make the posterior nearly white."""
@@ -48,7 +52,8 @@ class LatentTarget:
     jitter : float
         What was added to the diagonal of the covariance matrix before it could be factorized.
     prior_variance : array (d,)
-        Prior variance of each coordinate: ones in white coordinates, 1 + lambda with a metric.
+        Prior variance of each coordinate: ones in white coordinates, 1 + lambda with a metric; nan if coordinates are
+        not independent a priori.
     center : array (d,) or None
         Position of the posterior mean under the approximation that the metric was taken from.
 
@@ -84,20 +89,26 @@ class LatentTarget:
             )
         functions = prior.functions
         self.jitter = max(p.white_jitter for p in functions)
-        self._roots = [p.white_root() for p in (functions[:1] if prior.shared else functions)]
         self.dim = sum(p.white_dim for p in functions)
         self.prior_variance = np.ones(self.dim)
         self.center: Array | None = None
+        self._log_det = 0.0
         self._rotation: Array | None = None
+        self._curvature: Array | None = None
+        distinct = functions[:1] if prior.shared else functions
+        self._maps: list[MatrixMap | WhiteMap] = []
         mean: Array | None = None
-        if metric is not None:
-            tau, mean = self._approximation(metric)
-            self._set_metric(tau)
-        # Row-major C x n products: f = m + U A', gradient = g A
-        self._maps_t = [np.ascontiguousarray(A.T) for A in self._roots]
+        if beyond_matrices(functions[0]):
+            self._maps, mean = self._recursions(distinct, metric)
+        else:
+            roots = [p.white_root() for p in distinct]
+            if metric is not None:
+                tau, mean = self._approximation(metric)
+                roots = [self._with_metric(roots[0], tau)]
+            self._maps = [MatrixMap(root) for root in roots]
         self._precision = 1.0 / self.prior_variance
-        self._white = self._rotation is None
-        self._constant = -0.5 * (self.dim * LOG_2PI + float(np.log(self.prior_variance).sum()))
+        self._white = self._rotation is None and self._curvature is None
+        self._constant = -0.5 * (self.dim * LOG_2PI + self._log_det)
         self._tiled: tuple[int, Likelihood, Array] | None = None
         self.names = tuple(f"u[{i}]" for i in range(self.dim))
         # Likelihoods that can give the slope alone spare samplers the higher derivatives.
@@ -123,26 +134,38 @@ class LatentTarget:
             raise ValueError(f"metric must be {self.n} finite site precisions, got shape {tau.shape}")
         return np.maximum(tau, 0.0), mean
 
-    def _set_metric(self, tau: Array) -> None:
+    def _with_metric(self, L: Array, tau: Array) -> Array:
         """A = L Q diag(1 + lambda)^(-1/2) with L' W L = Q diag(lambda) Q'."""
-        L = self._roots[0]
         half = np.sqrt(tau)[:, None] * L
         curvature, Q = np.linalg.eigh(half.T @ half)
         self.prior_variance = 1.0 + np.maximum(curvature, 0.0)
+        self._log_det = float(np.log(self.prior_variance).sum())
         self._rotation = Q
-        self._roots = [(L @ Q) / np.sqrt(self.prior_variance)]
+        return np.asarray((L @ Q) / np.sqrt(self.prior_variance))
+
+    def _recursions(
+        self, functions: list[LatentPrior], metric: str | ArrayLike | None
+    ) -> tuple[list[MatrixMap | WhiteMap], Array | None]:
+        """Maps without matrices, and the approximate posterior mean of f if there is one."""
+        if metric is None:
+            return [prior_map(p) for p in functions], None
+        self._curvature, mean = self._approximation(metric)
+        conditioning = self.prior.condition(self._curvature)
+        self._log_det = conditioning.log_det
+        self.prior_variance = np.full(self.dim, np.nan)
+        return [posterior_map(conditioning)], mean
 
     # --- between coordinates and latent values --------------------------------------------------------------
 
     def latent(self, U: Array) -> Array:
         """Latent values f, (C, n) or (C, n, L), for positions (C, d)."""
         if not self.several:
-            return np.asarray(self.prior.mean + U @ self._maps_t[0])
+            return np.asarray(self.prior.mean + self._maps[0].apply(U))
         blocks = U.reshape(len(U), self.n, -1)
         L = blocks.shape[2]
         F = np.empty(blocks.shape)
         for c in range(L):
-            F[:, :, c] = blocks[:, :, c] @ self._maps_t[0 if self.prior.shared else c]
+            F[:, :, c] = self._maps[0 if self.prior.shared else c].apply(blocks[:, :, c])
         F += self.prior.mean
         return F
 
@@ -151,6 +174,8 @@ class LatentTarget:
         values: Array = np.asarray(F, dtype=float)
         if self.several:
             return np.ascontiguousarray(self.prior.whiten(values).reshape(len(values), -1))
+        if self._curvature is not None:
+            return cast(WhiteMap, self._maps[0]).solve(values - self.prior.mean)
         u = np.ascontiguousarray(self.prior.whiten(np.ascontiguousarray(values.T)).T)
         if self._rotation is None:
             return u
@@ -158,12 +183,19 @@ class LatentTarget:
 
     def draw_prior(self, chains: int, rng: np.random.Generator) -> Array:
         """Positions drawn from the prior, (C, d)."""
-        return np.asarray(rng.standard_normal((chains, self.dim)) * np.sqrt(self.prior_variance))
+        normal = rng.standard_normal((chains, self.dim))
+        if self._curvature is not None:
+            return self.whiten(self.prior.unwhiten(np.ascontiguousarray(normal.T)).T)
+        return np.asarray(normal * np.sqrt(self.prior_variance))
 
     # --- densities ------------------------------------------------------------------------------------------
 
     def log_prior(self, U: Array) -> Array:
         """Log prior density of positions, (C,)."""
+        if self._curvature is not None:
+            shift = self.latent(U) - self.prior.mean
+            quadratic = np.einsum("ij,ij->i", U, U) - (shift * shift) @ self._curvature
+            return np.asarray(self._constant - 0.5 * quadratic)
         quadratic = np.einsum("ij,ij->i", U, U) if self._white else (U * U) @ self._precision
         return np.asarray(self._constant - 0.5 * quadratic)
 
@@ -181,10 +213,10 @@ class LatentTarget:
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
         """Log density (C,) and its gradient (C, d): one product with A, one with A'."""
         with np.errstate(all="ignore"):
-            value, slope = self._log_prob_and_slope(self.latent(U))
+            F = self.latent(U)
+            value, slope = self._log_prob_and_slope(F)
             value = value + self.log_prior(U)
-            gradient = self._pull(slope)
-            gradient -= U if self._white else U * self._precision
+            gradient = self._with_prior(U, F, slope)
         return defined(value, gradient)
 
     def gradient(self, U: Array) -> Array:
@@ -194,17 +226,23 @@ class LatentTarget:
             slope = self._weighted(self.likelihood.slope(self.y, F))
         else:
             slope = self._log_prob_and_slope(F)[1]
+        return self._with_prior(U, F, slope)
+
+    def _with_prior(self, U: Array, F: Array, slope: Array) -> Array:
+        """The gradient of log prior and log likelihood from the derivatives of the latter in f."""
+        if self._curvature is not None:
+            slope = slope + self._curvature * (F - self.prior.mean)
         gradient = self._pull(slope)
-        gradient -= U if self._white else U * self._precision
+        gradient -= U * self._precision if self._rotation is not None else U
         return gradient
 
     def _pull(self, slope: Array) -> Array:
         """A' g for each chain, (C, d), from derivatives in f."""
         if not self.several:
-            return np.asarray(slope @ self._roots[0])
+            return self._maps[0].adjoint(slope)
         out = np.empty(slope.shape)
         for c in range(slope.shape[2]):
-            out[:, :, c] = slope[:, :, c] @ self._roots[0 if self.prior.shared else c]
+            out[:, :, c] = self._maps[0 if self.prior.shared else c].adjoint(slope[:, :, c])
         return out.reshape(len(slope), -1)
 
     def _weighted(self, slope: Array) -> Array:

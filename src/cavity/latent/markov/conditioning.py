@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cavity.latent.base import Conditioning, FlatDirections, ImproperPosteriorError, Loss, PriorGradient
-from cavity.latent.markov.filtered import Filtered
+from cavity.latent.markov.filtered import Filtered, White
 from cavity.latent.negative_sites import NegativeSites
 from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
+    from cavity.latent.markov.posterior_chain import PosteriorChain
     from cavity.latent.markov.prior import MarkovPrior
 
 IMAGINARY = 1e-40
@@ -195,6 +196,26 @@ class MarkovConditioning(Conditioning):
         """V' sqrt(c) U."""
         columns = np.sqrt(self.filtered.c)[:, None] * (U if U.ndim == 2 else U[:, None])
         return self.prior.unsorted(self.filtered.innovations_adjoint(self.prior, columns), U)
+
+    # --- draws and white coordinates ------------------------------------------------------------------------
+
+    def _chain(self) -> PosteriorChain | None:
+        """The posterior as a Markov process; none if there are exact observations."""
+        from cavity.latent.markov.posterior_chain import PosteriorChain
+
+        if self.observed and np.any(self.noise == 0):
+            return None
+        return PosteriorChain(self.prior, 1.0 / self.noise if self.observed else self.noise)
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array | None:
+        """Draws of N(0, Sigma), shape (n, size)."""
+        chain = self._chain()
+        return None if chain is None else chain.draw(size, rng)
+
+    def white(self) -> White | None:
+        """Coordinates in which N(0, Sigma) is white."""
+        chain = self._chain()
+        return None if chain is None else chain.white()
 
     # --- derivatives ----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import numpy as np
 from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
+    from cavity.latent.markov.posterior_chain import PosteriorChain
     from cavity.latent.markov.prior import MarkovPrior
 
 CHUNK = 64
@@ -29,7 +30,7 @@ class Filtered(NamedTuple):
     pivots: Array
     kept: list[Array]
 
-    def innovations(self, prior: MarkovPrior, Y: Array, inverse: bool = False) -> Array:
+    def innovations(self, prior: MarkovPrior | PosteriorChain, Y: Array, inverse: bool = False) -> Array:
         """V Y, R = V' diag(c) V, or V^-1 Y, for columns in order of time."""
         from cavity.latent.markov import passes
 
@@ -42,7 +43,9 @@ class Filtered(NamedTuple):
             )
         return out
 
-    def innovations_adjoint(self, prior: MarkovPrior, Y: Array, inverse: bool = False) -> Array:
+    def innovations_adjoint(
+        self, prior: MarkovPrior | PosteriorChain, Y: Array, inverse: bool = False
+    ) -> Array:
         """V'Y or V^-T Y."""
         from cavity.latent.markov import passes
 
@@ -54,6 +57,32 @@ class Filtered(NamedTuple):
                 prior.start, A, stretch.which, r, self.w[at], self.c[at], Y[at], inverse, out[at]
             )
         return out
+
+
+class White:
+    """f = W u with u white and W the Cholesky factor of the covariance in order of time, of a process of mean zero.
+
+    `jitter` was added to its diagonal. Columns are in the order of the rows, coordinates in that of time.
+    """
+
+    def __init__(self, process: MarkovPrior | PosteriorChain, exact: Filtered, jitter: float) -> None:
+        self.process, self.jitter, self._exact = process, jitter, exact
+        self._scale = np.sqrt(exact.c)[:, None]
+
+    def unwhiten(self, U: Array) -> Array:
+        """W U."""
+        columns = (U if U.ndim == 2 else U[:, None]) / self._scale
+        return self.process.unsorted(self._exact.innovations(self.process, columns, inverse=True), U)
+
+    def unwhiten_adjoint(self, G: Array) -> Array:
+        """W'G."""
+        found = self._exact.innovations_adjoint(self.process, self.process.sorted(G), inverse=True)
+        return np.asarray(found / self._scale).reshape(G.shape)
+
+    def whiten(self, F: Array) -> Array:
+        """W^-1 F."""
+        found = self._exact.innovations(self.process, self.process.sorted(F))
+        return np.asarray(found * self._scale).reshape(F.shape)
 
 
 def filtered(prior: MarkovPrior, noise: Array, observed: bool) -> Filtered:

@@ -14,7 +14,7 @@ from cavity.kernels.base import Kernel
 from cavity.kernels.state_space import FactorKind, StateSpace
 from cavity.latent.base import Conditioning, Inputs, LatentPrior, ObservedEvidence
 from cavity.latent.markov.conditioning import MarkovConditioning
-from cavity.latent.markov.filtered import CHUNK, Filtered, filtered
+from cavity.latent.markov.filtered import CHUNK, Filtered, White, filtered
 from cavity.latent.markov.process import MarkovProcess
 from cavity.latent.markov.single import SingleMatern
 from cavity.latent.markov.times import Stretch, TimeInputs, has_exact_markov_form
@@ -166,8 +166,9 @@ class MarkovPrior(LatentPrior):
         return self.unsorted(out, U)
 
     @cached_property
-    def _white(self) -> MarkovConditioning:
-        return self.observe(np.zeros(self.n))
+    def _white(self) -> White:
+        exact = self.observe(np.zeros(self.n))
+        return White(self, exact.filtered, exact.jitter)
 
     @property
     def white_jitter(self) -> float:
@@ -176,20 +177,15 @@ class MarkovPrior(LatentPrior):
 
     def unwhiten(self, U: Array) -> Array:
         """m + W U, W the Cholesky factor of K in order of time."""
-        white = self._white.filtered
-        columns = (U if U.ndim == 2 else U[:, None]) / np.sqrt(white.c)[:, None]
-        drawn = white.innovations(self, columns, inverse=True)
-        return (self.mean + self.unsorted(drawn, U).T).T
+        return (self.mean + self._white.unwhiten(U).T).T
 
     def unwhiten_adjoint(self, G: Array) -> Array:
         """W' G."""
-        white = self._white.filtered
-        found = white.innovations_adjoint(self, self.sorted(G), inverse=True)
-        return np.asarray(found / np.sqrt(white.c)[:, None]).reshape(G.shape)
+        return self._white.unwhiten_adjoint(G)
 
     def whiten(self, F: Array) -> Array:
         """U with m + W U = F."""
-        return self._white.half_solve((F.T - self.mean).T)
+        return self._white.whiten((F.T - self.mean).T)
 
     # --- pullbacks ------------------------------------------------------------------------------------------
 

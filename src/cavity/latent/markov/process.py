@@ -99,6 +99,18 @@ class MarkovProcess:
         rng = np.random.default_rng(rng)
         mean = self.mean(X)
         targets = 1 if mean.ndim == 1 else mean.shape[1]
-        noise = covariance_root(self.covariance(X))(rng.standard_normal((len(mean), size * targets)))
+        noise = self._noise(X, size * targets, rng)
         draws = noise.reshape(len(mean), size, targets).transpose(1, 0, 2)
         return np.asarray(mean + draws[:, :, 0] if mean.ndim == 1 else mean + draws)
+
+    def _noise(self, X: ArrayLike, count: int, rng: np.random.Generator) -> Array:
+        """Joint draws of what is uncertain, shape (m, count): forward in time; by matrices after exact observations."""
+        new, joined = self._joined(X)
+        found = self._conditioned(joined).draw(count, rng)
+        if found is None:
+            return covariance_root(self.covariance(X))(rng.standard_normal((len(new), count)))
+        found = found[self.prior.n :]
+        if self.basis is not None:
+            root = self._basis_root(joined, new)
+            found = found + root.T @ rng.standard_normal((len(root), count))
+        return found

@@ -39,7 +39,8 @@ class Markov(Representation):
 
     Examples
     --------
-    >>>     >>> from cavity import GP
+    >>> import numpy as np
+    >>> from cavity import GP
     >>> from cavity.kernels import SE, Matern
     >>> from cavity.latent import Markov
     >>> from cavity.likelihoods import Gaussian
@@ -59,7 +60,12 @@ class Markov(Representation):
     name: ClassVar[str] = "markov"
     linear_cost: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {Capability.WHITENING, Capability.SITES, Capability.NEGATIVE_SITES}
+        {
+            Capability.WHITENING,
+            Capability.POSTERIOR_WHITENING,
+            Capability.SITES,
+            Capability.NEGATIVE_SITES,
+        }
     )
 
     def __init__(self, states: int | None = None) -> None:

@@ -11,6 +11,9 @@ With curvatures W that the likelihood adds on the way and A' W A = Q diag(lambda
 Gaussian that stands for p_beta has precision 1 + beta lambda, coordinate by coordinate: the metric of the moves. Its
 mean moves from 0 to a given end point e as beta (1 + lambda) e / (1 + beta lambda), which is exact if the
 likelihood is Gaussian.
+
+Of more rows than the representation has matrices for, A is the root of the start's covariance that it does have
+(`white_maps`), and the metric is that of the start.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, try_factorize
+from cavity.sampling.white_maps import MatrixMap, WhiteMap, beyond_matrices, posterior_map, prior_map
 
 
 class Bridge:
@@ -61,25 +65,34 @@ class Bridge:
         self.prior, self.likelihood, self.y, self.weight = prior, likelihood, y, weight
         self.n, self.jitter = prior.n, prior.white_jitter
         self.sites = sites
-        L = prior.white_root()
+        self._C: Cholesky | None = None
+        self._rotation: Array | None = None
+        self.mean, self.log_mass = prior.mean, 0.0
+        self._white_mean, self.curvature = np.zeros(self.n), np.zeros(self.n)
+        self._map = self._by_recursions() if beyond_matrices(prior) else self._by_matrices(curvature)
+        self._end = np.zeros(self.n) if end is None else self.position(end[None])[0]
+
+    def _by_recursions(self) -> WhiteMap:
+        if self.sites is None:
+            return prior_map(self.prior)
+        start = self.prior.given(self.sites)
+        self.mean, self.log_mass = start.mean, start.log_normalizer
+        return posterior_map(start.conditioning)
+
+    def _by_matrices(self, curvature: Array | None) -> MatrixMap:
+        L = self.prior.white_root()
         self._start(L)
         A = L if self._C is None else self._C.half_solve(np.ascontiguousarray(L.T)).T
-        self._rotation: Array | None = None
-        self.curvature = np.zeros(self.n)
         if curvature is not None:
             half = np.sqrt(np.maximum(curvature, 0.0))[:, None] * A
             values, self._rotation = np.linalg.eigh(half.T @ half)
             self.curvature = np.maximum(values, 0.0)
             A = A @ self._rotation
-        self._map, self._map_t = np.ascontiguousarray(A), np.ascontiguousarray(A.T)
-        self._end = np.zeros(self.n) if end is None else self.position(end[None])[0]
+        return MatrixMap(A)
 
     def _start(self, L: Array) -> None:
         """Mean, factor C and log mass of the Gaussian start."""
         m = self.prior.mean
-        self._C: Cholesky | None = None
-        self.mean, self.log_mass = m, 0.0
-        self._white_mean = np.zeros(self.n)
         if self.sites is None:
             return
         nu, tau = self.sites.shift, self.sites.precision
@@ -98,10 +111,12 @@ class Bridge:
 
     def latent(self, Z: Array) -> Array:
         """Latent values (R, n) of positions (R, n)."""
-        return np.asarray(self.mean + Z @ self._map_t)
+        return np.asarray(self.mean + self._map.apply(Z))
 
     def position(self, F: Array) -> Array:
         """Positions (R, n) of latent values (R, n)."""
+        if isinstance(self._map, WhiteMap):
+            return self._map.solve(F - self.mean)
         V = self.prior.whiten(np.ascontiguousarray(F.T)) - self._white_mean[:, None]
         if self._C is not None:
             V = np.tril(self._C.lower).T @ V
@@ -135,7 +150,7 @@ class Bridge:
                 slope = slope * self.weight
             if self.sites is not None:
                 slope = slope - (self.sites.shift - self.sites.precision * F)
-            return np.asarray(slope @ self._map)
+            return self._map.adjoint(slope)
 
 
 def largest_curvature(likelihood: Likelihood, y: Array, places: Array, weight: Array | None = None) -> Array:
