@@ -8,6 +8,7 @@ import pytest
 
 from cavity.gp import GP
 from cavity.inference import EP, Exact, Laplace, Variational
+from cavity.inference.ep import state
 from cavity.inference.variational import ScaleMixtureEM
 from cavity.kernels import (
     SE,
@@ -465,3 +466,18 @@ def test_one_row():
     posterior = GP(Matern(1.0), Gaussian(0.5), "zero", representation="markov").condition([[2.0]], [3.0])
     np.testing.assert_allclose(posterior.mean([[2.0]]), [2.0])
     np.testing.assert_allclose(posterior.variance([[2.0]]), [1.0 / 3.0])
+
+
+def test_many_points_are_swept_in_blocks_to_the_same_end(monkeypatch):
+    """Of more points than `MANY`, less is kept, and moments are asked for block by block."""
+    y = targets("outliers")
+    weight = np.where(np.arange(N) % 5 == 0, 2.0, 1.0)
+    model = GP(1.2 * Matern(0.9, nu=1.5), StudentT(0.2, 4.0), "constant", EP(1e-9), "markov")
+    one, (value, gradient) = model.condition(X, y, weight), model.evidence(X, y, weight)
+    monkeypatch.setattr(state, "MANY", 10)
+    monkeypatch.setattr(state, "BLOCK", 7)
+    other, (same, slope) = model.condition(X, y, weight), model.evidence(X, y, weight)
+    assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-10)
+    assert same == pytest.approx(value, abs=1e-10)
+    np.testing.assert_allclose(slope, gradient, atol=1e-8)
+    np.testing.assert_allclose(other.variance(X), one.variance(X), rtol=1e-9)

@@ -49,8 +49,10 @@ def correction(
     known, aim = _least_squares(step, d_steps, mean, var)
     gamma = np.linalg.lstsq(known, aim, rcond=rank)[0]
     out = np.zeros(step.shape)
-    for weight, d_point, d_step in zip(gamma, d_points, d_steps):
-        out += weight * (d_point + d_step)
+    for first in range(0, step.shape[1], BLOCK):
+        at = slice(first, first + BLOCK)
+        for weight, d_point, d_step in zip(gamma, d_points, d_steps):
+            out[:, at] += weight * (d_point[:, at] + d_step[:, at])
     return out
 
 

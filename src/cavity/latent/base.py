@@ -387,7 +387,10 @@ class Loss(NamedTuple):
 def mean_at(mean: Mean, source: RowSource) -> Array:
     """Values (n,) of a mean function at rows; of a constant without a look at them."""
     if isinstance(mean, Zero | Constant):
-        return np.full(len(source), mean(np.zeros((1, source.shape[1])))[0])
+        value = mean(np.zeros((1, source.shape[1])))[0]
+        return (
+            np.full(len(source), value) if value else np.zeros(len(source))
+        )  # zeros take no memory until written
     return source.evaluate(mean)
 
 
@@ -558,6 +561,10 @@ class Conditioning(ABC):
     def draw(self, size: int, rng: np.random.Generator) -> Array | None:
         """Draws of N(0, Sigma) and `spread`, shape (n, size); None if the representation has no direct way."""
         return None
+
+    def release(self) -> None:
+        """Free memory beside marginals; what was held there is computed again on request."""
+        return
 
     def white(self) -> Whitening | None:
         """Coordinates in which N(0, Sigma) is white, at the price of a few conditionings; None if there are none."""

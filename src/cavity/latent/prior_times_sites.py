@@ -69,9 +69,14 @@ class Conditioned:
     def __init__(self, prior: LatentPrior, sites: Sites, conditioning: Conditioning | None = None) -> None:
         self.prior, self.sites = prior, sites
         self.conditioning = prior.condition(sites.precision) if conditioning is None else conditioning
-        self._shift = sites.shift - sites.precision * prior.mean
         self.weights, self._moved = self.conditioning.project(self._shift)
-        self.mean = prior.mean + self._moved
+        self.mean = prior.mean + self._moved if prior.mean.any() else self._moved
+
+    @property
+    def _shift(self) -> Array:
+        """Shifts of the sites as functions of f - m; the same array if m is zero."""
+        m, sites = self.prior.mean, self.sites
+        return sites.shift - sites.precision * m if m.any() else sites.shift
 
     @property
     def jitter(self) -> float:
@@ -109,7 +114,7 @@ class Conditioned:
         explained = float(self.sites.precision @ self.var)
         return 0.5 * (self.conditioning.log_det - explained + float(self.weights @ self._moved))
 
-    @cached_property
+    @property
     def left(self) -> Array:
         """1 - tau var, the part of a marginal's precision that is not its own site's, shape (n,)."""
         return self._left(self.var, lambda: self.conditioning.unexplained)
@@ -128,9 +133,13 @@ class Conditioned:
         precision = (1 - share tau var) / var and shift = precision mean - share alpha, since alpha = nu - tau mean: no
         difference of large numbers if sites are sharp.
         """
-        left = self.left if share == 1.0 else (1.0 - share) + share * self.left
-        precision = left / self.var
-        return precision * self.mean - share * self.weights, precision
+        precision = self.left
+        if share != 1.0:
+            precision = (1.0 - share) + share * precision
+        precision /= self.var
+        shift = precision * self.mean
+        shift -= self.weights if share == 1.0 else share * self.weights
+        return shift, precision
 
     def cavities(self) -> tuple[Array, Array]:
         """Mean and variance of each f_i given the sites of the others, each (n,); nan if improper."""

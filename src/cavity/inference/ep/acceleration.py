@@ -19,7 +19,7 @@ from cavity.numerics.arrays import Array
 DEPTH = 12
 """Sweeps that are remembered."""
 
-MEMORY = 64_000_000
+MEMORY = 48_000_000
 """Bytes of differences that are remembered, but for the last three sweeps: fewer sweeps of very many sites."""
 
 MANY = 20_000
@@ -50,19 +50,26 @@ class Acceleration:
         new._d_sites, new._d_steps = list(self._d_sites), list(self._d_steps)
         return new
 
+    def end(self) -> None:
+        """No more sweeps of this problem."""
+        self._last, self._residual = None, np.inf
+
     def begin(self, n: int) -> None:
         """Another sequence of sweeps, of n sites."""
-        self._last, self._residual = None, np.inf
+        self.end()
         if self._d_sites and self._d_sites[0].shape[1] != n:
             self._forget()
 
     def _forget(self) -> None:
         self._d_sites.clear()
         self._d_steps.clear()
-        self._last, self._residual = None, np.inf
+        self.end()
 
     def step(self, sites: Array, step: Array, residual: float, mean: Array, var: Array) -> Array:
-        """The step to take where EP would take `step`; sites and steps are (2, n), of shifts and precisions."""
+        """The step to take where EP would take `step`; sites and steps are (2, n), of shifts and precisions.
+
+        They are remembered; what is returned is free to be changed.
+        """
         if not residual <= min(NEAR, WORSE * self._residual):
             self._forget()
         if not residual <= NEAR:
@@ -70,11 +77,12 @@ class Acceleration:
         if self._last is not None:
             n = sites.shape[1]
             kind = np.float32 if n > MANY else np.float64
-            self._d_sites.append((sites - self._last[0]).astype(kind, copy=False))
-            self._d_steps.append((step - self._last[1]).astype(kind, copy=False))
-            depth = min(DEPTH, max(3, MEMORY // (2 * self._d_sites[0].nbytes)))
-            del self._d_sites[:-depth], self._d_steps[:-depth]
+            depth = min(DEPTH, max(3, MEMORY // (4 * n * np.dtype(kind).itemsize)))
+            del self._d_sites[: 1 - depth], self._d_steps[: 1 - depth]
+            for known, new, old in zip((self._d_sites, self._d_steps), (sites, step), self._last):
+                known.append(np.subtract(new, old, out=np.empty(new.shape, kind), casting="same_kind"))
         self._last, self._residual = (sites, step), residual
         if not self._d_steps:
-            return step
-        return step - correction(step, self._d_sites, self._d_steps, mean, var, RELATIVE_RANK)
+            return step.copy()
+        found = correction(step, self._d_sites, self._d_steps, mean, var, RELATIVE_RANK)
+        return np.subtract(step, found, out=found)

@@ -44,7 +44,8 @@ def damped(
     A step is halved while the posterior would be improper. Points whose cavity does not exist wait for the others.
     `acceleration` may know the sweeps of a problem like this one. It ends early where the problem's effort is spent.
     """
-    state = _any_state(problem, start)
+    at = np.array([start.shift, start.precision])
+    state = _any_state(problem, Sites(*at))
     acceleration = Acceleration() if acceleration is None else acceleration
     acceleration.begin(problem.prior.n)
     best, smallest, since = _Best(problem), np.inf, 0
@@ -56,6 +57,7 @@ def damped(
         everywhere = bool(usable.all())
         if everywhere:
             if state.residual <= tolerance:
+                acceleration.end()
                 return state, state, sweep
             best.see(state)
             since = 0 if state.residual < 0.5 * smallest else since + 1
@@ -63,22 +65,26 @@ def damped(
             if since > PATIENCE:
                 return None, best.state(), sweep
         t = (
-            state.tilted
+            state.matched
             if everywhere
             else problem.tilted(np.where(usable, shift, 0.0), np.where(usable, precision, 1.0))
         )
-        d_shift = np.where(usable, (t.mean / t.var - shift) / problem.power - state.sites.shift, 0.0)
-        d_precision = np.where(usable, (1.0 / t.var - precision) / problem.power - state.sites.precision, 0.0)
-        d_shift, d_precision = acceleration.step(
-            np.array([state.sites.shift, state.sites.precision]),
-            step * np.array([d_shift, d_precision]),
-            state.residual if everywhere else np.inf,
-            state.q.mean,
-            state.q.var,
-        )
-        sites, state = state.sites, None  # of a million points, a state is 200 MB
-        del t, shift, precision, usable
-        state = _step(problem, sites, d_shift, d_precision)
+        residual, mean, var = state.residual if everywhere else np.inf, state.q.mean, state.q.var
+        state = None  # of a million points, a state is 100 MB
+        towards = np.empty((2, problem.prior.n))
+        np.divide(1.0, t.var, out=towards[1])
+        np.multiply(t.mean, towards[1], out=towards[0])
+        towards[0] -= shift
+        towards[1] -= precision
+        del t, shift, precision
+        towards /= problem.power
+        towards -= at
+        towards *= step
+        if not everywhere:
+            towards[:, ~usable] = 0.0
+        towards = acceleration.step(at, towards, residual, mean, var)
+        del mean, var
+        state, at = _step(problem, at, towards)
     return None, best.state(), DAMPED_SWEEPS
 
 
@@ -106,13 +112,16 @@ def _any_state(problem: EPProblem, sites: Sites) -> EPState | None:
         return None
 
 
-def _step(problem: EPProblem, start: Sites, d_shift: Array, d_precision: Array) -> EPState | None:
-    """The state after the largest step, among halvings of the given one, that keeps the posterior proper."""
-    step = 1.0
+def _step(problem: EPProblem, start: Array, change: Array) -> tuple[EPState | None, Array]:
+    """State and sites (2, n) after the largest step, among halvings of the given one, that keeps the posterior proper.
+
+    The memory of the change is used up.
+    """
+    step, sites = 1.0, np.add(start, change, out=change)
     while step > SMALLEST_STEP:
-        sites = Sites(start.shift + step * d_shift, start.precision + step * d_precision)
-        after = _any_state(problem, sites)
+        after = _any_state(problem, Sites(*sites))
         if after is not None:
-            return after
+            return after, sites
         step *= 0.5
-    return None
+        sites = 0.5 * (start + sites)
+    return None, start

@@ -382,7 +382,7 @@ class EP(InferenceRule):
         if best is None or state.log_evidence >= best.log_evidence:
             best = KnownFixedPoint.of(problem, state.sites, state.log_evidence)
         stage = solution.stage if warm is None else warm.stage
-        value, d_likelihood = state.log_evidence, state.tilted.d_log_z.sum(axis=1)
+        value, d_likelihood = state.log_evidence, state.d_likelihood
         pulled = state.q.pull(1.0)
         gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood, pulled.representation)
         return Evidence(value, gradient, EPWarm(best, stage, acceleration))

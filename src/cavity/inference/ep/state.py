@@ -11,8 +11,10 @@ A sample weight w makes the factor t^w: the tilted density then has the power et
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +30,20 @@ TOLERANCE = 1e-6
 """Largest mismatch of tilted and marginal moments, in posterior standard deviations, of a converged solution."""
 
 
+MANY = 100_000
+"""Points from which sweeps keep tilted means and variances alone, and ask for them block by block: memory."""
+
+BLOCK = 50_000
+"""Points of such a block."""
+
 LARGEST_PROBLEM = 1000
 """Points up to which a dense 2n x 2n Jacobian is worth its price."""
+
+
+def blocks(n: int) -> Iterator[slice]:
+    """Parts of so many points."""
+    for first in range(0, n, BLOCK):
+        yield slice(first, min(n, first + BLOCK))
 
 
 @dataclass(frozen=True)
@@ -83,10 +97,34 @@ class EPProblem:
         self.effort.moments(len(shift), self._nodes)
         return self.likelihood.tilted(self.y, shift, precision, self.factor_power, order)
 
+    def first_two(self, shift: Array, precision: Array) -> FirstTwo:
+        """Mean and variance alone, of many points."""
+        found = FirstTwo(*np.empty((2, len(shift))))
+        for at, t in self.tilted_by_block(shift, precision):
+            found.mean[at], found.var[at] = t.mean, t.var
+        return found
+
+    def tilted_by_block(self, shift: Array, precision: Array) -> Iterator[tuple[slice, Tilted]]:
+        """Moments of the tilted densities, some points at a time."""
+        self.effort.moments(len(shift), self._nodes)
+        for at in blocks(len(shift)):
+            power = (
+                self.factor_power if np.ndim(self.factor_power) == 0 else np.asarray(self.factor_power)[at]
+            )
+            part = self.likelihood.rows(np.arange(at.start, at.stop))
+            yield at, part.tilted(self.y[at], shift[at], precision[at], power, 2)
+
     def moments(self, shift: Array, precision: Array) -> Moments:
         """Mean, variance, third and fourth central moments alone."""
         self.effort.moments(len(shift), self._nodes)
         return self.likelihood.tilted_moments(self.y, shift, precision, self.factor_power)
+
+
+class FirstTwo(NamedTuple):
+    """Mean and variance of tilted densities."""
+
+    mean: Array
+    var: Array
 
 
 class EPState:
@@ -108,6 +146,8 @@ class EPState:
     ) -> None:
         self.problem, self.sites, self._with_evidence = problem, sites, with_evidence
         self.q = q if q is not None else problem.given(sites)
+        if problem.prior.n > MANY:
+            self.q.conditioning.release()
 
     @cached_property
     def cavity(self) -> tuple[Array, Array]:
@@ -134,10 +174,17 @@ class EPState:
         """The first four of them alone."""
         return self.problem.moments(*self.cavity)
 
+    @cached_property
+    def first_two(self) -> FirstTwo:
+        """The first two of them alone."""
+        return self.problem.first_two(*self.cavity)
+
     @property
-    def matched(self) -> Tilted | Moments:
+    def matched(self) -> Tilted | Moments | FirstTwo:
         """Tilted mean and variance, with or without more."""
-        return self.tilted if self._with_evidence else self.moments
+        if not self._with_evidence:
+            return self.moments
+        return self.first_two if self.problem.prior.n > MANY else self.tilted
 
     @cached_property
     def mismatch(self) -> tuple[Array, Array]:
@@ -148,15 +195,22 @@ class EPState:
     @cached_property
     def residual(self) -> float:
         """The largest mismatch; infinite where anything is not finite."""
-        worst = max(float(np.max(np.abs(part))) for part in self.mismatch)
+        if self.problem.prior.n > MANY:
+            t, q = self.matched, self.q
+            worst = max(_largest_mismatch(t, q, at) for at in blocks(len(q.mean)))
+        else:
+            worst = max(float(np.max(np.abs(part))) for part in self.mismatch)
         return worst if np.isfinite(worst) else np.inf
 
     @cached_property
     def merit(self) -> float:
         """Overall mismatch, a smooth measure of progress."""
         t, q = self.matched, self.q
+        value = 0.0
         with np.errstate(invalid="ignore", divide="ignore"):
-            value = np.sum((t.mean - q.mean) ** 2 / q.var + np.log(t.var / q.var) ** 2)
+            for at in blocks(len(q.mean)):
+                var = q.var[at]
+                value += np.sum((t.mean[at] - q.mean[at]) ** 2 / var + np.log(t.var[at] / var) ** 2)
         return float(np.sqrt(value)) if np.isfinite(value) else np.inf
 
     @cached_property
@@ -182,11 +236,41 @@ class EPState:
         With f measured from the posterior mean m of q, where the marginals have no shift and the cavities -eta alpha,
         every term is of the size of its contribution; natural parameters alone would cancel for sharp sites.
         """
-        q, eta, t = self.q, self.problem.power, self.tilted
-        shift, precision = self.cavity
-        proper = precision > 0
+        return self.q.log_density_at_mean + self._sums[0] / self.problem.power
+
+    @property
+    def d_likelihood(self) -> Array:
+        """Derivatives of the sum of log Zt in the parameters of the likelihood."""
+        return self._sums[1]
+
+    @cached_property
+    def _sums(self) -> tuple[float, Array]:
+        """Sums over the points of log Zt - log Zs, and of derivatives of log Zt."""
+        factors, slopes = 0.0, np.zeros(self.problem.likelihood.flat.size)
+        for at, t in self._tilted_by_block():
+            factors += self._log_factors(at, t)
+            slopes = slopes + t.d_log_z.sum(axis=1)
+        return factors, slopes
+
+    def _tilted_by_block(self) -> Iterator[tuple[slice, Tilted]]:
+        if self.problem.prior.n <= MANY:
+            return iter([(slice(0, self.problem.prior.n), self.tilted)])
+        return self.problem.tilted_by_block(*self.cavity)
+
+    def _log_factors(self, at: slice, t: Tilted) -> float:
+        """The sum of log Zt - log Zs of some points."""
+        q, eta = self.q, self.problem.power
+        shift, precision = (part[at] for part in self.cavity)
+        proper, mean = precision > 0, q.mean[at]
         tau_c = np.where(proper, precision, 1.0)
-        inside = t.log_z_normalized + 0.5 * (eta * q.weights) ** 2 / tau_c + 0.5 * (LOG_2PI - np.log(tau_c))
-        outside = t.log_z - (shift - 0.5 * precision * q.mean) * q.mean
-        factors = np.where(proper, inside, outside) - 0.5 * (LOG_2PI + np.log(q.var))
-        return q.log_density_at_mean + float(np.sum(factors)) / eta
+        inside = t.log_z_normalized + 0.5 * (eta * q.weights[at]) ** 2 / tau_c
+        inside += 0.5 * (LOG_2PI - np.log(tau_c))
+        outside = t.log_z - (shift - 0.5 * precision * mean) * mean
+        factors = np.where(proper, inside, outside) - 0.5 * (LOG_2PI + np.log(q.var[at]))
+        return float(np.sum(factors))
+
+
+def _largest_mismatch(t: Tilted | Moments | FirstTwo, q: Conditioned, at: slice) -> float:
+    var = q.var[at]
+    of_means = np.max(np.abs(t.mean[at] - q.mean[at]) / np.sqrt(var))
+    return float(np.maximum(of_means, np.max(np.abs(t.var[at] / var - 1.0))))

@@ -42,9 +42,21 @@ class MarkovConditioning(Conditioning):
             observed,
             jitter,
         )
-        self.filtered = prior.filter(self.noise, observed)
+        self._filtered: Filtered | None = None
         if not observed:
             self._require_proper()
+
+    @property
+    def filtered(self) -> Filtered:
+        """What the covariance filter leaves."""
+        if self._filtered is None:
+            self._filtered = self.prior.filter(self.noise, self.observed)
+        return self._filtered
+
+    def release(self) -> None:
+        """Free what the filter leaves."""
+        _ = self._log_pivots, self._diagonals
+        self._filtered = None
 
     @property
     def pivots(self) -> Array:
@@ -66,7 +78,8 @@ class MarkovConditioning(Conditioning):
 
     @cached_property
     def _log_pivots(self) -> float:
-        return float(np.sum(np.log(np.abs(self.pivots))))
+        logs = np.abs(self.pivots)
+        return float(np.sum(np.log(logs, out=logs)))
 
     @property
     def log_det(self) -> float:  # type: ignore[override]

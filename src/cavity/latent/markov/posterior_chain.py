@@ -157,8 +157,8 @@ class PosteriorChain:
         self.stretches = [Stretch(0, which, np.zeros(0), np.zeros(0))]
 
     def transitions(self, stretch: Stretch) -> tuple[Array, Array]:
-        """A and Q, each (n, 1, d, d)."""
-        return self._moved[:, None], (self._roots @ self._roots.transpose(0, 2, 1))[:, None]
+        """A (n, 1, d, d), and a root of Q like it."""
+        return self._moved[:, None], self._roots[:, None]
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Joint draws (n, size), in the order of the rows."""
@@ -168,7 +168,8 @@ class PosteriorChain:
 
     def white(self) -> White:
         """Coordinates in which it is white."""
-        A, Q = self.transitions(self.stretches[0])
+        A, roots = self.transitions(self.stretches[0])
+        Q = roots @ roots.transpose(0, 1, 3, 2)
         d, n, which = self.dim, self.n, self.stretches[0].which
         scale = float(np.mean(np.einsum("ij,ij->i", self._first[:1], self._first[:1])))
         for fraction in JITTER_LADDER:

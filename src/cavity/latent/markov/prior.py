@@ -42,7 +42,7 @@ class MarkovPrior(LatentPrior):
         self.representation: Markov = representation
         times = inputs if isinstance(inputs, TimeInputs) else TimeInputs(inputs.X)
         super().__init__(kernel, times, mean_function)
-        self.order, self.t, self._in_order = times.order, times.t, times.in_order
+        self._times, self.t, self._in_order = times, times.t, times.in_order
         self.form = kernel.state_space(representation.states)
         self.system = compiled_system(self.form)
         self.start: NDArray[np.intp] = self.system.start
@@ -52,6 +52,11 @@ class MarkovPrior(LatentPrior):
         longest = self.n if self._is_single else CHUNK * max(1, MEMORY // entries // CHUNK)
         self.stretches = times.stretches(self.form.moving, longest)
         self._known: tuple[Array, Array] | None = None
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """Row of each time."""
+        return self._times.order
 
     @property
     def exact(self) -> bool:
@@ -64,16 +69,14 @@ class MarkovPrior(LatentPrior):
         return SingleMatern(self) if self._is_single else None
 
     def transitions(self, stretch: Stretch) -> tuple[Array, Array]:
-        """A and Q, each (m, B, S, S); those of a single stretch are kept."""
+        """A and Q, each (m, B, S, S); those of a single stretch are kept, but not of a single Matern process."""
         from cavity.latent.markov.transitions import transitions
 
+        if self.single is not None:
+            return self.single.transitions(stretch.gaps)
         if self._known is not None:
             return self._known
-        found: tuple[Array, Array]
-        if self.single is not None:
-            found = self.single.transitions(stretch.gaps)
-        else:
-            found = transitions(self.system, stretch.gaps, stretch.times)
+        found: tuple[Array, Array] = transitions(self.system, stretch.gaps, stretch.times)
         if len(self.stretches) == 1:
             self._known = found
         return found
@@ -142,8 +145,14 @@ class MarkovPrior(LatentPrior):
         ahead = np.zeros((self.n + 1, U.shape[1], self.dim))
         r = np.zeros((U.shape[1], self.dim))
         for stretch in reversed(self.stretches):
-            A, _ = self.transitions(stretch)
-            functionals(self.start, A, stretch.which, r, U[stretch.steps], ahead[stretch.steps])
+            functionals(
+                self.start,
+                self.transitions(stretch)[0],
+                stretch.which,
+                r,
+                U[stretch.steps],
+                ahead[stretch.steps],
+            )
         return ahead
 
     def _first_covariances(self, ahead: Array) -> Array:

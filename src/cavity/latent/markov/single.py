@@ -61,9 +61,11 @@ class SingleMatern:
         """Memory that the evaluations of a fit share: paging in fresh memory costs as much as a pass."""
         return self.prior.inputs.scratch.get(f"markov {name}", shape)
 
-    def _steps(self) -> tuple[Array, Array, Any, Array]:
+    @property
+    def _steps(self) -> tuple[Array, Any]:
+        """Different gaps, and which of them follows each time."""
         (stretch,) = self.prior.stretches
-        return *self.prior.transitions(stretch), stretch.which, stretch.gaps
+        return stretch.gaps, stretch.which
 
     def _room(self, dtype: Any) -> tuple[Array, Array]:
         """For the covariances of all states: their first rows, and the rest of their upper triangles."""
@@ -75,34 +77,44 @@ class SingleMatern:
         from cavity.latent.markov.filtered import Filtered
         from cavity.latent.markov.single_matern import forward
 
-        A, Q, which, _ = self._steps()
         w, rest = self._room(noise.dtype)
         c, q, g = np.empty((3, self.prior.n), noise.dtype)
-        forward(self._first(noise.dtype), A, Q, which, noise, observed, w, rest, c, q, g)
+        forward(
+            self._first(noise.dtype),
+            self.rate,
+            self.variance,
+            *self._steps,
+            noise,
+            observed,
+            w,
+            rest,
+            c,
+            q,
+            g,
+        )
         return Filtered(w, w[:, 0], c, q, g, [rest])
 
     def backward(self, given: Filtered, var: Array, left: Array) -> None:
         """Fill marginal variances and the diagonal of R."""
         from cavity.latent.markov.single_matern import backward
 
-        A, _, which, _ = self._steps()
-        backward(self._zeros(given.w.dtype), A, which, given.w, given.c, given.q, var, left)
+        backward(self._zeros(given.w.dtype), self.rate, *self._steps, given.w, given.c, given.q, var, left)
 
     def smooth(self, given: Filtered, columns: Array, observed: bool, alpha: Array, moved: Array) -> None:
         """Fill ((I - R K) b, Sigma b), or R b, of each column."""
         from cavity.latent.markov.single_matern import smooth
 
-        A, _, which, _ = self._steps()
-        smooth(self._zeros(), A, which, given.w, given.c, given.q, columns, observed, alpha, moved)
+        smooth(
+            self._zeros(), self.rate, *self._steps, given.w, given.c, given.q, columns, observed, alpha, moved
+        )
 
     def pull_correction(self, given: Filtered) -> tuple[Array, Array]:
         """Derivatives of tr(R K), R held, in variance (1,), rate and shape (2, 1)."""
         from cavity.latent.markov.single_matern import pull_correction
 
-        A, Q, which, gaps = self._steps()
         inner = given.w, given.kept[0], given.c, given.q
         d_variance, d_rate = pull_correction(
-            self._zeros(given.w.dtype), self.rate, self.variance, gaps, A, Q, which, *inner
+            self._zeros(given.w.dtype), self.rate, self.variance, *self._steps, *inner
         )
         return np.array([d_variance]), np.array([[d_rate], [0.0]])
 
@@ -110,15 +122,14 @@ class SingleMatern:
         """Derivatives of sum_j left_j' K right_j in variance (1,), rate and shape (2, 1); columns in order of time."""
         from cavity.latent.markov.single_matern import functionals, pull_product
 
-        A, Q, which, gaps = self._steps()
         like, total = self._zeros(), np.zeros(2)
         ahead, other = np.empty((2, self.prior.n, self.size))
         for j in range(left.shape[1]):
-            functionals(like, A, which, np.ascontiguousarray(left[:, j]), ahead)
+            functionals(like, self.rate, *self._steps, np.ascontiguousarray(left[:, j]), ahead)
             if right is not None:
-                functionals(like, A, which, np.ascontiguousarray(right[:, j]), other)
+                functionals(like, self.rate, *self._steps, np.ascontiguousarray(right[:, j]), other)
             both = ahead, ahead if right is None else other
-            total += pull_product(like, self.rate, self.variance, gaps, A, Q, which, *both)
+            total += pull_product(like, self.rate, self.variance, *self._steps, *both)
         return total[:1], np.array([total[1:], [0.0]])
 
     def innovations(self, residual: Array, variance: Array) -> Innovations:

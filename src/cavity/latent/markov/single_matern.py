@@ -47,23 +47,36 @@ from cavity.latent.markov.small_matrices import (
 
 
 @compiled
+def _step(like, x):
+    """A of a step of rate times gap x."""
+    if x < FORGOTTEN:
+        return transition(like, x, np.exp(-x))
+    return transition(like, 0.0, 0.0)
+
+
+@compiled
+def _noise(like, x, variance):
+    """Q of it, packed."""
+    if x < FORGOTTEN:
+        return scaled(process_noise(like, x, np.exp(-x)), variance)
+    return stationary(like, variance)
+
+
+@compiled
 def transitions(like, rate, variance, gaps, A, Q):
     """A and Q of steps of these lengths."""
     for k in range(len(gaps)):
         x = rate * gaps[k]
-        if x < FORGOTTEN:
-            decay = np.exp(-x)
-            write_matrix(like, transition(like, x, decay), A[k, 0])
-            noise = scaled(process_noise(like, x, decay), variance)
-        else:
-            write_matrix(like, transition(like, 0.0, 0.0), A[k, 0])
-            noise = stationary(like, variance)
-        write_matrix(like, full(noise), Q[k, 0])
+        write_matrix(like, _step(like, x), A[k, 0])
+        write_matrix(like, full(_noise(like, x, variance)), Q[k, 0])
 
 
 @compiled
-def forward(P, A, Q, which, noise, observed, w, rest, c, q, g):
-    """The covariance filter from the covariance P of the first state."""
+def forward(P, rate, variance, gaps, which, noise, observed, w, rest, c, q, g):
+    """The covariance filter from the covariance P of the first state.
+
+    Transitions are made in this pass and in the next ones: of very many times they take more memory than all else.
+    """
     for k in range(len(which)):
         write(P, w[k], rest[k])
         s, v = P[0], noise[k]
@@ -81,16 +94,17 @@ def forward(P, A, Q, which, noise, observed, w, rest, c, q, g):
         P = updated(P, c[k], q[k])
         u = which[k]
         if u >= 0:
-            P = add(congruence(P, read_matrix(P, A[u, 0])), upper(P, read_matrix(P, Q[u, 0])))
+            x = rate * gaps[u]
+            P = add(congruence(P, _step(P, x)), _noise(P, x, variance))
 
 
 @compiled
-def backward(N, A, which, w, c, q, var, left):
+def backward(N, rate, gaps, which, w, c, q, var, left):
     """Marginal variances and the diagonal of R, from N = 0."""
     for k in range(len(which) - 1, -1, -1):
         u = which[k]
         if u >= 0:
-            N = congruence(N, transposed(N, read_matrix(N, A[u, 0])))
+            N = congruence(N, transposed(N, _step(N, rate * gaps[u])))
         own = read_vector(N, w[k])
         v = symmetric_apply(N, own)
         wNw = dot(N, own, v)
@@ -100,17 +114,17 @@ def backward(N, A, which, w, c, q, var, left):
 
 
 @compiled
-def pull_correction(N, rate, variance, gaps, A, Q, which, w, rest, c, q):
+def pull_correction(N, rate, variance, gaps, which, w, rest, c, q):
     """tr(R dK) by the variance and the rate."""
     d_rate, d_variance = N[0] * 0.0, N[0] * 0.0
     for k in range(len(which) - 1, -1, -1):
         u = which[k]
         own = read_vector(N, w[k])
         if u >= 0:
-            step = read_matrix(N, A[u, 0])
+            step = _step(N, rate * gaps[u])
             B = congruence(updated(read(N, w[k], rest[k]), c[k], q[k]), step)
             d_rate += gaps[u] * (2.0 * drift_trace(N, B) + variance * noise_form(N, step))
-            d_variance += inner(N, upper(N, read_matrix(N, Q[u, 0])))
+            d_variance += inner(N, _noise(N, rate * gaps[u], variance))
             N = congruence(N, transposed(N, step))
         v = symmetric_apply(N, own)
         N = informed(N, v, c[k], c[k] + c[k] * c[k] * dot(N, own, v))
@@ -119,19 +133,19 @@ def pull_correction(N, rate, variance, gaps, A, Q, which, w, rest, c, q):
 
 
 @compiled
-def functionals(P, A, which, u, ahead):
+def functionals(P, rate, gaps, which, u, ahead):
     """r_k = h u_k + A'r_{k+1} of a column u (n,), into `ahead` (n, d)."""
     r = zero_vector(P)
     for k in range(len(which) - 1, -1, -1):
         step = which[k]
         if step >= 0:
-            r = apply(P, transposed(P, read_matrix(P, A[step, 0])), r)
+            r = apply(P, transposed(P, _step(P, rate * gaps[step])), r)
         r = add_observed(P, r, u[k])
         write_vector(P, r, ahead[k])
 
 
 @compiled
-def pull_product(P, rate, variance, gaps, A, Q, which, left, right):
+def pull_product(P, rate, variance, gaps, which, left, right):
     """Derivatives of l'K r in variance and rate, from the functionals (n, d) of both; see `passes` on rates."""
     one, other = read_vector(P, left[0]), read_vector(P, right[0])
     first = stationary(P, variance)
@@ -140,7 +154,7 @@ def pull_product(P, rate, variance, gaps, A, Q, which, left, right):
     for k in range(len(which) - 1):
         u = which[k]
         if u >= 0:
-            step, noise = read_matrix(P, A[u, 0]), upper(P, read_matrix(P, Q[u, 0]))
+            step, noise = _step(P, rate * gaps[u]), _noise(P, rate * gaps[u], variance)
             one, other = read_vector(P, left[k + 1]), read_vector(P, right[k + 1])
             x_noise, y_noise = symmetric_apply(noise, one), symmetric_apply(noise, other)
             x = add_scaled(P, apply(P, step, x), x_noise, 1.0)
@@ -152,7 +166,7 @@ def pull_product(P, rate, variance, gaps, A, Q, which, left, right):
 
 
 @compiled
-def smooth(P, A, which, w, c, q, B, observed, alpha, moved):
+def smooth(P, rate, gaps, which, w, c, q, B, observed, alpha, moved):
     """((I - R K) b, Sigma b) of each column b of B (n, m), or R b and the smoothed means if `observed`."""
     for j in range(B.shape[1]):
         x = zero_vector(P)
@@ -163,12 +177,12 @@ def smooth(P, A, which, w, c, q, B, observed, alpha, moved):
             x = add_scaled(P, x, own, a)
             u = which[k]
             if u >= 0:
-                x = apply(P, read_matrix(P, A[u, 0]), x)
+                x = apply(P, _step(P, rate * gaps[u]), x)
         r = zero_vector(P)
         for k in range(len(which) - 1, -1, -1):
             u = which[k]
             if u >= 0:
-                r = apply(P, transposed(P, read_matrix(P, A[u, 0])), r)
+                r = apply(P, transposed(P, _step(P, rate * gaps[u])), r)
             ahead = dot(P, read_vector(P, w[k]), r)
             alpha[k, j] -= c[k] * ahead
             moved[k, j] += q[k] * ahead

@@ -37,8 +37,6 @@ class TimeInputs(Inputs):
 
     Attributes
     ----------
-    order : array of int (n,)
-        Row of each time.
     t : array (n,)
         Times in order.
     in_order : bool
@@ -52,9 +50,15 @@ class TimeInputs(Inputs):
                 f"the representation 'markov' is for one input column, got X of shape {self.X.shape}; use "
                 "representation='dense'"
             )
-        self.order: NDArray[np.intp] = np.argsort(self.X[:, 0], kind="stable")
-        self.t = np.ascontiguousarray(self.X[self.order, 0])
-        self.in_order = bool(np.all(self.order[:-1] < self.order[1:]))
+        x = self.X[:, 0]
+        self.in_order = bool(np.all(x[:-1] <= x[1:]))
+        self._order = None if self.in_order else np.argsort(x, kind="stable")
+        self.t = np.ascontiguousarray(x if self.in_order else x[self._order])
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """Row of each time."""
+        return np.arange(len(self.t)) if self._order is None else self._order
 
     @cached_property
     def _distinct(self) -> tuple[Array, NDArray[np.intp]]:
