@@ -114,7 +114,7 @@ class Conditioned:
         explained = float(self.sites.precision @ self.var)
         return 0.5 * (self.conditioning.log_det - explained + float(self.weights @ self._moved))
 
-    @property
+    @cached_property
     def left(self) -> Array:
         """1 - tau var, the part of a marginal's precision that is not its own site's, shape (n,)."""
         return self._left(self.var, lambda: self.conditioning.unexplained)
@@ -133,7 +133,7 @@ class Conditioned:
         precision = (1 - share tau var) / var and shift = precision mean - share alpha, since alpha = nu - tau mean: no
         difference of large numbers if sites are sharp.
         """
-        precision = self.left
+        precision = self._left(self.var, lambda: self.conditioning.unexplained)
         if share != 1.0:
             precision = (1.0 - share) + share * precision
         precision /= self.var
