@@ -116,10 +116,8 @@ def plain_sweeps(problem, start, tolerance=TOLERANCE, most=2000):
     for sweep in range(most):
         if state.residual <= tolerance:
             return state, sweep
-        target = state.target
-        state = _step(
-            problem, state.sites, target.shift - state.sites.shift, target.precision - state.sites.precision
-        )
+        target, at = state.target, np.array([state.sites.shift, state.sites.precision])
+        state, _ = _step(problem, at, np.array([target.shift, target.precision]) - at)
     return None, most
 
 

@@ -10,6 +10,7 @@ from cavity.kernels import (
     SE,
     Additive,
     Categorical,
+    Celerite,
     Constant,
     Cosine,
     DampedOscillator,
@@ -126,6 +127,8 @@ def everything() -> dict[str, Case]:
         "DampedOscillator": Case(DampedOscillator(1.9, 2.0), columns=1),
         "DampedOscillator-creeping": Case(DampedOscillator(1.9, 0.3), columns=1),
         "DampedOscillator-critical": Case(DampedOscillator(1.9, 0.5), columns=1),
+        "Celerite": Case(Celerite(1.9, 1.3, 0.6), columns=1),
+        "Celerite-velocity": Case(Celerite(1.9, 1.3, -0.7), columns=1),
         "Categorical": Case(Categorical(3, -0.3), columns=1, inputs="codes", smooth_inputs=False),
         "Categorical-open": Case(
             Categorical(correlation=0.3), columns=1, inputs="codes", smooth_inputs=False

@@ -12,6 +12,7 @@ from cavity.inference.ep import state
 from cavity.inference.variational import ScaleMixtureEM
 from cavity.kernels import (
     SE,
+    Celerite,
     Constant,
     Cosine,
     DampedOscillator,
@@ -56,6 +57,7 @@ KERNELS = {
         0.01 * IntegratedWiener(order=2) + Polynomial(2, 0.3, 0.5) + 1.0 * Matern(2.0, nu=0.5),
         (Seasonal(3.0, 0.8, harmonics=3) + 0.3 * Matern(9.0)) ** 2,
         2.0 * Matern(4.0, nu=1.5) * Seasonal(3.0, harmonics=2) + DampedOscillator(2.0, 3.0),
+        0.8 * Celerite(2.0, 1.5, 0.4) + Celerite(3.0, 1.5, -0.5) * Matern(5.0, nu=0.5),
         0.5 * DampedOscillator(2.0, 0.2) + 0.5 * DampedOscillator(2.0, 0.5) * Cosine(1.0),
     )
 }

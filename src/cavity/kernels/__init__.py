@@ -5,6 +5,7 @@ from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.automatic_relevance import ard
 from cavity.kernels.base import Kernel
 from cavity.kernels.categorical import Categorical
+from cavity.kernels.celerite import Celerite
 from cavity.kernels.constant import Constant
 from cavity.kernels.cosine import Cosine
 from cavity.kernels.damped_oscillator import DampedOscillator
@@ -34,6 +35,7 @@ __all__ = [
     "SE",
     "Additive",
     "Categorical",
+    "Celerite",
     "Constant",
     "Cosine",
     "DampedOscillator",

@@ -13,6 +13,7 @@ and the kernel of a block is variance * (A(h) P(t))[0, 0]. The factors, each of 
     WIENER    order m, from `origin` on: an integrated Wiener process (m = 1: Brownian motion), state (f, f', ...)
     POWER     order m: f = t^m, state (f, f', ...), without noise
     OSCILLATOR  rate omega, shape zeta: f'' + 2 zeta omega f' + omega^2 f = white noise, state (f, f' / omega)
+    VELOCITY  the same, seen by its velocity: state (f' / omega, f)
     GAUSSIAN  order d, rate 1 / lengthscale: stands for a squared exponential, whose spectrum exp(-w^2 / 2) becomes
               1 / sum_{j <= d} (w^2 / 2)^j / j! (Hartikainen and Sarkka 2010); state (f, f', ..., f^(d - 1)), each
               of unit variance
@@ -46,6 +47,7 @@ class FactorKind(IntEnum):
     POWER = 3
     OSCILLATOR = 4
     GAUSSIAN = 5
+    VELOCITY = 6
 
 
 class NoStateSpaceError(ValueError):

@@ -22,7 +22,7 @@ from cavity.latent.markov.small_matrices import (
 )
 from cavity.numerics.damped_waves import damped_waves
 
-MATERN, ROTATION, WIENER, POWER, OSCILLATOR, GAUSSIAN = 0, 1, 2, 3, 4, 5
+MATERN, ROTATION, WIENER, POWER, OSCILLATOR, GAUSSIAN, VELOCITY = 0, 1, 2, 3, 4, 5, 6
 """Kinds of factors, as in `kernels.state_space.FactorKind`."""
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -243,7 +243,7 @@ def factor_prior(system, f, t, P):
         P[0, 0], P[0, 1], P[1, 0], P[1, 1] = 1.0, 0.0, 0.0, 1.0
     elif kind == WIENER:
         _wiener_covariance(n, t - system.origin[f], P)
-    elif kind == OSCILLATOR:
+    elif kind in (OSCILLATOR, VELOCITY):
         P[0, 0], P[0, 1], P[1, 0], P[1, 1] = 1.0, 0.0, 0.0, 1.0
     else:  # the derivatives of t^(n - 1), times themselves
         for i in range(n):
@@ -312,6 +312,24 @@ def _oscillator_by_damping(x, zeta, A, dA, dQ):
 
 
 @compiled
+def _oscillator_slopes(x, gap, zeta, by_shape, A, dA, dQ):
+    """Derivatives of A and Q in the rate, or in zeta."""
+    if by_shape:
+        _oscillator_by_damping(x, zeta, A, dA, dQ)
+        return
+    for j in range(2):
+        dA[0, j], dA[1, j] = gap * A[1, j], -gap * (A[0, j] + 2.0 * zeta * A[1, j])
+        dQ[0, j], dQ[1, j] = 4.0 * zeta * gap * A[0, 1] * A[j, 1], 4.0 * zeta * gap * A[1, 1] * A[j, 1]
+
+
+@compiled
+def _exchanged(M):
+    """M with its two states in the other order, in place."""
+    M[0, 0], M[1, 1] = M[1, 1], M[0, 0]
+    M[0, 1], M[1, 0] = M[1, 0], M[0, 1]
+
+
+@compiled
 def factor_step(system, f, gap, A, Q, g):
     """A and Q of a factor."""
     n, kind = system.size[f], system.kind[f]
@@ -326,8 +344,11 @@ def factor_step(system, f, gap, A, Q, g):
             A[i, j], Q[i, j] = 0.0, 0.0
     if kind == ROTATION:
         rotation(system.rate[f] * gap, A)
-    elif kind == OSCILLATOR:
+    elif kind in (OSCILLATOR, VELOCITY):
         _oscillator(system.rate[f] * gap, system.shape[f], A, Q)
+        if kind == VELOCITY:
+            _exchanged(A)
+            _exchanged(Q)
     else:
         for i in range(n):
             value = 1.0
@@ -343,13 +364,14 @@ def factor_slope(system, f, gap, by_shape, A, dA, dQ):
     """Derivatives of A and Q in the rate of a factor that has one, or in its shape."""
     n = system.size[f]
     if system.kind[f] == OSCILLATOR:
-        zeta = system.shape[f]
-        if by_shape:
-            _oscillator_by_damping(system.rate[f] * gap, zeta, A, dA, dQ)
-            return
-        for j in range(2):
-            dA[0, j], dA[1, j] = gap * A[1, j], -gap * (A[0, j] + 2.0 * zeta * A[1, j])
-            dQ[0, j], dQ[1, j] = 4.0 * zeta * gap * A[0, 1] * A[j, 1], 4.0 * zeta * gap * A[1, 1] * A[j, 1]
+        _oscillator_slopes(system.rate[f] * gap, gap, system.shape[f], by_shape, A, dA, dQ)
+        return
+    if system.kind[f] == VELOCITY:
+        _exchanged(A)
+        _oscillator_slopes(system.rate[f] * gap, gap, system.shape[f], by_shape, A, dA, dQ)
+        _exchanged(A)
+        _exchanged(dA)
+        _exchanged(dQ)
         return
     if system.kind[f] == ROTATION:
         dA[0, 0], dA[0, 1], dA[1, 0], dA[1, 1] = gap * A[1, 0], gap * A[0, 0], -gap * A[0, 0], gap * A[1, 0]

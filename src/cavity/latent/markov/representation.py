@@ -27,7 +27,7 @@ class Markov(Representation):
     """A Gaussian Markov process of one input: every row costs the same, and so do a million.
 
     Exact for kernels with a state-space form: `Matern` of half-integer order, `Wiener`, `IntegratedWiener`,
-    `Seasonal`, `DampedOscillator`, `Cosine`, `Constant`, `Linear`, `Polynomial`, and their sums,
+    `Seasonal`, `DampedOscillator`, `Celerite`, `Cosine`, `Constant`, `Linear`, `Polynomial`, and their sums,
     products, powers and multiples.
 
     Parameters

@@ -15,6 +15,7 @@ from cavity.latent.markov.factors import (
     OSCILLATOR,
     POWER,
     ROTATION,
+    VELOCITY,
     WIENER,
     factor_prior,
     factor_slope,
@@ -211,7 +212,7 @@ def pull_transitions(system, gaps, times, Q, GA, GQ, d_variance, d_rate):
                 n = system.start[b + 1] - system.start[b]
                 for e in range(first, last):
                     f, kind = system.same[e], system.kind[e]
-                    if kind in (WIENER, POWER) or (by_shape and kind != OSCILLATOR):
+                    if kind in (WIENER, POWER) or (by_shape and kind not in (OSCILLATOR, VELOCITY)):
                         continue
                     if e == f:  # equal factors come later and find the slopes of the first
                         factor_slope(system, f, gaps[k], by_shape, own[0, f], own[3, f], own[4, f])
