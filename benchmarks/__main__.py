@@ -16,6 +16,7 @@ NAMES = (
     "control",
     "sampling",
     "large",
+    "large_fits",
     "markov",
     "fits",
     "fit_quality",

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 
 from cavity.inference.base import Approximation, Status, TrainingData, UnsupportedPairError
 from cavity.inference.exact import Exact, weight_constant
-from cavity.latent.base import Conditioning, Loss
+from cavity.latent.base import Conditioning, Inputs, Loss
 from cavity.latent.inducing import EvidenceInterval, Inducing
 from cavity.latent.markov import WINDOW, Markov
+from cavity.latent.posterior_process import PosteriorProcess
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
@@ -252,6 +253,27 @@ class Posterior:
         kept = TrainingData(X, y, weight, self.model.representation.prepare(X))
         return Posterior(self.model, approximation, kept, complete=False)
 
+    def _streamed(self, X: Array, y: Array) -> Posterior:
+        """Given a batch of rows that are not kept: its sites, given what the inducing inputs know."""
+        from cavity.latent.inducing.batches import GivenOthers, Knowledge
+        from cavity.latent.inducing.conditioning import InducingConditioning
+
+        model, before = self.model, cast(PosteriorProcess, self.process)
+        if before.basis is not None or before.weights.ndim > 1:
+            raise InputError(
+                "rows can follow that are not kept if there is one target and no basis functions"
+            )
+        batch = GivenOthers(model.prior(Inputs(X)), Knowledge.of(before))
+        with threads_for(len(X)):
+            found = model.rule.infer(batch, model.likelihood, y)
+        new = cast(PosteriorProcess, found.process)
+        given = cast(InducingConditioning, new.conditioning.for_rows())
+        process = copy(before)
+        process.weights = before.weights + new.weights
+        process.conditioning = Knowledge.of(before).joined(given, before.conditioning)
+        value = self.log_evidence + found.log_evidence
+        return Posterior(model, Approximation(process, value, found.status), self.data, complete=False)
+
     def require_rows(self) -> None:
         """Refuse what is about single training rows, if they were not kept."""
         if not self.complete:
@@ -354,8 +376,12 @@ class Posterior:
         """The posterior given these observations too, at the same hyperparameters.
 
         With exact inference the Cholesky factor is extended: O(n^2 m) for m new observations. Under `KnownNoise`
-        their noise variances must be given, a number or an array (m,).
+        their noise variances must be given, a number or an array (m,). A posterior on inducing inputs whose rows were
+        not kept (`without_rows`) does not keep these either, so that a stream of any length may follow: O(m M^2) for M
+        inducing inputs.
         """
+        if not self.complete and noise_variance is None:
+            return self._streamed(*self.model._checked_data(X, y))
         self.require_rows()
         model, data = self.model, self.data
         X_new, y_new = model._checked_data(X, y)

@@ -113,6 +113,16 @@ def test_the_number_of_inducing_inputs_is_doubled_while_it_pays(small):
     assert smooth.model_.representation.m == 15
 
 
+def test_neighbors_learn_from_more_rows(small, monkeypatch):
+    seen = []
+    learn = large_data.learn
+    monkeypatch.setattr(
+        large_data, "learn", lambda model, X, *a, **k: seen.append(len(X)) or learn(model, X, *a, **k)
+    )
+    GPRegressor(**FEW, representation="neighbors", learn_rows=60).fit(X, Y)
+    assert seen[-1] == 300
+
+
 def test_a_warm_start_keeps_the_representation(small, monkeypatch):
     monkeypatch.setattr(large_data, "FOR_GAUSSIAN_NOISE", large_data.FOR_GAUSSIAN_NOISE[:1])
     model = GPRegressor(**FEW, warm_start=True, n_inducing=20).fit(X, Y)
@@ -228,9 +238,11 @@ def test_a_fit_to_files(small, folder, tmp_path):
         with pytest.raises(ValueError, match="were not kept"):
             what.outlier_probability_  # noqa: B018
         with pytest.raises(ValueError, match="were not kept"):
-            what.update(X[:1], Y[:1])
-        with pytest.raises(ValueError, match="were not kept"):
             what.posterior_.certify()
+        what.update(X[:20], Y[:20] + 0.1)
+        more = model.model_.condition(np.vstack([X, X[:20]]), np.append(Y, Y[:20] + 0.1))
+        np.testing.assert_allclose(what.predict(X[:9]), more.mean(X[:9]), atol=1e-6)
+        assert not what.posterior_.complete
 
 
 def test_few_rows_of_files_are_read_whole(folder):

@@ -72,6 +72,18 @@ def test_a_bayesian_committee_machine_that_predicts_all_rows_is_exact():
     np.testing.assert_allclose(cov, exact.covariance(few), atol=1e-7)
 
 
+def test_many_members_of_a_stiff_prior_leave_a_proper_density():
+    """Far more inputs than directions in which the prior varies: what all members add up to is then nearly exact."""
+    rng = np.random.default_rng(5)
+    inputs, new = rng.normal(size=(300, 2)), rng.normal(size=(200, 2))
+    y = np.sin(inputs[:, 0]) + 0.1 * rng.standard_normal(300)
+    model = GP(1e3 * SE(5.0), Gaussian(0.01))
+    exact = model.condition(inputs, y)
+    mean, cov = model.with_representation(Committee(2, "bcm")).condition(inputs, y).process.together(new)
+    np.testing.assert_allclose(mean, exact.mean(new), atol=1e-3)
+    np.testing.assert_allclose(np.diagonal(cov), exact.variance(new), rtol=0.01)
+
+
 def test_far_away_is_the_prior():
     far = np.full((1, 2), 100.0)
     for rule in ("gpoe", "bcm", "rbcm"):

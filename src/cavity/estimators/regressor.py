@@ -93,7 +93,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         Seconds after which learning returns the best so far; one evaluation is always made. Under "mcmc" learning has a
         quarter of them, chains end at the limit with the draws they have, and a TimeoutError says so if there are none.
     learn_rows : int, optional
-        Rows that hyperparameters are learned from, at most; the model is then conditioned on all. None for all rows.
+        Rows that hyperparameters are learned from, at most (by neighbors, to which rows cost little, five times as
+        many); the model is then conditioned on all. None for all rows.
     representation : {"auto", "dense", "inducing", "neighbors", "committee", "markov"} or Representation
         How the process is held: exactly ("dense"), by its values at inducing inputs, in time proportional to the number
         of rows ("inducing", `cavity.Inducing`), each row by its nearest ones ("neighbors", `cavity.Neighbors`, Gaussian
@@ -473,14 +474,16 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Self:
         """Condition on more data, keeping the hyperparameters: O(n^2 m) for m new rows.
 
-        Under `KnownNoise` their noise variances must be given, a number or an array (m,).
+        Under `KnownNoise` their noise variances must be given, a number or an array (m,). A model fitted to files or
+        Dask data frames keeps inducing inputs alone: more rows cost O(m), and are not kept either, however many follow.
         """
         check_is_fitted(self, "members_")
         X, y = self._checked_data(X, y, reset=False)
         wanted = self.rows_.y.shape[1:]
         if y.shape[1:] not in (wanted, (*wanted, 1)):
             raise ValueError(f"y must have the columns of the fit, {wanted}, got {y.shape[1:]}")
-        rows = self.rows_.and_more(X, y.reshape(len(y), *wanted))
+        kept = getattr(self.posterior_, "complete", True)
+        rows = self.rows_.and_more(X, y.reshape(len(y), *wanted)) if kept else self.rows_
         if self.model_.representation.covariance_limit is None:
             require_memory(len(rows.X))
         posterior = self.posterior_.update(X, y.reshape(len(y), *wanted), noise_variance)

@@ -26,6 +26,7 @@ from cavity.latent.inducing import Inducing
 from cavity.latent.markov.representation import Markov, has_exact_markov_form
 from cavity.latent.neighbors import Neighbors
 from cavity.learning.fit import learn
+from cavity.learning.minibatches import condition
 from cavity.learning.multistart import SearchResult
 from cavity.learning.run_choice import Learned
 from cavity.likelihoods.binary import BinaryLikelihood
@@ -43,6 +44,9 @@ DENSE_ROWS = 3000
 
 LEARN_ROWS = 10_000
 """Rows that hyperparameters are learned from, unless a user says otherwise."""
+
+NEIGHBORS_LEARN_FROM = 5
+"""Times as many rows that neighbors learn from: a row costs them little, and the more rows the nearer they are."""
 
 TRIAL_ROWS, TRIAL_HELD_OUT = 4000, 1000
 """Rows that candidates are learned from, and rows that they are scored on."""
@@ -79,7 +83,7 @@ class Size:
         "auto", "inducing", another name or an object.
     n_inducing : int or "auto"
     learn_rows : int or None
-        None for all.
+        None for all; neighbors learn from five times as many.
     """
 
     representation: Any = "auto"
@@ -153,7 +157,7 @@ def learn_any_size(
     time = Deadline(max_time)
     found = candidates(model, X, size, objective)
     if objective is None and not as_rows(X).in_memory:
-        posterior = model.with_representation(found[0]).condition(X, y, weight)
+        posterior = condition(model.with_representation(found[0]), X, y, weight)
         return Learned(SearchResult(posterior.model, np.nan, ()), with_status(posterior, ()))
     all_rows = objective is None or model.inference.samples
     index = None if all_rows else rows_to_learn_from(model, y, size.learn_rows, rng)
@@ -168,6 +172,9 @@ def learn_any_size(
     start, kept = model, found[0]
     if len(found) > 1 and objective is not None:
         kept, trials = tried(start, some, found, time, given)
+    if index is not None and isinstance(kept, Neighbors) and size.learn_rows is not None:
+        index = rows_to_learn_from(model, y, NEIGHBORS_LEARN_FROM * size.learn_rows, rng)
+        some = Part.of(model, X, y, weight, index)
     learned = some.learn(start.with_representation(kept), rng, time, warm=warm, **given)
     if (
         size.n_inducing == "auto"
@@ -185,7 +192,7 @@ def on_all_rows(learned: Learned, model: GP, X: Array | RowSource, y: Array, wei
     """Conditioned on all rows. Ctrl-C waits for it: without it what was learned would be lost."""
     likelihood = model.likelihood.with_flat(learned.model.likelihood.flat)
     with Postponed() as late:
-        posterior = learned.model.with_likelihood(likelihood).condition(X, y, weight)
+        posterior = condition(learned.model.with_likelihood(likelihood), X, y, weight)
     search = replace(learned.search, model=learned.model.with_likelihood(likelihood))
     if late.interrupted:
         search = replace(search, stopped=StopReason.INTERRUPTED)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -101,6 +102,12 @@ class RowSource(ABC):
     def take(self, index: NDArray[np.intp]) -> Array:
         """Inputs of some rows, in increasing order of their numbers."""
 
+    def batches(self, size: int) -> Iterator[tuple[slice, Array]]:
+        """At most so many rows at a time, nearly equally many: which they are, and their inputs."""
+        ends = np.linspace(0, len(self), -(-len(self) // size) + 1).astype(int)
+        for start, stop in pairwise(ends):
+            yield slice(int(start), int(stop)), self.take(np.arange(start, stop))
+
     def evaluate(self, function: Callable[[Array], Array]) -> Array:
         """function(X), shape (n,) or (n, k), of a function that treats rows one by one."""
         return self.map_sum(Evaluate(function))[1][0]
@@ -156,6 +163,15 @@ class PartedRows(RowSource):
         for size, X in zip(self.sizes, self.parts()):
             yield run(task, X, first, [v[first : first + size] for v in given])
             first += size
+
+    def batches(self, size: int) -> Iterator[tuple[slice, Array]]:
+        """Parts, in pieces if they are larger: every part is read once."""
+        first = 0
+        for part in self.parts():
+            ends = np.linspace(0, len(part), -(-len(part) // size) + 1).astype(int)
+            for start, stop in pairwise(ends):
+                yield slice(first + int(start), first + int(stop)), part[start:stop]
+            first += len(part)
 
     def take(self, index: NDArray[np.intp]) -> Array:
         """Some rows, by reading all parts up to the last of them."""

@@ -17,6 +17,7 @@ beta_p of "rbcm" is the mean over them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import ArrayLike
 from cavity.kernels.base import as_inputs
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.numerics.arrays import Array
-from cavity.numerics.cholesky import factorize
+from cavity.numerics.cholesky import JITTER_LADDER, NotPositiveDefiniteError, factorize, try_factorize
 
 if TYPE_CHECKING:
     from cavity.latent.committee.prior import CommitteeConditioning, CommitteePrior
@@ -98,24 +99,29 @@ class CommitteeProcess:
         return self.moments(as_inputs(X))[1]
 
     def together(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Mean and covariance (m, m) of f at several inputs at once: members then share what they know of each."""
+        """Mean and covariance (m, m) of f at several inputs at once: members then share what they know of each.
+
+        One jitter for all matrices: no member is then less certain than the prior, and what is taken away of the
+        precisions leaves a proper one.
+        """
         new = as_inputs(X)
         members, kernel = self._members(), self.prior.kernel
         rows = kernel._prepare(new, np.arange(len(new)))
-        prior = factorize(kernel._block(rows, rows).copy)
+        K = kernel._block(rows, rows)
         v = np.array([member.variance(new) for member in members])
         beta, corrected = member_weights(self.prior.representation.rule, v, self._own(new))
-        identity = np.eye(len(new))
         share = beta.mean(axis=1)
-        precision = (1.0 - share.sum()) * prior.solve(identity) if corrected else np.zeros_like(identity)
-        total: Array | float = 0.0
-        for b, member in zip(share, members):
-            factor = factorize(member.covariance(new).copy)
-            precision += b * factor.solve(identity)
-            total = total + b * factor.solve(member.mean(new))
-        factor = factorize((0.5 * (precision + precision.T)).copy)
-        mean = factor.solve(np.asarray(total))
-        return self._prior_mean(new, mean) + mean, factor.solve(identity)
+        parts = [(b, member.covariance(new), member.mean(new)) for b, member in zip(share, members)]
+        if corrected:
+            parts.append((1.0 - share.sum(), K, np.zeros_like(parts[0][2])))
+        for jitter in JITTER_LADDER:
+            found = _combined(parts, jitter * float(np.mean(np.diagonal(K))))
+            if found is not None:
+                return self._prior_mean(new, found[0]) + found[0], found[1]
+        raise NotPositiveDefiniteError(
+            f"the precisions of {len(members)} members at {len(new)} inputs leave no proper density together: predict "
+            "fewer inputs at once, or use another rule"
+        )
 
     def covariance(self, X: ArrayLike) -> Array:
         """Shape (m, m)."""
@@ -130,3 +136,18 @@ class CommitteeProcess:
         noise = factorize(cov.copy).multiply(rng.standard_normal((len(cov), size * targets)))
         draws = noise.reshape(len(cov), size, targets).transpose(1, 0, 2)
         return np.asarray(mean + draws[:, :, 0] if mean.ndim == 1 else mean + draws)
+
+
+def _combined(parts: Sequence[tuple[float, Array, Array]], jitter: float) -> tuple[Array, Array] | None:
+    """Mean and covariance of the product of normal densities with powers, means and covariances as given; None if a
+    matrix is not positive definite."""
+    precision, total = np.zeros_like(parts[0][1]), np.zeros_like(parts[0][2])
+    identity = np.eye(len(precision))
+    for power, cov, mean in parts:
+        factor = try_factorize(cov + jitter * identity)
+        if factor is None:
+            return None
+        precision += power * factor.solve(identity)
+        total = total + power * factor.solve(mean)
+    factor = try_factorize(0.5 * (precision + precision.T))
+    return None if factor is None else (factor.solve(total), factor.solve(identity))
