@@ -28,7 +28,7 @@ from cavity.numerics.compiled import load_compiled
 
 Rows = tuple[np.ndarray, np.ndarray]
 
-HELD_OUT = 2000
+HELD_OUT = 1000
 """Rows that representations are judged by."""
 
 
@@ -43,13 +43,13 @@ def seconds(run: Callable[[], Any]) -> tuple[Any, float]:
 
 def sarcos() -> Rows:
     data = datasets.load("sarcos")
-    some = np.random.default_rng(0).choice(len(data.X), 10_000, replace=False)
+    some = np.random.default_rng(0).choice(len(data.X), 6000, replace=False)
     return data.X[some], data.y[some]
 
 
 def friedman() -> Rows:
     rng = np.random.default_rng(1)
-    X = rng.uniform(size=(8000, 10))
+    X = rng.uniform(size=(6000, 10))
     f = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
     return X, f + rng.standard_normal(len(X))
 
@@ -57,7 +57,7 @@ def friedman() -> Rows:
 def circuit() -> Rows:
     """Friedman's second function: the impedance of a circuit."""
     rng = np.random.default_rng(2)
-    X = rng.uniform(size=(8000, 4)) * [100, 520 * np.pi, 1, 10] + [0, 40 * np.pi, 0, 1]
+    X = rng.uniform(size=(6000, 4)) * [100, 520 * np.pi, 1, 10] + [0, 40 * np.pi, 0, 1]
     f = np.hypot(X[:, 0], X[:, 1] * X[:, 2] - 1 / (X[:, 1] * X[:, 3]))
     return X, f + 125.0 * rng.standard_normal(len(X))
 
@@ -65,14 +65,14 @@ def circuit() -> Rows:
 def rough_map() -> Rows:
     """A draw of a Matern process in the plane."""
     rng = np.random.default_rng(3)
-    X = rng.uniform(0, 10, size=(6000, 2))
+    X = rng.uniform(0, 10, size=(5000, 2))
     K = Matern(0.7, nu=1.5).bind(2)(X) + 1e-9 * np.eye(len(X))
     return X, np.linalg.cholesky(K) @ rng.standard_normal(len(X)) + 0.1 * rng.standard_normal(len(X))
 
 
 def smooth() -> Rows:
     rng = np.random.default_rng(4)
-    X = rng.uniform(-2, 2, size=(8000, 8))
+    X = rng.uniform(-2, 2, size=(6000, 8))
     f = np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 0.3 * X[:, 2] ** 2
     return X, f + 0.1 * rng.standard_normal(len(X))
 
@@ -80,7 +80,7 @@ def smooth() -> Rows:
 def weak() -> Rows:
     """Mostly noise."""
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(8000, 5))
+    X = rng.normal(size=(6000, 5))
     return X, np.tanh(X[:, 0] + X[:, 1] * X[:, 2]) + 2.0 * rng.standard_normal(len(X))
 
 
