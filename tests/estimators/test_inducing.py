@@ -8,9 +8,8 @@ from sklearn.base import clone
 
 import cavity
 from cavity import GPClassifier, GPRegressor
-from cavity.latent.base import CapabilityError
 from cavity.latent.inducing import Inducing
-from cavity.likelihoods import StudentT
+from cavity.likelihoods import Gaussian, StudentT
 from cavity.numerics import memory
 
 RNG = np.random.default_rng(0)
@@ -71,7 +70,7 @@ def test_robust_noise_finds_outliers():
     assert far.sum() < 25
 
 
-def test_a_classifier_by_ep_and_what_it_refuses():
+def test_a_classifier_by_ep_and_what_is_refused():
     labels = np.where(F > 0, "up", "down")
     model = GPClassifier(
         "4.0 * SE(1.5)", representation="inducing", n_inducing=40, objective=None, random_state=0
@@ -79,11 +78,31 @@ def test_a_classifier_by_ep_and_what_it_refuses():
     assert np.mean(model.predict(NEW) == np.where(TRUE > 0, "up", "down")) > 0.9
     assert model.posterior_.status.converged
     assert not model.model_.representation.learn
-    with pytest.raises(CapabilityError, match="'inducing' does not give several latent functions"):
-        GPClassifier(multi_class="softmax", representation="inducing", objective=None).fit(
-            X, np.arange(300) % 3
-        )
     with pytest.raises(ValueError, match="n_inducing must be an integer >= 1 or 'auto', got 0"):
         GPRegressor(n_inducing=0).fit(X, Y)
     with pytest.raises(ValueError, match="representation must be one of 'dense', 'inducing'"):
         GPRegressor(representation="sparse").fit(X, Y)
+
+
+def test_the_exact_mean_after_a_fit_with_few_inducing_inputs(tmp_path):
+    asked = {"likelihood": Gaussian(0.01), "mean": "zero", "objective": None, "random_state": 0}
+    exact = GPRegressor("1.0 * SE(0.7)", representation="dense", **asked).fit(X, Y)
+    rough = GPRegressor("1.0 * SE(0.7)", representation=Inducing(12), **asked).fit(X, Y)
+    refined = GPRegressor("1.0 * SE(0.7)", representation=Inducing(12), refine=True, **asked).fit(X, Y)
+    assert np.abs(rough.predict(NEW) - exact.predict(NEW)).max() > 0.05
+    np.testing.assert_allclose(refined.predict(NEW), exact.predict(NEW), atol=0.01)
+    np.testing.assert_allclose(
+        refined.predict(NEW, return_std=True)[1], rough.predict(NEW, return_std=True)[1], rtol=1e-9
+    )
+    refined.save(tmp_path / "m.cavity")
+    np.testing.assert_allclose(
+        cavity.load(tmp_path / "m.cavity").predict(NEW), refined.predict(NEW), atol=1e-9
+    )
+    # what is exact stays as it is, and what has no exact mean says so
+    np.testing.assert_array_equal(
+        clone(exact).set_params(refine=True).fit(X, Y).predict(NEW), exact.predict(NEW)
+    )
+    with pytest.raises(ValueError, match="needs Gaussian noise"):
+        GPRegressor(likelihood="student-t", representation=Inducing(12), refine=True, objective=None).fit(
+            X, Y
+        )

@@ -127,6 +127,17 @@ def test_other_columns_are_named(data, tmp_path):
         ParquetRows(tmp_path)
 
 
+def test_an_empty_part_is_passed_over(data, folder, tmp_path):
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    first = pd.read_parquet(sorted(folder.iterdir())[0])
+    first.iloc[:0].to_parquet(tmp_path / "0-empty.parquet")
+    rows, y = read_parquet(tmp_path, first.columns[-1])
+    whole, target = read_parquet(folder, first.columns[-1])
+    np.testing.assert_array_equal(y, target)
+    np.testing.assert_array_equal(np.concatenate(list(rows.parts())), np.concatenate(list(whole.parts())))
+
+
 def test_missing_values_are_named_by_file_and_row(data, tmp_path):
     frame = pd.DataFrame(data[0][:50], columns=NAMES).assign(target=1.0)
     frame.to_parquet(tmp_path / "0.parquet")

@@ -105,6 +105,10 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         number from 250 to at most 1000 while that pays.
     n_neighbors : int
         Number of neighbors for "neighbors"; predictions take twice as many.
+    refine : bool
+        Whether predicted means are those of the exact process after a fit with inducing inputs (Gaussian noise;
+        conjugate gradients, O(n^2) an iteration). Variances stay those of the inducing inputs, and predictions then
+        cost O(n) a row.
     seasons : dict, optional
         Cycles that "auto" looks for: column name or index to the length of the cycle, in units of the column, or to
         several of them, by name or not: `{"date": {"year": 1.0}}`.
@@ -165,6 +169,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         representation: Any = "auto",
         n_inducing: Any = "auto",
         n_neighbors: int = N_NEIGHBORS,
+        refine: bool = False,
         seasons: Any = None,
     ) -> None:
         super().__init__(
@@ -184,6 +189,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         )
         self.standardize = standardize
         self.n_neighbors = n_neighbors
+        self.refine = refine
         self.seasons = seasons
 
     def __sklearn_tags__(self) -> Any:
@@ -268,6 +274,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
             self.inflation_ = chosen.inflation
         if self._open_noise and not flat:
             learned = with_inflation(learned, rows, getattr(self, "inflation_", 1.0))
+        if self.refine and learned.posterior.model.representation.approximates:
+            learned = Learned(learned.search, learned.posterior.refine(max_time=time.left))
         self._model_key = self._key(X, y)
         self._adopt(Member("", learned.search, learned.posterior, rows))
         found = warnings_of(learned.search, learned.posterior, rows.X, rows.y)

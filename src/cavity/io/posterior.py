@@ -8,7 +8,7 @@ O(n^2). Means are repeated to the bit on the same machine, variances to rounding
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from cavity.kernels.base import Kernel
 from cavity.latent.base import Representation
 from cavity.latent.inducing import Inducing
 from cavity.latent.inducing.conditioning import AtInducingInputs
+from cavity.latent.inducing.refinement import RefinedProcess
 from cavity.latent.multi_latent import SeveralConditioning, SeveralPrior
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.latent.prior_times_sites import Conditioned
@@ -93,7 +94,9 @@ add(Codec("GP", GP, _gp_fields, _gp))
 
 
 def _posterior_fields(posterior: Posterior) -> dict[str, Any]:
-    approximation, process = posterior.approximation, posterior.process
+    approximation, process, solution = posterior.approximation, posterior.process, None
+    if isinstance(process, RefinedProcess):
+        solution, process = process.solution, process.rough
     conditioning = getattr(process, "conditioning", None)
     weights = getattr(process, "weights", None)
     if conditioning is None or weights is None:
@@ -112,6 +115,7 @@ def _posterior_fields(posterior: Posterior) -> dict[str, Any]:
         "curvature": getattr(conditioning, "curvature", None),
         "weights": weights,
         "factor": None if posterior.complete else np.tril(conditioning.B.lower),
+        "solution": solution,
     }
 
 
@@ -167,6 +171,7 @@ def _posterior(
     curvature: Any,
     weights: Any,
     factor: Any = None,
+    solution: Any = None,
 ) -> Posterior:
     check_data(model, X, y, sample_weight)
     if factor is not None:
@@ -178,6 +183,13 @@ def _posterior(
         require_room(len(X) * (model.likelihood.n_latent if curvature is not None else 1))
     data = TrainingData(X, y, sample_weight, model.representation.prepare(X))
     approximation = _approximation(model, data, sites, curvature, weights, float(log_evidence), status)
+    if solution is not None:
+        fits = is_array(solution) and solution.shape == y.shape and bool(np.isfinite(solution).all())
+        require(isinstance(model.representation, Inducing) and fits, "a solution must be that of each row")
+        exact = RefinedProcess(
+            model.prior(data.inputs), cast(PosteriorProcess, approximation.process), solution, 0
+        )
+        approximation = replace(approximation, process=exact)
     data.inputs.release()
     posterior = Posterior(model, approximation, data)
     at_first = X[:1]
