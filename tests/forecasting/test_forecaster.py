@@ -12,7 +12,7 @@ from sklearn.base import clone
 import cavity
 from cavity import GP, GPForecaster
 from cavity.forecasting import fit_many
-from cavity.forecasting.components import component, parts_of, slope
+from cavity.forecasting.components import components
 from cavity.forecasting.members import held_out_scores, mixed_weights
 from cavity.forecasting.scales import LOG, Rescaled, Scale
 from cavity.likelihoods import Gaussian
@@ -79,6 +79,15 @@ def test_missing_and_repeated_values(plain: GPForecaster) -> None:
     assert np.abs(model.forecast(6)["median"] - plain.forecast(6)["median"]).max() < 1.0
 
 
+def parts_of(member):
+    """The kernel of each component: terms of the same name are added."""
+    found = {}
+    for name, term in zip(member.names, member.posterior.model.kernel.terms):
+        shown = "short term" if name in ("short", "cycle") else name
+        found[shown] = found[shown] + term if shown in found else term
+    return found
+
+
 def test_components_add_up_and_match_dense_matrices(plain: GPForecaster) -> None:
     """Against the representation by matrices, which computes each term from its own covariance."""
     member = plain.members_[0]
@@ -92,8 +101,9 @@ def test_components_add_up_and_match_dense_matrices(plain: GPForecaster) -> None
     dense = gaussian.condition(t, z)
     markov = GP(model.kernel, Gaussian(0.3), representation="markov").condition(t, z)
     again = type(member)(member.trend, member.scale, member.names, markov)
+    computed = components(again, new[:, 0])
     for name, part in parts_of(again).items():
-        found = component(again, part, new[:, 0])
+        found = computed[name]
         np.testing.assert_allclose(found.mean, dense.process.component_mean(part, new), rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(
             found.var, dense.process.component_variance(part, new), rtol=1e-5, atol=1e-5, err_msg=name
@@ -110,10 +120,26 @@ def test_slope_of_a_line(plain: GPForecaster) -> None:
     found = plain.components()["slope"].iloc[10:-10]
     assert np.median(found["mean"]) == pytest.approx(0.4, abs=0.05)
     assert ((found["lower"] < 0.4) & (found["upper"] > 0.4)).mean() > 0.9
+
+
+def test_slopes_match_dense_matrices(plain: GPForecaster) -> None:
+    """Of irregular and repeated times, asked for in any order: differences by the covariance of the trend itself."""
     member = plain.members_[0]
-    part, t = parts_of(member)["trend"], np.array([20.0])
-    step = component(member, part, t + 0.5).mean - component(member, part, t - 0.5).mean
-    np.testing.assert_allclose(slope(member, part, t).mean, step, rtol=1e-8)
+    t = np.array([3.0, 20.2, 0.0, 83.0, 20.2, 100.0])
+    rows = np.arange(0.0, 84.0)[[*range(80), 40, 41]][:, None]
+    z = np.sin(rows[:, 0]) + 0.1 * rows[:, 0]
+    kernel, noise = member.posterior.model.kernel, 0.3
+    markov = GP(kernel, Gaussian(noise), representation="markov").condition(rows, z)
+    found = components(type(member)(member.trend, member.scale, member.names, markov), t)["slope"]
+    part = parts_of(member)["trend"]
+    R = np.linalg.inv(kernel(rows) + noise * np.eye(len(rows)))
+    ends = np.concatenate([t + 0.5, t - 0.5])[:, None]
+    difference = np.hstack([np.eye(len(t)), -np.eye(len(t))])
+    cross = difference @ part(ends, rows)
+    mean = markov.process.prior.mean_function(rows) if markov.process.prior.mean_function else 0.0
+    np.testing.assert_allclose(found.mean, cross @ R @ (z - mean), rtol=1e-6, atol=1e-8)
+    var = np.diag(difference @ part(ends) @ difference.T - cross @ R @ cross.T)
+    np.testing.assert_allclose(found.var, var, rtol=1e-5, atol=1e-8)
 
 
 def test_season_is_recovered(plain: GPForecaster) -> None:

@@ -233,6 +233,23 @@ def test_stretches_of_time_change_nothing(monkeypatch):
     np.testing.assert_allclose(model.condition(t, y).mean(t[:5]), mean, rtol=1e-11)
 
 
+def test_gains_that_came_to_rest_are_taken_and_nothing_changes():
+    """A regular grid, up to rounding of its times, with a gap: evidence, gradient and leave-one-out of matrices."""
+    rng = np.random.default_rng(15)
+    t = np.delete(np.arange(420) / 12.0, np.arange(200, 230))[:, None]
+    y = np.sin(t[:, 0]) + 0.3 * rng.standard_normal(len(t))
+    kernel = 1.3 * Matern(0.4, nu=1.5) + 0.5 * Matern(0.6, nu=0.5) * Cosine(1.0)
+    mine, dense = (GP(kernel, Gaussian(0.09), "constant", representation=r) for r in ("markov", "dense"))
+    filtered = mine.bind(1).prior(t).observe(np.full(len(t), 0.09)).filtered
+    assert np.sum(np.all(np.diff(filtered.w, axis=0) == 0, axis=1)) > 150
+    (value, gradient), (same, slope) = mine.evidence(t, y), dense.evidence(t, y)
+    assert value == pytest.approx(same, rel=1e-12)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-8, atol=1e-8)
+    left_out, expected = mine.leave_one_out(t, y), dense.leave_one_out(t, y)
+    np.testing.assert_allclose(left_out.mean, expected.mean, atol=1e-10)
+    np.testing.assert_allclose(left_out.variance, expected.variance, rtol=1e-10)
+
+
 # --- more digits than a factorization has -------------------------------------------------------------------
 
 

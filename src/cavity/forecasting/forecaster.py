@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from cavity.estimators.leave_one_out import Cavities, cavities
 from cavity.estimators.outlier_probability import outlier_probability
-from cavity.forecasting.components import Moments, component, parts_of, slope
+from cavity.forecasting.components import Moments, components
 from cavity.forecasting.members import Member, averaged_members, families
 from cavity.forecasting.scales import IDENTITY, LOG
 from cavity.forecasting.seasons import searched, shown
@@ -487,7 +487,7 @@ def _averaged(members: Sequence[Member], t: Array) -> dict[str, Moments]:
     sums: dict[str, list[Array]] = {}
     for member in members:
         weight, unit = member.weight / total, 1.0 if member.counts else member.scale.unit
-        for name, moments in _components(member, t).items():
+        for name, moments in components(member, t).items():
             mean, var = unit * moments.mean, unit**2 * moments.var
             if name == "trend" and not member.counts:
                 mean = mean + member.scale.center
@@ -495,12 +495,6 @@ def _averaged(members: Sequence[Member], t: Array) -> dict[str, Moments]:
             first[0] += weight * mean
             first[1] += weight * (var + mean**2)
     return {name: Moments(m, np.maximum(s - m**2, 0.0)) for name, (m, s) in sums.items()}
-
-
-def _components(member: Member, t: Array) -> dict[str, Moments]:
-    parts = parts_of(member)
-    found = {"trend": component(member, parts["trend"], t), "slope": slope(member, parts["trend"], t)}
-    return found | {name: component(member, part, t) for name, part in parts.items() if name != "trend"}
 
 
 def _without_own_value(member: Member, rows: TrainingRows) -> tuple[Array, Any]:

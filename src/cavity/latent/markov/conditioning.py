@@ -143,7 +143,7 @@ class MarkovConditioning(Conditioning):
         for stretch in reversed(prior.stretches):
             A, at = prior.transitions(stretch)[0], stretch.steps
             inner = given.w[at], given.s[at], given.c[at], given.q[at], var[at], left[at]
-            backward(prior.start, A, stretch.which, N, *inner)
+            backward(prior.start, A, stretch.which, N, not np.iscomplexobj(N), *inner)
         return prior.unsorted(var, var), prior.unsorted(left, left)
 
     @property

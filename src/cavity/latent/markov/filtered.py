@@ -100,6 +100,6 @@ def filtered(prior: MarkovPrior, noise: Array, observed: bool) -> Filtered:
         A, Q = prior.transitions(stretch)
         at = stretch.steps
         kept.append(np.empty((-(-len(stretch.which) // CHUNK), d, d), dtype))
-        inner = noise[at], observed, w[at], s[at], c[at], q[at], g[at], kept[-1]
+        inner = noise[at], observed, not np.iscomplexobj(noise), w[at], s[at], c[at], q[at], g[at], kept[-1]
         forward(prior.start, A, Q, stretch.which, P, *inner)
     return Filtered(w, s, c, q, g, kept)

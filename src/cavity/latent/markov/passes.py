@@ -47,6 +47,9 @@ from numba import njit
 CHUNK = 64
 """Steps between stored covariances: others are computed again when they are needed."""
 
+STILL, STEADY = 20, 1e-14
+"""On a regular grid gains tend to a limit: after so many steps in which none changed by more than this it is taken."""
+
 compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 summed = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 """Sums in any order, so that they are vectorized."""
@@ -186,17 +189,35 @@ def _update(start, P, w, c, q, moved):
 
 
 @compiled
-def forward(start, A, Q, which, P, noise, observed, w, s, c, q, g, kept):
+def _steady(x, y):
+    """Whether two vectors are equal but for rounding."""
+    largest, apart = 0.0, 0.0
+    for i in range(len(x)):
+        largest = max(largest, abs(x[i]))
+        apart = max(apart, abs(x[i] - y[i]))
+    return apart <= STEADY * largest
+
+
+@compiled
+def forward(start, A, Q, which, P, noise, observed, freeze, w, s, c, q, g, kept):
     """The covariance filter; P (d, d) is that of the first state, and then that of the first state after the stretch.
 
     `noise` (n,) are precisions of sites, or if `observed` variances of observations, infinite if there is none. Fills
-    w (n, d), s, c, q, g (n,), and in `kept` the predicted covariance at every CHUNK-th step.
+    w (n, d), s, c, q, g (n,), and in `kept` the predicted covariance at every CHUNK-th step. With `freeze` nothing is
+    computed again where times are regular, noise is constant and P has come to its limit.
     """
     half, moved = np.empty_like(P), np.empty_like(P[0])
+    still = 0
     for k in range(len(which)):
         if k % CHUNK == 0:
             kept[k // CHUNK] = P
+        like = freeze and k > 0 and which[k] >= 0 and which[k] == which[k - 1] and noise[k] == noise[k - 1]
+        if like and still >= STILL:
+            w[k] = w[k - 1]
+            s[k], c[k], q[k], g[k] = s[k - 1], c[k - 1], q[k - 1], g[k - 1]
+            continue
         _add_rows(start, P, w[k])
+        still = still + 1 if like and _steady(w[k], w[k - 1]) else 0
         s[k] = _observed(start, w[k])
         if observed and np.isinf(noise[k]):  # nothing was seen there
             g[k], c[k], q[k] = 1.0, 0.0, 1.0
@@ -237,16 +258,34 @@ def _gain(start, N, Nw, c, left):
 
 
 @compiled
-def backward(start, A, which, N, w, s, c, q, var, left):
+def _alike(which, w, c, q, k, j):
+    """Whether nothing that the backward pass asks for differs between two steps, to the bit."""
+    if which[k] < 0 or which[k] != which[j] or c[k] != c[j] or q[k] != q[j]:
+        return False
+    different = 0
+    for i in range(w.shape[1]):
+        different += w[k, i] != w[j, i]
+    return different == 0
+
+
+@compiled
+def backward(start, A, which, N, freeze, w, s, c, q, var, left):
     """Marginal variances and the diagonal of R, each (n,); N (d, d) comes from the future and goes to the past."""
-    half, Nw = np.empty_like(N), np.empty_like(N[0])
+    half, Nw, last = np.empty_like(N), np.empty_like(N[0]), np.zeros_like(N[0])
+    still = 0
     for k in range(len(which) - 1, -1, -1):
+        like = freeze and k + 1 < len(which) and _alike(which, w, c, q, k, k + 1)
+        if like and still >= STILL:
+            left[k], var[k] = left[k + 1], var[k + 1]
+            continue
         if which[k] >= 0:
             _carry(start, A[which[k]], N, half, True)
         wNw = _towards(N, w[k], Nw)
         left[k] = c[k] + c[k] * c[k] * wNw
         var[k] = q[k] * (s[k] - q[k] * wNw)
         _gain(start, N, Nw, c[k], left[k])
+        still = still + 1 if like and _steady(Nw, last) else 0
+        last[:] = Nw
 
 
 # --- means ---------------------------------------------------------------------------------------------------
@@ -411,36 +450,55 @@ def _covariances_again(start, A, Q, which, first, last, kept, w, c, q, half, mov
 
 
 @compiled
-def pull_correction_to_rates(start, A, Q, which, gaps, N, w, s, c, q, kept, GF, GD, d_Q, var, left):
+def pull_correction_to_rates(start, A, Q, which, gaps, N, freeze, w, s, c, q, kept, GF, GD, d_Q, var, left):
     """The same of tr(R K), R held, and what `backward` gives; N (d, d) as there."""
     n, d = w.shape
-    half, Nw = np.empty_like(N), np.empty_like(N[0])
+    half, Nw, last_Nw = np.empty_like(N), np.empty_like(N[0]), np.zeros_like(N[0])
     P = np.empty((min(n, CHUNK) + 1, d, d), dtype=N.dtype)
+    still = 0
     for chunk in range((n - 1) // CHUNK, -1, -1):
         first, last = chunk * CHUNK, min(n, (chunk + 1) * CHUNK)
+        if freeze and still >= STILL and _chunk_alike(which, w, c, q, first, last):
+            _pull_rates(start, gaps[which[first]], last - first, N, kept[chunk], Q[which[first]], GF, GD, d_Q)
+            left[first:last], var[first:last] = left[last], var[last]
+            continue
         _covariances_again(start, A, Q, which, first, last, kept[chunk], w, c, q, half, Nw, P)
         for k in range(last - 1, first - 1, -1):
             u = which[k]
             if u >= 0:
-                _pull_rates(start, gaps[u], N, P[k + 1 - first], Q[u], GF, GD, d_Q)
+                _pull_rates(start, gaps[u], 1.0, N, P[k + 1 - first], Q[u], GF, GD, d_Q)
                 _carry(start, A[u], N, half, True)
             wNw = _towards(N, w[k], Nw)
             left[k] = c[k] + c[k] * c[k] * wNw
             var[k] = q[k] * (s[k] - q[k] * wNw)
             _gain(start, N, Nw, c[k], left[k])
+            like = freeze and k + 1 < n and _alike(which, w, c, q, k, k + 1)
+            still = still + 1 if like and _steady(Nw, last_Nw) else 0
+            last_Nw[:] = Nw
 
 
 @compiled
-def _pull_rates(start, gap, N, P, Q, GF, GD, d_Q):
-    """Add the blocks on the diagonal of 2 gap N P to GF, those of gap N to GD, and <N, Q> to d_Q."""
+def _chunk_alike(which, w, c, q, first, last):
+    """Whether all steps of a chunk are as the one after it."""
+    if last >= len(which):
+        return False
+    alike = 0
+    for k in range(first, last):
+        alike += _alike(which, w, c, q, k, last)
+    return alike == last - first
+
+
+@compiled
+def _pull_rates(start, gap, count, N, P, Q, GF, GD, d_Q):
+    """Add the blocks on the diagonal of 2 gap N P to GF, those of gap N to GD, and <N, Q> to d_Q, so many times."""
     for b in range(len(start) - 1):
         lo, n = start[b], start[b + 1] - start[b]
         for i in range(n):
             row = N[lo + i]
             for j in range(n):
-                GF[b, i, j] += 2.0 * gap * _dot(row, P[lo + j])
-                GD[b, i, j] += gap * row[lo + j]
-                d_Q[b] += row[lo + j] * Q[b, i, j]
+                GF[b, i, j] += count * 2.0 * gap * _dot(row, P[lo + j])
+                GD[b, i, j] += count * gap * row[lo + j]
+                d_Q[b] += count * row[lo + j] * Q[b, i, j]
 
 
 @compiled

@@ -153,12 +153,23 @@ class PosteriorChain:
         for matrices in (moved, roots, first[None]):  # f is the sum of the first entries of all blocks
             matrices[:, 0] += matrices[:, others].sum(axis=1)
         moved[:, :, others] -= moved[:, :, :1]
-        self._moved, self._roots, self._first = moved, roots, first
+        self._moved, self._roots, self._first, self._others = moved, roots, first, others
         self.stretches = [Stretch(0, which, np.zeros(0), np.zeros(0))]
 
     def transitions(self, stretch: Stretch) -> tuple[Array, Array]:
         """A (n, 1, d, d), and a root of Q like it."""
         return self._moved[:, None], self._roots[:, None]
+
+    @property
+    def matrices(self) -> tuple[Array, Array, Array]:
+        """A and a root of Q of the steps, (n, d, d) each, and a root (d, d) of the first covariance."""
+        return self._moved, self._roots, self._first
+
+    def picks(self, picks: Array) -> Array:
+        """Functionals (G, d) of the states of the prior as functionals of these."""
+        found = picks.copy()
+        found[:, self._others] -= picks[:, :1]
+        return found
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Joint draws (n, size), in the order of the rows."""
@@ -176,7 +187,9 @@ class PosteriorChain:
             w, (s, c, q, g) = np.empty((n, d)), np.empty((4, n))
             kept = [np.empty((-(-n // CHUNK), d, d))]
             P = self._first @ self._first.T
-            forward(self.start, A, Q, which, P, np.full(n, fraction * scale), True, w, s, c, q, g, kept[0])
+            forward(
+                self.start, A, Q, which, P, np.full(n, fraction * scale), True, False, w, s, c, q, g, kept[0]
+            )
             if np.all(g > SINGULAR * scale):
                 return White(self, Filtered(w, s, c, q, g, kept), fraction * scale)
         raise NotPositiveDefiniteError(

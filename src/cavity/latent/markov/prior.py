@@ -261,7 +261,17 @@ class MarkovPrior(LatentPrior):
             inner = given.w[at], given.s[at], given.c[at], given.q[at], given.kept[i]
             totals = own.rates(A.shape[1:])
             passes.pull_correction_to_rates(
-                self.start, A, Q, stretch.which, stretch.gaps, N, *inner, *totals, var[at], left[at]
+                self.start,
+                A,
+                Q,
+                stretch.which,
+                stretch.gaps,
+                N,
+                not np.iscomplexobj(N),
+                *inner,
+                *totals,
+                var[at],
+                left[at],
             )
         own.add_initial(N)
         pulled.add_totals(*own.totals(), scale)

@@ -32,6 +32,10 @@ def has_exact_markov_form(kernel: Kernel, X: ArrayLike) -> bool:
     return True
 
 
+ROUNDED, GRID = 4.0, 1e-6
+"""Units of rounding of the times by which gaps of a regular grid may differ, and what share of a gap that may be."""
+
+
 class TimeInputs(Inputs):
     """Times of one fit, sorted once.
 
@@ -63,7 +67,7 @@ class TimeInputs(Inputs):
     @cached_property
     def _distinct(self) -> tuple[Array, NDArray[np.intp]]:
         """Gaps between different times, each once if times are regular, and which of them follows each time, or -1."""
-        gaps = np.diff(self.t)
+        gaps = self._gaps
         moves = np.flatnonzero(gaps > 0)
         some = gaps[moves[:SAMPLE]]
         if (
@@ -76,6 +80,16 @@ class TimeInputs(Inputs):
         which[moves] = found
         return distinct, which
 
+    @cached_property
+    def _gaps(self) -> Array:
+        """Gaps between neighbors; those of a regular grid are one and the same, if rounding alone tells them apart."""
+        gaps = np.diff(self.t)
+        usual = float(np.median(gaps[gaps > 0][:SAMPLE])) if np.any(gaps > 0) else 0.0
+        rounding = ROUNDED * float(np.finfo(float).eps) * float(np.max(np.abs(self.t), initial=0.0))
+        if 0 < rounding < GRID * usual:
+            np.copyto(gaps, usual, where=np.abs(gaps - usual) <= rounding)
+        return gaps
+
     def stretches(self, moving: bool, longest: int) -> list[Stretch]:
         """All time steps; those of one stretch have at most so many different transitions.
 
@@ -84,7 +98,7 @@ class TimeInputs(Inputs):
         distinct, which = self._distinct
         if not moving and len(distinct) <= longest:
             return [Stretch(0, which, distinct, np.zeros(len(distinct)))]
-        gaps, found = np.append(np.diff(self.t), 0.0), []
+        gaps, found = np.append(self._gaps, 0.0), []
         for first in range(0, len(self.t), longest):
             part = slice(first, min(first + longest, len(self.t)))
             moves = np.flatnonzero(gaps[part] > 0)

@@ -1,0 +1,98 @@
+# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
+"""Terms of a sum, and their changes over time, given the data: functionals g'x of the state, in O(n).
+
+Given the data the state is a Markov process of its own (`posterior_chain`), x_{k+1} = A x_k + G e, with covariances that
+are sums of positive terms, S_{k+1} = A S_k A' + G G': nothing cancels, however vague the prior is. The covariance of
+g'x_a with a later state is S_a g, moved by A from there on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cavity.latent.markov import passes
+from cavity.latent.markov.passes import compiled
+from cavity.latent.markov.posterior_chain import PosteriorChain
+from cavity.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    from cavity.latent.markov.process import MarkovProcess
+
+
+class PartMoments(NamedTuple):
+    """Means and variances (G, m) of functionals at m times, and (G, k) of their changes between k pairs of them."""
+
+    mean: Array
+    var: Array
+    change: Array
+    change_var: Array
+
+
+@compiled
+def _means(start, A, Q, which, x, ahead, after, picks, out):
+    """cov(g'x_k, f) alpha, into out (n, G); x (1, d) = cov(x_k, alpha'f) as of `passes.times`."""
+    new, last = np.empty_like(x[0]), len(which) - 1
+    for k in range(len(which)):
+        for e in range(len(picks)):
+            out[k, e] = passes._dot(picks[e], x[0])
+        if which[k] >= 0:
+            follows = after[0] if k == last else ahead[k + 1, 0]
+            passes._move_covariances(start, A[which[k]], Q[which[k]], follows, x[0], new)
+
+
+@compiled
+def _variances(A, G, first, picks, begins, ends, var, cov):
+    """Variances (n, E) of functionals at each time, and covariances (k, E) of them between pairs of times."""
+    n, d = A.shape[:2]
+    S, Y = first @ first.T, np.empty((len(begins), len(picks), d))
+    closed, opened = 0, 0
+    for k in range(n):
+        while closed < opened and ends[closed] == k:
+            for e in range(len(picks)):
+                cov[closed, e] = passes._dot(picks[e], Y[closed, e])
+            closed += 1
+        along = picks @ S
+        for e in range(len(picks)):
+            var[k, e] = passes._dot(picks[e], along[e])
+        while opened < len(begins) and begins[opened] == k:
+            Y[opened] = along
+            opened += 1
+        if k + 1 < n:
+            S = A[k] @ S @ A[k].T + G[k] @ G[k].T
+            for i in range(closed, opened):
+                Y[i] = Y[i] @ A[k].T
+
+
+def part_moments(
+    process: MarkovProcess, picks: Array, times: Array, begin: NDArray[np.intp], end: NDArray[np.intp]
+) -> PartMoments:
+    """Of functionals g'x, picks (G, d), at times (m,), each once and in order, and between pairs of them.
+
+    Pairs are numbers of times, (k,) each, neither of them falling; observations must not be exact.
+    """
+    known = process.conditioning
+    joined = process.prior.at_times(np.concatenate([process.prior.t, times])[:, None])
+    precision = np.zeros(joined.n)
+    precision[: process.prior.n] = 1.0 / known.noise if known.observed else known.noise
+    weights = np.zeros((joined.n, 1))
+    weights[: process.prior.n, 0] = process.prior.by_time(process.weights)
+    place = np.empty(joined.n, dtype=np.intp)
+    place[joined.order] = np.arange(joined.n)
+    new = place[process.prior.n :]
+    begins, ends = new[begin], new[end]
+
+    ahead = joined._functionals(joined.sorted(weights))
+    x, mean = joined._first_covariances(ahead), np.empty((joined.n, len(picks)))
+    for stretch in joined.stretches:
+        at = stretch.steps
+        inner = stretch.which, x, ahead[at], ahead[at.stop], picks, mean[at]
+        _means(joined.start, *joined.transitions(stretch), *inner)
+
+    chain = PosteriorChain(joined, joined.by_time(precision))
+    var, cov = np.empty(mean.shape), np.empty((len(begins), len(picks)))
+    _variances(*chain.matrices, chain.picks(picks), begins, ends, var, cov)
+    change_var = var[begins] + var[ends] - 2.0 * cov
+    return PartMoments(mean[new].T, var[new].T, (mean[ends] - mean[begins]).T, change_var.T)
