@@ -1,7 +1,7 @@
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
 """Terms of a sum, and their changes over time, given the data: functionals g'x of the state, in O(n).
 
-Given the data the state is a Markov process of its own (`posterior_chain`), x_{k+1} = A x_k + G e, with covariances that
+Given the data the state is a Markov process again (`posterior_chain`), x_{k+1} = A x_k + G e, with covariances S that
 are sums of positive terms, S_{k+1} = A S_k A' + G G': nothing cancels, however vague the prior is. The covariance of
 g'x_a with a later state is S_a g, moved by A from there on.
 """
