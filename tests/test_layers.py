@@ -17,7 +17,7 @@ LAYERS = {
     "parts": ["parameters", "kernels", "means", "likelihoods", "prediction"],
     "latent": ["latent"],
     "inference": ["inference", "sampling"],
-    "model": ["gp", "posterior", "learning", "assessment", "frames", "io"],
+    "model": ["gp", "posterior", "integrals", "learning", "assessment", "frames", "io"],
     "front": ["estimators"],
     "applications": ["bayes", "control", "em", "forecasting", "theory"],
     "outside": ["measures", "plots", "demo", "datasets", "studies", "report", "tables", "cli", "__main__"],

@@ -14,6 +14,7 @@ __version__ = "0.1.0.dev0"
 
 _MODULES = {
     # name: where it lives; a module by its own name is the module itself
+    "CoregionalizedRegressor": "cavity.estimators",
     "GP": "cavity.gp",
     "GPClassifier": "cavity.estimators",
     "GPForecaster": "cavity.forecasting",
@@ -23,6 +24,7 @@ _MODULES = {
     "Param": "cavity.parameters",
     "Posterior": "cavity.posterior",
     "StackedRegressor": "cavity.estimators",
+    "TextEncoder": "cavity.estimators",
     "assess": "cavity.assessment",
     "assessment": "cavity.assessment",
     "bayes": "cavity.bayes",
@@ -32,6 +34,7 @@ _MODULES = {
     "fixed": "cavity.parameters",
     "forecasting": "cavity.forecasting",
     "inference": "cavity.inference",
+    "integrals": "cavity.integrals",
     "io": "cavity.io",
     "kernels": "cavity.kernels",
     "learning": "cavity.learning",
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from cavity import em as em
     from cavity import forecasting as forecasting
     from cavity import inference as inference
+    from cavity import integrals as integrals
     from cavity import io as io
     from cavity import kernels as kernels
     from cavity import learning as learning
@@ -68,9 +72,11 @@ if TYPE_CHECKING:
     from cavity import studies as studies
     from cavity import theory as theory
     from cavity.assessment import assess as assess
+    from cavity.estimators import CoregionalizedRegressor as CoregionalizedRegressor
     from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
     from cavity.estimators import StackedRegressor as StackedRegressor
+    from cavity.estimators import TextEncoder as TextEncoder
     from cavity.forecasting import GPForecaster as GPForecaster
     from cavity.gp import GP as GP
     from cavity.io import load as load

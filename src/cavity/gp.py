@@ -195,10 +195,11 @@ class GP(Parametrized):
         names = _column_names(X)
         X, y = self._checked_data(X, y)
         model = self._bound(X, names)
+        y = model.likelihood.check(y)
         model = model.for_rows(X)
         weight = _checked_weight(sample_weight, len(X))
         data = TrainingData(X, y, weight, model.representation.prepare(X))
-        return (model._with_basis_in_kernel(data) if basis_in_kernel else model), data
+        return (model._for_data(data) if basis_in_kernel else model), data
 
     def _checked_data(self, X: ArrayLike | RowSource, y: ArrayLike) -> tuple[Array, Array]:
         # rows in blocks are checked as they are read; they have the length and the shape of an array
@@ -251,16 +252,23 @@ class GP(Parametrized):
             f = f + rng.standard_normal((size, len(lower))) @ (basis.features(X) @ lower).T
         return np.asarray(f)
 
-    def _with_basis_in_kernel(self, data: TrainingData) -> Self:
-        """For rules that do not integrate them out: basis functions through the covariance.
+    def _for_data(self, data: TrainingData) -> Self:
+        """The model with the likelihood of these rows; for rules that do not integrate them out, basis functions are in
+        the covariance.
 
         Vague weights get a finite prior here: each basis function's contribution has `VAGUE_SD` times the spread of
         the targets as its standard deviation (of a unit latent function where targets are labels or counts).
         """
+        X, y = data.X, data.y
+        likelihood = self.likelihood.for_inputs(X)
+        if likelihood is not self.likelihood:
+            return self.with_likelihood(likelihood)._basis_in_kernel(X, y)
+        return self._basis_in_kernel(X, y)
+
+    def _basis_in_kernel(self, X: Array, y: Array) -> Self:
         basis = self.mean
         if not isinstance(basis, Basis) or self.inference.integrates_basis:
             return self
-        X, y = data.X, data.y
         note = ""
         if basis.vague:
             spread = 1.0 if self.likelihood.discrete else float(np.std(y)) or 1.0
@@ -293,7 +301,9 @@ class GP(Parametrized):
         return self._rebuild({}, (self.kernel, self.mean, self.likelihood, chosen))
 
     def _bound(self, X: Array, names: Sequence[str] | None = None) -> Self:
-        return self if self._columns == X.shape[1] else self.bind(X.shape[1], names)
+        bound = self if self._columns == X.shape[1] else self.bind(X.shape[1], names)
+        likelihood = bound.likelihood.for_inputs(X)
+        return bound if likelihood is bound.likelihood else bound.with_likelihood(likelihood)
 
     # --- objectives -----------------------------------------------------------------------------------------
 
@@ -314,7 +324,7 @@ class GP(Parametrized):
         warm : object, optional
             What the last evaluation near by returned; one run of an optimizer follows one solution with it.
         """
-        model = self._with_basis_in_kernel(data)
+        model = self._for_data(data)
         with threads_for(len(data.X)):
             found = model.rule.evidence(model.prior(data.inputs), model.likelihood, data.y, data.weight, warm)
         return found.value, model.to_theta(found.gradient.flat), found.warm
@@ -331,7 +341,7 @@ class GP(Parametrized):
 
         `averaged` gives every row the mean leave-one-out precision: generalized cross-validation (objective "gcv").
         """
-        model = self._with_basis_in_kernel(data)
+        model = self._for_data(data)
         with threads_for(len(data.X)):
             value, gradient = model.rule.leave_one_out_log_prob(
                 model.prior(data.inputs), model.likelihood, data.y, data.weight, averaged
@@ -433,7 +443,7 @@ class GP(Parametrized):
         X = data.X.copy(order="K") if isinstance(data.X, np.ndarray) else data.X
         y = data.y.copy(order="K")
         data = replace(data, X=X, y=y, inputs=model.representation.prepare(X))
-        model = model._with_basis_in_kernel(data)
+        model = model._for_data(data)
         with threads_for(len(X)):
             approximation = model.rule.infer(model.prior(data.inputs), model.likelihood, y, data.weight, warm)
         if model._note:
@@ -447,14 +457,14 @@ class GP(Parametrized):
     def leave_one_out(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Prediction:
         """Distribution of each target given all others, at these hyperparameters."""
         model, data = self.training(X, y, sample_weight)
-        model = model._with_basis_in_kernel(data)
+        model = model._for_data(data)
         with threads_for(len(data.X)):
             return model.rule.leave_one_out(model.prior(data.inputs), model.likelihood, data.y, data.weight)
 
     def degrees_of_freedom(self, X: ArrayLike, y: ArrayLike) -> float:
         """Effective number of parameters of the fit."""
         model, data = self.training(X, y)
-        model = model._with_basis_in_kernel(data)
+        model = model._for_data(data)
         return float(model.rule.degrees_of_freedom(model.prior(data.inputs), model.likelihood, data.y))
 
 

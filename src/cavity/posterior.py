@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from cavity.inference.base import Approximation, Status, TrainingData, UnsupportedPairError
 from cavity.inference.exact import Exact, weight_constant
+from cavity.kernels.with_slopes import WithSlopes, slopes
 from cavity.latent.base import Conditioning, Inputs, Loss
 from cavity.latent.inducing import EvidenceInterval, Inducing
 from cavity.latent.markov import WINDOW, Markov
@@ -93,6 +94,46 @@ class Posterior:
     def mean_gradient(self, X: ArrayLike) -> Array:
         """d mean / dx, shape (m, D)."""
         return cast(Array, self._capable("mean_gradient")(self.model.inputs(X)))
+
+    def predict_slope(self, X: ArrayLike, direction: Any = None) -> GaussianPrediction:
+        """Distribution of the slope of f at X: of one for each column (m, D), or along a direction (m,).
+
+        Parameters
+        ----------
+        X : array (m, D)
+            Of a model with `WithSlopes` its wide rows, of which the inputs count.
+        direction : int, array (D,) or array (m, D), optional
+            A column, or a vector u for u . grad f, of any length.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cavity import GP
+        >>> from cavity.kernels import SE
+        >>> from cavity.likelihoods import Gaussian
+        >>> x = np.linspace(0, 6, 20)[:, None]
+        >>> posterior = GP(1.0 * SE(1.5), Gaussian(1e-4)).condition(x, np.sin(x[:, 0]))
+        >>> slope = posterior.predict_slope([[3.0]])  # of the sine
+        >>> slope.mean.round(2), slope.sd.round(2)
+        (array([[-0.99]]), array([[0.01]]))
+        """
+        process, inputs = self._capable("with_slopes")(), self.model.inputs(X)
+        if isinstance(self.model.kernel, WithSlopes):
+            inputs = inputs[:, : inputs.shape[1] // 2 - 1]
+        if direction is not None:
+            rows = slopes(inputs, direction)
+            mean = process.mean(rows)
+            return GaussianPrediction(mean, self._per_target(self._inflation * process.variance(rows), mean))
+        each = [self.predict_slope(X, d) for d in range(inputs.shape[1])]
+        return GaussianPrediction(
+            np.stack([one.mean for one in each], axis=1), np.stack([one.variance for one in each], axis=1)
+        )
+
+    def integrate(self, measure: Any) -> GaussianPrediction:
+        """Distribution of the integral of f under a measure (`cavity.integrals.NormalMeasure`, `BoxMeasure`)."""
+        from cavity.integrals import integrate
+
+        return integrate(self, measure)
 
     def variance_gradient(self, X: ArrayLike) -> Array:
         """d variance / dx, shape (m, D)."""
@@ -334,7 +375,7 @@ class Posterior:
         are no outliers, for noise that knows what an outlier is.
         """
         mean = self.mean(X)
-        likelihood = self.model.likelihood.of_new(len(mean), noise_variance)
+        likelihood = self.model.likelihood.of_new(self.model.inputs(X), noise_variance)
         scale = self.approximation.scale
         if scale is not None and not clean:
             plain = np.asarray(self.process.variance(self.model.inputs(X)))
@@ -390,7 +431,7 @@ class Posterior:
                 f"X and y must have the columns of the data before, {data.X.shape[1]} and "
                 f"{data.y.shape[1:]}, got {X_new.shape[1]} and {y_new.shape[1:]}"
             )
-        model = model.with_likelihood(model.likelihood.and_new(len(X_new), noise_variance))
+        model = model.with_likelihood(model.likelihood.and_new(X_new, noise_variance))
         X_all, y_all = np.vstack([data.X, X_new]), np.concatenate([data.y, y_new])
         weight = data.weight
         if weight is not None:

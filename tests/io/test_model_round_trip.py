@@ -48,6 +48,7 @@ from cavity.likelihoods import (
     Probit,
     Softmax,
     StudentT,
+    Switch,
     WarpedTarget,
 )
 from cavity.means.basis import Basis
@@ -162,6 +163,8 @@ LIKELIHOODS = {
     "binomial": (Binomial(np.arange(3, 17)), np.arange(14) % 4.0),
     "binomial-shared": (Binomial(5), np.arange(14) % 4.0),
     "ordinal": (OrdinalProbit([-0.5, 0.5]), np.digitize(SIGNAL, [-0.5, 0.5]).astype(float)),
+    "switch": (Switch({0: Gaussian(0.1), 1: StudentT(0.2, 4.0)}, by=0), SIGNAL),
+    "switch-gaussian": (Switch({0: Gaussian(0.1), 1: Gaussian(0.3)}, by=0), SIGNAL),
     "softmax": (Softmax(3), np.arange(14) % 3.0),
     "one-vs-rest": (OneVsRest(3), np.arange(14) % 3.0),
     "one-vs-rest, lapse": (OneVsRest(3, LapseProbit(0.05)), np.arange(14) % 3.0),
@@ -180,14 +183,17 @@ PAIRS = [
 @pytest.mark.parametrize(("name", "rule"), PAIRS)
 def test_every_likelihood_with_every_rule_comes_back(name, rule):
     likelihood, y = LIKELIHOODS[name]
+    at, new_at = X, X_NEW
+    if name.startswith("switch"):  # the first column is the group
+        at, new_at = (np.column_stack([np.arange(len(rows)) % 2.0, rows[:, 1]]) for rows in (X, X_NEW))
     try:
-        posterior = GP(1.2 * SE([1.0, 2.0]), likelihood, inference=rule).condition(X, y)
+        posterior = GP(1.2 * SE([1.0, 2.0]), likelihood, inference=rule).condition(at, y)
     except UnsupportedPairError:
         pytest.skip("not a pair")
     again = loads(dumps(posterior))
-    assert_same_posterior(posterior, again, X_NEW)
+    assert_same_posterior(posterior, again, new_at)
     if name not in ("known", "known-and-learned", "binomial", "noiseless"):
-        old, new = posterior.predict_y(X_NEW), again.predict_y(X_NEW)
+        old, new = posterior.predict_y(new_at), again.predict_y(new_at)
         assert np.asarray(new.mean).tobytes() == np.asarray(old.mean).tobytes()
 
 

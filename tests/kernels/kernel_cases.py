@@ -9,17 +9,22 @@ import numpy as np
 from cavity.kernels import (
     SE,
     Additive,
+    Blurred,
     Categorical,
     Celerite,
     Constant,
+    Convolved,
+    Coregionalized,
     Cosine,
     DampedOscillator,
     GammaExponential,
+    Gappy,
     Gibbs,
     IntegratedWiener,
     Kernel,
     Linear,
     Matern,
+    Mismatch,
     NeuralNetwork,
     Normalized,
     Periodic,
@@ -30,10 +35,14 @@ from cavity.kernels import (
     Seasonal,
     SpectralMixture,
     Standardized,
+    Subsets,
+    Substrings,
     ThinPlate,
     Warped,
     White,
     Wiener,
+    WithSlopes,
+    Words,
     ard,
 )
 from cavity.parameters.param import Param, fixed
@@ -57,6 +66,8 @@ class Case:
             X = np.abs(X) + 0.1
         if self.inputs == "codes":
             X = rng.integers(0, 3, (n, self.columns)).astype(float)
+        if self.inputs == "bits":
+            X = rng.integers(0, 2, (n, self.columns)).astype(float)
         if self.inputs == "mixed":
             X[:, 0] = rng.integers(0, 3, n)
         return X
@@ -157,10 +168,30 @@ def everything() -> dict[str, Case]:
         "On-mixed": Case(
             SE([1.0, 2.0]).on([1, 2]) * Categorical(3, 0.4).on(0), inputs="mixed", smooth_inputs=False
         ),
+        "Coregionalized": Case(
+            Coregionalized(SE([1.0, 2.0]), 3, loadings=[[1.0], [-0.5], [0.1]], variances=[0.2, 0.5, 1.0]),
+            inputs="mixed",
+            smooth_inputs=False,
+        ),
+        "Coregionalized-sum": Case(
+            Coregionalized(SE(1.0), 3) + Coregionalized(Matern(2.0, nu=2.5), 3, 2),
+            inputs="mixed",
+            smooth_inputs=False,
+        ),
+        "Convolved": Case(Convolved([0.5, 1.0, 2.0], [1.0, 0.7, -0.4]), inputs="mixed", smooth_inputs=False),
+        "Blurred": Case(Blurred([1.2, 0.7]), columns=4, inputs="positive"),
+        "Blurred-uncertain": Case(1.3 * Blurred(0.8, uncertain=True), columns=4, inputs="positive"),
+        "Substrings": Case(Substrings([0.5, 1.3]), inputs="codes", smooth_inputs=False),
+        "Words": Case(Words(variance=0.7), inputs="codes", smooth_inputs=False),
+        "Mismatch": Case(Mismatch(2, 1, 3, variance=0.7), inputs="codes", smooth_inputs=False),
+        "Gappy": Case(Gappy(2, 0.4), inputs="codes", smooth_inputs=False),
+        "Subsets": Case(Subsets([0.5, 0.2, 1.3]), inputs="bits", smooth_inputs=False),
         "Standardized": Case(1.5 * Standardized(SE([1.0, 0.5, 2.0]), [0.5, 2.0, 3.0], [1.0, 0.0, -2.0])),
         "Standardized-line": Case(Standardized(Linear(0.3) + Matern(1.2), [0.5, 2.0, 3.0])),
         "Warped": Case(Warped(SE([1.0, 0.5, 2.0]), "log"), inputs="positive"),
         "Warped-sum": Case(0.7 * Warped(SE(1.0) + Linear(), "tanh")),
+        "WithSlopes": Case(WithSlopes(1.7 * SE(1.2)), columns=4),
+        "WithSlopes-sum": Case(WithSlopes(0.7 * Matern([1.2, 0.8], nu=2.5) + Linear(0.3)), columns=6),
         "Rescaled": Case(Rescaled(1.7 * SE(1.2), "square"), columns=1),
         "Normalized": Case(Normalized(Linear([0.5, 1.0, 2.0], bias=0.7) + 0.5 * SE(1.0))),
         "Normalized-white": Case(Normalized(Polynomial(2) + White(0.5))),

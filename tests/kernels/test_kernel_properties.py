@@ -14,7 +14,8 @@ SMOOTH = [name for name, case in CASES.items() if case.smooth_inputs]
 
 
 def contains_white(kernel: Kernel) -> bool:
-    return isinstance(kernel, White) or any(contains_white(part) for part in kernel.parts)
+    own = isinstance(kernel, White) or getattr(kernel, "uncertain", False)
+    return own or any(contains_white(part) for part in kernel.parts)
 
 
 def with_duplicates(case: Case, n: int) -> np.ndarray:

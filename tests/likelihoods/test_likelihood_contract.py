@@ -79,6 +79,8 @@ ALL = [
     lk.OrdinalProbit([-1.0, 0.0, 2.0]),
     lk.OrdinalProbit([0.5]),
     lk.HeteroscedasticGaussian(0.3),
+    lk.Switch({0: lk.Gaussian(0.3), 2: lk.StudentT(0.2, 4.0)}, by=1),
+    lk.Switch({0: lk.Gaussian(0.3), 1: lk.Gaussian(0.1)}, by=-1),
 ]
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from cavity.runtime.lazy import on_first_use
 
 _MODULES = {
+    "CoregionalizedRegressor": "cavity.estimators.outputs",
     "GPClassifier": "cavity.estimators.classifier",
     "GPRegressor": "cavity.estimators.regressor",
     "GPLVM": "cavity.estimators.latent_variables",
     "RelevanceVectorRegressor": "cavity.estimators.relevance_vectors",
     "StackedRegressor": "cavity.estimators.stacking",
+    "TextEncoder": "cavity.estimators.text",
 }
 
 __all__ = list(_MODULES)
@@ -19,8 +21,10 @@ __all__ = list(_MODULES)
 if TYPE_CHECKING:
     from cavity.estimators.classifier import GPClassifier as GPClassifier
     from cavity.estimators.latent_variables import GPLVM as GPLVM
+    from cavity.estimators.outputs import CoregionalizedRegressor as CoregionalizedRegressor
     from cavity.estimators.regressor import GPRegressor as GPRegressor
     from cavity.estimators.relevance_vectors import RelevanceVectorRegressor as RelevanceVectorRegressor
     from cavity.estimators.stacking import StackedRegressor as StackedRegressor
+    from cavity.estimators.text import TextEncoder as TextEncoder
 
 __getattr__, __dir__ = on_first_use(__name__, _MODULES)

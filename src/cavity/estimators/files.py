@@ -14,13 +14,16 @@ from sklearn.base import clone
 from cavity.estimators.classifier import GPClassifier
 from cavity.estimators.members import Member
 from cavity.estimators.multiclass import STRATEGIES, Binary, OneModel, Strategy
+from cavity.estimators.outputs import CoregionalizedRegressor
 from cavity.estimators.regressor import GPRegressor
 from cavity.estimators.stacking import SCORE, WEIGHTS, StackedRegressor
 from cavity.frames.coding import Coding
 from cavity.frames.files import all_of
 from cavity.gp import GP
+from cavity.inference.kronecker import Kronecker
 from cavity.io.posterior import is_array, is_float, require
 from cavity.io.registry import Codec, add
+from cavity.kernels import Kernel
 from cavity.learning.choice import Candidate, Choice
 from cavity.learning.multistart import SearchResult
 from cavity.learning.optimizer import Run
@@ -188,6 +191,7 @@ def _regressor_fields(model: GPRegressor) -> dict[str, Any]:
         "member": model.members_[0],
         "without_own_row": model._cavities,
         "inflation": getattr(model, "inflation_", None),
+        "wide": model._wide,
     }
 
 
@@ -199,10 +203,13 @@ def _regressor(
     member: Any,
     without_own_row: Any,
     inflation: Any,
+    wide: Any = False,
 ) -> GPRegressor:
     model: GPRegressor = _new(GPRegressor, parameters, columns, model_key, choice)
     require(isinstance(member, Member), "a regressor has a fitted model")
     rows = member.rows
+    require(isinstance(wide, bool), "rows have slopes or not")
+    model._wide = wide
     _check_data(member.posterior, rows, model)
     if without_own_row is not None:
         pair = isinstance(without_own_row, tuple) and len(without_own_row) == 2
@@ -217,9 +224,55 @@ def _regressor(
     return model
 
 
+def _outputs_fields(model: CoregionalizedRegressor) -> dict[str, Any]:
+    found = model.posterior_
+    return {
+        "parameters": model.get_params(deep=False),
+        "columns": _columns(model),
+        "names": list(model.output_names_),
+        "posterior": found if isinstance(found, Posterior) else None,
+        "complete": None
+        if isinstance(found, Posterior)
+        else {name: getattr(found, name) for name in COMPLETE},
+        "table": model.table_,
+    }
+
+
+COMPLETE = ("kernel", "table", "noise", "X", "Y", "constants")
+
+
+def _outputs(parameters: Any, columns: Any, names: Any, posterior: Any, complete: Any, table: Any) -> Any:
+    require(isinstance(parameters, dict), "parameters must be a table")
+    known = set(CoregionalizedRegressor().get_params(deep=False))
+    require(set(parameters) <= known, "there are parameters that the estimator does not have")
+    model = CoregionalizedRegressor(**parameters)
+    _set_columns(model, columns)
+    require(
+        isinstance(names, list) and len(names) >= 2 and all(isinstance(n, str) for n in names),
+        "outputs have names",
+    )
+    p = len(names)
+    require(is_array(table, 2) and table.shape == (p, p), "there is a covariance for each pair of outputs")
+    model.output_names_, model.table_ = list(names), table
+    if complete is None:
+        require(isinstance(posterior, Posterior), "a fitted model has a posterior")
+        model.posterior_ = posterior
+    else:
+        require(isinstance(complete, dict) and set(complete) == set(COMPLETE), "a Kronecker model is whole")
+        shapes = [is_array(complete[name], 2) for name in ("table", "noise", "X", "Y")]
+        fits = all(shapes) and complete["table"].shape == complete["noise"].shape == (p, p)
+        rows = fits and complete["Y"].shape == (len(complete["X"]), p)
+        require(rows and isinstance(complete["kernel"], Kernel), "a Kronecker model has a kernel and rows")
+        require(isinstance(complete["constants"], bool), "outputs have constants or not")
+        model.posterior_ = Kronecker(**complete)
+        model.noise_covariance_ = complete["noise"]
+    model.log_evidence_ = model.posterior_.log_evidence
+    return model
+
+
 def _check_data(posterior: Any, rows: TrainingRows, model: Any) -> None:
     width = model.n_features_in_ if model.coding_ is None else len(model.coding_.features)
-    right = rows.X.shape[1] == width
+    right = rows.X.shape[1] == (2 * width + 2 if getattr(model, "_wide", False) else width)
     same = np.array_equal(posterior.data.X, rows.X) and np.array_equal(posterior.data.y, rows.y)
     require(right and same, "rows and posterior must have the same data")
 
@@ -287,5 +340,6 @@ def _stacked(columns: Any, names: Any, members: Any, weights: Any, by: Any, scor
 
 
 add(Codec("GPRegressor", GPRegressor, _regressor_fields, _regressor))
+add(Codec("CoregionalizedRegressor", CoregionalizedRegressor, _outputs_fields, _outputs))
 add(Codec("GPClassifier", GPClassifier, _classifier_fields, _classifier))
 add(Codec("StackedRegressor", StackedRegressor, _stacked_fields, _stacked))

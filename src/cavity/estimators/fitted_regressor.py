@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from cavity.estimators.base import GPEstimator
 from cavity.estimators.leave_one_out import Cavities, cavities, leave_one_out
 from cavity.estimators.outlier_probability import outlier_probability
+from cavity.kernels import values
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
@@ -19,6 +20,7 @@ from cavity.numerics.memory import require_memory
 from cavity.posterior import Posterior
 from cavity.prediction import Prediction
 from cavity.runtime.checks import generator, is_number
+from cavity.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from cavity.theory import RegressionCurve
@@ -29,6 +31,13 @@ class FittedRegressor(GPEstimator):
 
     _cavities: Cavities | None
     """Found when first asked for."""
+
+    _wide = False
+    """Whether rows of the model are those of `kernels.values` and `slopes`."""
+
+    def _checked(self, X: ArrayLike) -> Array:
+        X = super()._checked(X)
+        return values(X) if self._wide else X
 
     @property
     def rows_(self) -> TrainingRows:
@@ -86,7 +95,7 @@ class FittedRegressor(GPEstimator):
             if noise and self.model_.inference.samples:  # averaged over the noise levels drawn
                 cov[np.diag_indices_from(cov)] = self.posterior_.predict_y(X, variances, clean=clean).variance
             elif noise:
-                cov[np.diag_indices_from(cov)] += self._noise_variance(mean, variances, clean)
+                cov[np.diag_indices_from(cov)] += self._noise_variance(X, mean, variances, clean)
             return mean, cov
         if not return_std:
             return self._mean(X)
@@ -105,9 +114,9 @@ class FittedRegressor(GPEstimator):
         noise = self.likelihood_
         return noise.n_latent == 1 and not noise.discrete and noise.noise is noise
 
-    def _noise_variance(self, mean: Array, variances: Array | None, clean: bool) -> Array:
+    def _noise_variance(self, X: Array, mean: Array, variances: Array | None, clean: bool) -> Array:
         flat = mean if mean.ndim == 1 else mean[:, 0]
-        likelihood = self.likelihood_.of_new(len(flat), variances)
+        likelihood = self.likelihood_.of_new(X, variances)
         predictive = likelihood.clean_predictive if clean else likelihood.predictive
         return predictive(flat, np.zeros(len(flat))).variance
 
@@ -141,7 +150,26 @@ class FittedRegressor(GPEstimator):
     def predict_gradient(self, X: ArrayLike) -> tuple[Array, Array]:
         """Derivatives of the predictive mean and of the variance of f in the inputs, each (m, D)."""
         X = self._checked(X)
-        return self.posterior_.mean_gradient(X), self.posterior_.variance_gradient(X)
+        D = X.shape[1] // 2 - 1 if self._wide else X.shape[1]
+        return self.posterior_.mean_gradient(X)[:, :D], self.posterior_.variance_gradient(X)[:, :D]
+
+    def predict_slope(self, X: ArrayLike, direction: Any = None) -> Prediction:
+        """Predictive distribution of the slope of f: of one for each column (m, D), or along a direction (m,).
+
+        Parameters
+        ----------
+        X : array (m, D)
+        direction : int, array (D,) or array (m, D), optional
+            A column, or a vector u for u . grad f.
+        """
+        X = self._checked(X)
+        if not isinstance(self.posterior_, Posterior):
+            raise InputError(
+                f"slopes are not known of draws ({self.inference!r})",
+                parameter="inference",
+                remedy="use another inference rule",
+            )
+        return self.posterior_.predict_slope(X, direction)
 
     def sample_y(
         self,
@@ -164,7 +192,7 @@ class FittedRegressor(GPEstimator):
         require_memory(len(X), "predict")
         rng = generator(random_state)
         variances = check_noise(noise, noise_variance)
-        likelihood = self.likelihood_.of_new(len(X), variances) if noise else None
+        likelihood = self.likelihood_.of_new(X, variances) if noise else None
         if (
             noise and variances is None and self.model_.inference.samples
         ):  # each draw has a noise level of its own

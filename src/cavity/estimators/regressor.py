@@ -21,9 +21,11 @@ from cavity.estimators.inputs import checked_data
 from cavity.estimators.leave_one_out import Cavities
 from cavity.estimators.members import Member
 from cavity.estimators.row_sources import Blocks, kept_rows, sampled_rows
+from cavity.estimators.slope_rows import SlopeRows
+from cavity.estimators.uncertain_inputs import fit_uncertain
 from cavity.gp import GP
 from cavity.inference.registry import as_inference
-from cavity.kernels import SE, Kernel, ard
+from cavity.kernels import SE, Kernel, ard, values
 from cavity.learning.choice import Choice
 from cavity.learning.choice.automatic import Chosen, choose
 from cavity.learning.choice.kinds import likelihood_for
@@ -202,7 +204,16 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
 
     # --- fitting --------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        slopes: Any = None,
+        slope_signs: Any = None,
+        input_sd: ArrayLike | None = None,
+    ) -> Self:
         """Learn hyperparameters and condition on the data.
 
         Parameters
@@ -216,8 +227,20 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
             Of a Dask data frame the name of its target.
         sample_weight : array (n,), optional
             Power of each row's likelihood factor; rows of weight zero are left out before anything else.
+        slopes : (X, gradients) or (X, slopes, direction), optional
+            Observed derivatives of the function: at inputs (m, D) a number for each column (m, D), NaN where none was
+            seen, or numbers (m,) along a direction (a column, a vector (D,), or one for each row). They have normal
+            noise of a variance of their own, which is learned.
+        slope_signs : (X, direction, sign), optional
+            Where the function is known to rise (1) or to fall (-1) along a direction, as of a monotone function.
+        input_sd : float, array (D,) or array (n, D), optional
+            Standard errors of the training inputs, under normal noise: each row has the noise variance
+            sigma^2 + slope^2 input_sd^2, with the slopes of the fit itself, found in a few rounds. Predictions are at
+            exact inputs; those of new observations take `noise_variance=0.0` (`KnownNoise`).
         """
         self._check_options()
+        if input_sd is not None:
+            return fit_uncertain(self, X, y, sample_weight, input_sd)
         time = Deadline(self.max_time)
         blocks = Blocks.of(X, y)
         if blocks is not None and not blocks.small:
@@ -228,13 +251,21 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         if y.ndim == 2 and y.shape[1] == 1:
             y = cast(Array, column_or_1d(y, warn=not self.__sklearn_tags__().target_tags.multi_output))
         weight = self._checked_weight(sample_weight, X)
+        sloped = SlopeRows.of(X, y, slopes, slope_signs)
+        if sloped is not None and self._is_open:
+            raise InputError("needs a kernel and a likelihood that are given, not 'auto'", parameter="slopes")
         rng = self._rng()
-        kept = self.warm_start and getattr(self, "_model_key", None) == self._key(X, y)
         flat = y.ndim == 1 and np.ptp(y if weight is None else y[weight > 0]) == 0.0
+        flat = flat and sloped is None
+        same = self.warm_start and getattr(self, "_model_key", None) == self._key(X, y, sloped)
         chosen = None
-        if self._is_open and not kept and not flat:
+        if self._is_open and not same and not flat:
             chosen = self._choose(X, y, weight, rng, time)
-        model = self._initial_model(X, y, chosen)
+        model, key = self._initial_model(X, y, chosen), self._key(X, y, sloped)
+        kept, self._wide = same, sloped is not None
+        if sloped is not None:
+            model = sloped.model(model, self.inference)
+            X, y, weight = sloped.after(X, y, weight)
         if kept:
             model = self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat))
         rows = TrainingRows.of(X, y, weight, merge=self._may_merge(model))
@@ -276,7 +307,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
             learned = with_inflation(learned, rows, getattr(self, "inflation_", 1.0))
         if self.refine and learned.posterior.model.representation.approximates:
             learned = Learned(learned.search, learned.posterior.refine(max_time=time.left))
-        self._model_key = self._key(X, y)
+        self._model_key = key
         self._adopt(Member("", learned.search, learned.posterior, rows))
         found = warnings_of(learned.search, learned.posterior, rows.X, rows.y)
         issue(found if unlearned is None else [NOTHING_TO_LEARN, *found])
@@ -465,12 +496,14 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         )
         return self._bound(self._unbound_model(likelihood, mean, self.inference, kernel=each))
 
-    def _key(self, X: Array, y: Array) -> tuple[Any, ...]:
+    def _key(self, X: Array, y: Array, sloped: SlopeRows | None = None) -> tuple[Any, ...]:
         """What tells the model from others: everything that was asked for, and the columns."""
         asked = repr(self.kernel), repr(self.likelihood), repr(self.mean)
         rule = self.inference if isinstance(self.inference, str) else type(self.inference).__name__
         names = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
-        return (*asked, rule, repr(self.representation), self.n_inducing, X.shape[1], names, y.shape[1:])
+        kinds = () if sloped is None else sloped.kinds
+        known = (*asked, rule, repr(self.representation), self.n_inducing, X.shape[1], names, y.shape[1:])
+        return (*known, kinds) if kinds else known
 
     def _adopt(self, member: Member) -> None:
         self.members_ = [member]
@@ -490,6 +523,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         wanted = self.rows_.y.shape[1:]
         if y.shape[1:] not in (wanted, (*wanted, 1)):
             raise ValueError(f"y must have the columns of the fit, {wanted}, got {y.shape[1:]}")
+        X = values(X) if self._wide else X
         kept = getattr(self.posterior_, "complete", True)
         rows = self.rows_.and_more(X, y.reshape(len(y), *wanted)) if kept else self.rows_
         if self.model_.representation.covariance_limit is None:

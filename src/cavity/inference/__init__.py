@@ -19,6 +19,7 @@ _MODULES = {
     "Exact": "cavity.inference.exact",
     "ExactScale": "cavity.inference.exact_scale",
     "InferenceFailedError": "cavity.inference.base",
+    "Kronecker": "cavity.inference.kronecker",
     "Laplace": "cavity.inference.laplace",
     "LeastSquares": "cavity.inference.least_squares",
     "MCMC": "cavity.sampling.mcmc",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from cavity.inference.ep import SequentialEP as SequentialEP
     from cavity.inference.exact import Exact as Exact
     from cavity.inference.exact_scale import ExactScale as ExactScale
+    from cavity.inference.kronecker import Kronecker as Kronecker
     from cavity.inference.laplace import Laplace as Laplace
     from cavity.inference.least_squares import LeastSquares as LeastSquares
     from cavity.inference.variational import ScaleMixtureEM as ScaleMixtureEM

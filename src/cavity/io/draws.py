@@ -8,6 +8,7 @@ drawn, not an n x n matrix for each draw.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,7 @@ def _jumps(**stored: Any) -> JumpCounts:
 def _draws(**stored: Any) -> Draws:
     draws = Draws(**stored)
     check_data(draws.model, draws.X, draws.y, draws.weight)
+    draws = replace(draws, model=draws.model._bound(draws.X))
     require(isinstance(draws.trace, Trace) and isinstance(draws.method, str), "draws have a trace")
     model: GP = draws.model
     require(

@@ -27,6 +27,7 @@ from cavity.latent.markov import Markov
 from cavity.latent.neighbors import Neighbors
 from cavity.latent.sites import Sites
 from cavity.means import basis_features as basis
+from cavity.means.with_slopes import FeatureSlopes, MeanWithSlopes
 from cavity.parameters import priors, transforms
 from cavity.parameters.param import Param
 from cavity.parameters.per_latent import PerLatent
@@ -216,7 +217,7 @@ def _function_mean(part: means.FunctionMean) -> dict[str, Any]:
     return {"function": part._function.function, "jacobian": part._function.jacobian_function}
 
 
-for _mean in (means.Zero, means.Constant, means.Linear, means.Polynomial, means.Sum):
+for _mean in (means.Zero, means.Constant, means.Linear, means.Polynomial, means.Sum, MeanWithSlopes):
     _store("means", _mean)
 _store("means", means.Basis, arguments=_basis_fields, build=_basis)
 _store("means", means.FunctionMean, arguments=_function_mean)
@@ -224,6 +225,8 @@ add(Codec("means.WeightedFeatures", WeightedFeatures, constructor_arguments, Wei
 _store("basis", basis.Powers)
 _store("basis", basis.Monomials)
 _store("basis", basis.Harmonics)
+_store("basis", basis.OutputLevels)
+_store("basis", FeatureSlopes, arguments=field_values)
 add(Codec("basis.UserFunction", basis.UserFunction, field_values, basis.UserFunction))
 
 
@@ -248,10 +251,27 @@ FAMILIES = (
 )
 """Classes that others derive from; there are no objects of them."""
 
+SWITCHES = (likelihoods.Switch, likelihoods.GaussianSwitch)
+
+
+def _switch(keys: Any, parts: Any, by: Any) -> likelihoods.Switch:
+    if not isinstance(by, int) or len(keys) != len(parts):
+        raise ValueError("a switch has a likelihood for each of its keys, and the number of a column")
+    return likelihoods.Switch(dict(zip(keys, parts)), by)
+
+
+for _kind in SWITCHES:  # rows find their groups again when the model meets them
+    _store(
+        "likelihoods",
+        _kind,
+        arguments=lambda part: {"keys": list(part.keys), "parts": list(part.likelihoods), "by": part.by},
+        build=_switch,
+    )
+
 for _name in likelihoods.__all__:
     _likelihood = getattr(likelihoods, _name)
     if isinstance(_likelihood, type) and issubclass(_likelihood, likelihoods.Likelihood | likelihoods.Warp):
-        if _likelihood in FAMILIES:
+        if _likelihood in (*FAMILIES, *SWITCHES):
             continue
         _store("likelihoods", _likelihood, without=RESTATED.get(_name, ()))
 

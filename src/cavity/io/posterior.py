@@ -174,6 +174,7 @@ def _posterior(
     solution: Any = None,
 ) -> Posterior:
     check_data(model, X, y, sample_weight)
+    model = model._bound(X)
     if factor is not None:
         return _from_inducing_inputs(model, X, y, sample_weight, log_evidence, status, weights, factor)
     _check_approximation(model, X, sites, curvature, weights)

@@ -50,6 +50,7 @@ RULE = "inference."
 """How names of inference rules begin."""
 
 HOMES = {
+    "CoregionalizedRegressor": "cavity.estimators.files",
     "Dynamics": "cavity.control.files",
     "GP": "cavity.io.posterior",
     "GPClassifier": "cavity.estimators.files",

@@ -4,6 +4,7 @@ from cavity.kernels.additive import Additive
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.automatic_relevance import ard
 from cavity.kernels.base import Kernel
+from cavity.kernels.blurred import Blurred
 from cavity.kernels.categorical import Categorical
 from cavity.kernels.celerite import Celerite
 from cavity.kernels.constant import Constant
@@ -15,6 +16,7 @@ from cavity.kernels.input_functions import register_function
 from cavity.kernels.linear import Linear
 from cavity.kernels.matern import Matern
 from cavity.kernels.neural_network import NeuralNetwork
+from cavity.kernels.outputs import Convolved, Coregionalized
 from cavity.kernels.parse import parse
 from cavity.kernels.periodic import Periodic
 from cavity.kernels.piecewise_polynomial import PiecewisePolynomial
@@ -26,25 +28,32 @@ from cavity.kernels.spectral_mixture import SpectralMixture
 from cavity.kernels.squared_exponential import SE
 from cavity.kernels.standardized import Standardized
 from cavity.kernels.stationary import Stationary
+from cavity.kernels.strings import Gappy, Mismatch, Subsets, Substrings, Words, encode
 from cavity.kernels.thin_plate import ThinPlate
 from cavity.kernels.warping import Warped
 from cavity.kernels.white_noise import White
 from cavity.kernels.wiener import IntegratedWiener, Wiener
+from cavity.kernels.with_slopes import WithSlopes, slopes, values
 
 __all__ = [
     "SE",
     "Additive",
+    "Blurred",
     "Categorical",
     "Celerite",
     "Constant",
+    "Convolved",
+    "Coregionalized",
     "Cosine",
     "DampedOscillator",
     "GammaExponential",
+    "Gappy",
     "Gibbs",
     "IntegratedWiener",
     "Kernel",
     "Linear",
     "Matern",
+    "Mismatch",
     "NeuralNetwork",
     "Normalized",
     "On",
@@ -60,12 +69,19 @@ __all__ = [
     "SpectralMixture",
     "Standardized",
     "Stationary",
+    "Subsets",
+    "Substrings",
     "Sum",
     "ThinPlate",
     "Warped",
     "White",
     "Wiener",
+    "WithSlopes",
+    "Words",
     "ard",
+    "encode",
     "parse",
     "register_function",
+    "slopes",
+    "values",
 ]

@@ -183,14 +183,18 @@ class DensePrior(LatentPrior):
         old, new = take(self._prepared, slice(0, k)), take(self._prepared, slice(k, self.n))
         cross = known.factor.half_solve(self.kernel._block(old, new))
         corner = self.kernel._block(new, new)
-        corner.reshape(-1)[:: len(corner) + 1] += variance[k:] + known.jitter
+        diagonal = corner.reshape(-1)[:: len(corner) + 1]
+        diagonal += variance[k:]
+        diagonal *= 1.0 + known.factor.fraction
         corner -= cross.T @ cross
         factor = try_factorize(np.ascontiguousarray(corner))
         if factor is None:  # the new rows need more jitter than the old ones did
             return self.observe(variance)
         lower = np.zeros((self.n, self.n))
         lower[:k, :k], lower[k:, :k], lower[k:, k:] = known.factor.lower, cross.T, factor.lower
-        return ObservedConditioning(self, Cholesky(lower, known.jitter), variance, False)
+        return ObservedConditioning(
+            self, Cholesky(lower, known.jitter, known.factor.fraction), variance, False
+        )
 
     def condition(self, precision: Array, *, transient: bool = False) -> Conditioning:
         """Given sites of these precisions, of any sign, shape (n,)."""

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.kernels.base import Kernel, Rows, as_inputs
+from cavity.kernels.with_slopes import WithSlopes, values
 from cavity.latent.base import Conditioning
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import covariance_root
@@ -158,6 +159,19 @@ class PosteriorProcess:
         noise = covariance_root(cov)(rng.standard_normal((len(X), size * targets)))
         draws = noise.reshape(len(X), size, targets).transpose(1, 0, 2)
         return mean + draws[:, :, 0] if mean.ndim == 1 else mean + draws
+
+    # --- slopes ---------------------------------------------------------------------------------------------
+
+    def with_slopes(self) -> PosteriorProcess:
+        """The same process on rows of `kernels.values` and `slopes`."""
+        from cavity.means.with_slopes import with_slopes
+
+        if isinstance(self.kernel, WithSlopes):
+            return self
+        kernel, X = WithSlopes(self.kernel), values(self.X)
+        mean = None if self.mean_function is None else with_slopes(self.mean_function)
+        rows = kernel._prepare(X, np.arange(len(X)))
+        return PosteriorProcess(kernel, rows, X, mean, self.weights, self.conditioning, self.basis)
 
     # --- derivatives in the inputs --------------------------------------------------------------------------
 

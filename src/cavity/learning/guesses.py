@@ -135,6 +135,11 @@ class Reader:
             return self.kernel(parts[0], dims, share, stretch)
         if isinstance(k, kernels.Periodic):
             return self.kernel(parts[0], None, share, 1.0)
+        if isinstance(k, kernels.Coregionalized) and columns is not None:
+            own = self.kernel(parts[0], columns[:1], share, stretch)
+            return own + self.kernel(parts[1], columns[1:], unit, stretch)
+        if isinstance(k, kernels.WithSlopes) and columns is not None:
+            return self.kernel(parts[0], columns[: len(columns) // 2 - 1], share, stretch)
         if isinstance(k, kernels.Warped) and columns is not None:
             U = k.function(self.data.X[:, list(columns)], "Warped")
             return Reader(self.data.warped(U)).kernel(parts[0], tuple(range(U.shape[1])), share, stretch)

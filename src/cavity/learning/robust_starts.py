@@ -23,7 +23,7 @@ from cavity.learning.objective import Objective, deadline_in
 from cavity.learning.race import Start, screen
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
-from cavity.likelihoods import Gaussian, GaussianNoise, Laplace
+from cavity.likelihoods import Gaussian, GaussianNoise, Laplace, Switch
 from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import Deadline
@@ -53,8 +53,10 @@ class Solution(NamedTuple):
 
 
 def is_robust(likelihood: Likelihood) -> bool:
-    """Whether y, or what it is warped to, is f plus noise that is not Gaussian."""
+    """Whether y, or what it is warped to, is f plus noise that is not Gaussian, of one kind for all rows."""
     noise = likelihood.noise
+    if isinstance(noise, Switch):
+        return False
     return noise.n_latent == 1 and not noise.discrete and not isinstance(noise, GaussianNoise)
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from cavity.kernels import Kernel
+from cavity.kernels import Kernel, WithSlopes
 from cavity.learning.data_scale import DataScale, resolution, without_far
 from cavity.learning.guesses import Guess, Reader, fitted_mean, free_guess
-from cavity.likelihoods import GaussianNoise
+from cavity.likelihoods import Gaussian, GaussianNoise, Switch
 from cavity.numerics.arrays import Array
 from cavity.parameters.per_latent import PerLatent
 
@@ -133,6 +133,8 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
     """One guess per flat value of kernel, mean, likelihood and representation, in this order."""
     from cavity.means.basis import Basis
 
+    if isinstance(model.likelihood, Switch):
+        return _guesses_by_group(model, model.likelihood, X, y, sample_weight)
     f_scale = latent_scale(model.likelihood, y)
     plain = f_scale is None and model.likelihood.n_latent == 1  # one function, in the units of y
     reach, finest = 0.0, 0.0
@@ -164,6 +166,29 @@ def _guesses(model: GP, X: Array, y: Array, sample_weight: Array | None) -> list
     if fitted is not model.mean:
         of_mean = [replace(g, center=float(v)) for g, v in zip(of_mean, fitted.flat)]
     return guesses + of_mean + reader.part(model.likelihood) + _of_representation(model.representation, X)
+
+
+def _guesses_by_group(
+    model: GP, switch: Switch, X: Array, y: Array, sample_weight: Array | None
+) -> list[Guess]:
+    """For rows with different likelihoods: the function from rows that observe its values, noise from its own rows."""
+    groups = [(one, rows) for one, rows in zip(switch.likelihoods, switch.for_inputs(X)._known)]
+    observe = (
+        X[:, X.shape[1] // 2 - 1] == 1.0 if isinstance(model.kernel, WithSlopes) else np.ones(len(X), bool)
+    )
+    plain = [rows[observe[rows]] for one, rows in groups if not one.discrete]
+    main = np.sort(np.concatenate([*plain, np.zeros(0, np.intp)]))
+    main = main if len(main) else np.arange(len(X))
+    weight = None if sample_weight is None else sample_weight[main]
+    whole = _guesses(model.with_likelihood(Gaussian()), X[main], y[main], weight)
+    start = model.kernel.flat.size + model.mean.flat.size
+    noise: list[Guess] = []
+    for one, rows in groups:
+        rows = rows if len(rows) else main
+        targets = y[rows] if one.discrete or one.log_concave else without_far(y[rows])[0]
+        scale = DataScale.of(X[rows], targets, latent_scale(one, targets))
+        noise += Reader(scale).part(one)
+    return whole[:start] + noise + whole[start + 1 :]
 
 
 def _of_representation(representation: Representation, X: Array) -> list[Guess]:

@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.kernels import Kernel, White
+from cavity.kernels import Blurred, Kernel, White
 from cavity.numerics.arrays import Array
 
 LARGEST = 1e60
@@ -100,7 +100,8 @@ def _has_repeats(X: Array, y: Array) -> bool:
 def contains_white(kernel: Kernel) -> bool:
     """Whether a kernel has noise that belongs to a case, so that equal rows are not interchangeable with
     one."""
-    return isinstance(kernel, White) or any(contains_white(cast(Kernel, part)) for part in kernel.parts)
+    own = isinstance(kernel, White) or (isinstance(kernel, Blurred) and kernel.uncertain)
+    return own or any(contains_white(cast(Kernel, part)) for part in kernel.parts)
 
 
 def require_usual_units(y: Array) -> None:

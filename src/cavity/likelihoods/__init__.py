@@ -30,6 +30,7 @@ from cavity.likelihoods.registry import as_likelihood
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.likelihoods.softmax import Softmax
 from cavity.likelihoods.student_t import StudentT
+from cavity.likelihoods.switch import GaussianSwitch, Switch
 from cavity.likelihoods.warped_target import WarpedTarget
 from cavity.likelihoods.warps import Clipped, IntervalWarp, PositiveWarp, Warp
 
@@ -44,6 +45,7 @@ __all__ = [
     "ExpectedLogProb",
     "Gaussian",
     "GaussianNoise",
+    "GaussianSwitch",
     "Heaviside",
     "HeteroscedasticGaussian",
     "IntervalWarp",
@@ -68,6 +70,7 @@ __all__ = [
     "ScaleMixture",
     "Softmax",
     "StudentT",
+    "Switch",
     "Tilted",
     "Warp",
     "WarpedTarget",

@@ -260,11 +260,15 @@ class Likelihood(Parametrized):
         constants."""
         return self
 
-    def of_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
-        """The likelihood of `count` new observations.
+    def for_inputs(self, X: Any) -> Self:
+        """The likelihood of observations at inputs X (n, D); differs from self only if it depends on the inputs."""
+        return self
+
+    def of_new(self, X: Array, noise_variance: ArrayLike | None = None) -> Self:
+        """The likelihood of new observations at inputs X (m, D).
 
         Differs from self only where each observation has a noise variance of its own, which is then needed:
-        `noise_variance`, a number or an array (count,).
+        `noise_variance`, a number or an array (m,); or if it depends on the inputs.
         """
         if noise_variance is not None:
             raise ValueError(
@@ -273,9 +277,9 @@ class Likelihood(Parametrized):
             )
         return self
 
-    def and_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
-        """The likelihood of the present observations followed by `count` new ones, as in `of_new`."""
-        return self.of_new(count, noise_variance)
+    def and_new(self, X: Array, noise_variance: ArrayLike | None = None) -> Self:
+        """The likelihood of the present observations followed by new ones, as in `of_new`."""
+        return self.of_new(X, noise_variance)
 
     def break_points(self, y: Array) -> Array:
         """Places in f where log p has kinks or its own center, shape (k, n); guides the quadrature.

@@ -231,8 +231,9 @@ class KnownNoise(GaussianNoise):
         """The noise of some of the observations."""
         return self.at(self.variances[index])
 
-    def of_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
-        """New observations with known variances of their own: a number or an array (count,)."""
+    def of_new(self, X: Array, noise_variance: ArrayLike | None = None) -> Self:
+        """New observations with known variances of their own: a number or an array (m,)."""
+        count = len(X)
         if noise_variance is None:
             raise ValueError(
                 f"KnownNoise holds the noise variances of the {len(self.variances)} observations it was made for: "
@@ -247,9 +248,9 @@ class KnownNoise(GaussianNoise):
             )
         return self.at(np.broadcast_to(known, count))
 
-    def and_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
+    def and_new(self, X: Array, noise_variance: ArrayLike | None = None) -> Self:
         """These observations, then new ones with known variances of their own."""
-        new = self.of_new(count, noise_variance).variances
+        new = self.of_new(X, noise_variance).variances
         return self.at(np.concatenate([self.variances, new]))
 
     def _arguments(self) -> list[str]:

@@ -124,13 +124,13 @@ class WarpedTarget(Likelihood):
         """The noise of some of the observations."""
         return self._with_noise(self.noise.rows(index))
 
-    def of_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
+    def of_new(self, X: Array, noise_variance: ArrayLike | None = None) -> Self:
         """The noise of new observations."""
-        return self._with_noise(self.noise.of_new(count, noise_variance))
+        return self._with_noise(self.noise.of_new(X, noise_variance))
 
-    def and_new(self, count: int, noise_variance: ArrayLike | None = None) -> Self:
+    def and_new(self, X: Array, noise_variance: ArrayLike | None = None) -> Self:
         """The noise of these and of new observations."""
-        return self._with_noise(self.noise.and_new(count, noise_variance))
+        return self._with_noise(self.noise.and_new(X, noise_variance))
 
     def break_points(self, y: Array) -> Array:
         """Of the noise."""

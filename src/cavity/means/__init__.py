@@ -3,6 +3,7 @@
 from cavity.means.basis import Basis
 from cavity.means.basis_features import Harmonics, Monomials, Powers
 from cavity.means.functions import Constant, FunctionMean, Linear, Mean, Polynomial, Sum, Zero, as_mean
+from cavity.means.with_slopes import with_slopes
 
 __all__ = [
     "Basis",
@@ -17,4 +18,5 @@ __all__ = [
     "Sum",
     "Zero",
     "as_mean",
+    "with_slopes",
 ]

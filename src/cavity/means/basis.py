@@ -183,6 +183,12 @@ class Basis(Mean):
     def _features(self, X: Array) -> Array:
         return np.hstack([f(X) for f in self.functions])
 
+    def feature_slopes(self, X: ArrayLike, U: ArrayLike) -> Array:
+        """Derivatives of the basis functions along directions U (n, D), shape (n, p)."""
+        X = self._checked(X)
+        jacobian = np.concatenate([f.jacobian(X) for f in self.functions], axis=1)
+        return np.asarray(np.einsum("npd,nd->np", jacobian, np.asarray(U, dtype=float)))
+
     def pull_features_inputs(self, X: ArrayLike, G: ArrayLike) -> Array:
         """Gradient of sum_ij G_ij h_j(x_i) in the inputs, shape (n, D), for G of shape (n, p)."""
         X = self._checked(X)

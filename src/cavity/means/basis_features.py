@@ -163,6 +163,25 @@ class Harmonics(Features):
 
 
 @dataclass(frozen=True)
+class OutputLevels(Features):
+    """Levels of several outputs, which the first column names: one for rows of the output, else zero."""
+
+    outputs: int = 2
+
+    def __call__(self, X: Array) -> Array:
+        """H, shape (n, outputs)."""
+        return np.asarray(X[:, :1] == np.arange(self.outputs), dtype=float)
+
+    def jacobian(self, X: Array) -> Array:
+        """None of it changes with the inputs."""
+        return np.zeros((len(X), self.outputs, X.shape[1]))
+
+    def width(self, n_features: int) -> int:
+        """As many as there are outputs."""
+        return self.outputs
+
+
+@dataclass(frozen=True)
 class UserFunction(Features):
     """A function from inputs (n, D) to values (n,) or (n, k), and its jacobian if that is known."""
 

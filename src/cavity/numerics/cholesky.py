@@ -5,7 +5,9 @@ upper triangle in the same memory, so LAPACK works on it without a copy. The str
 read.
 
 Jitter policy, the only one in the library: a factorization is tried as it is, then with each step of
-`JITTER_LADDER` times the mean diagonal added, and the amount that was needed is reported with the result.
+`JITTER_LADDER` times the diagonal added to it, and the amount that was needed, on average, is reported with the result.
+Each row is thus changed in proportion to its own variance, as if all had been scaled to unit variance before: rows may
+have different units (values and slopes).
 When the ladder is exhausted, `NotPositiveDefiniteError` says what to look at.
 """
 
@@ -22,7 +24,7 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.triangles import factor_in_place, invert_factored_in_place, invert_triangle_in_place
 
 JITTER_LADDER = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
-"""Fractions of the mean diagonal that may be added to it, smallest first."""
+"""Fractions of the diagonal that may be added to it, smallest first."""
 
 ROWS_AT_A_TIME = 256
 """Rows of a triangle that are copied out at a time."""
@@ -40,12 +42,14 @@ class Cholesky:
     lower : array (n, n)
         Memory of the factor.
     jitter : float
-        What was added to the diagonal of A before it could be factorized.
+        What was added to the diagonal of A, on average, before it could be factorized.
+    fraction : float
+        The same as a share of each entry.
     """
 
-    def __init__(self, lower: Array, jitter: float = 0.0) -> None:
+    def __init__(self, lower: Array, jitter: float = 0.0, fraction: float = 0.0) -> None:
         self.lower = lower
-        self.jitter = jitter
+        self.jitter, self.fraction = jitter, fraction
 
     @classmethod
     def of(cls, A: Array) -> Cholesky:
@@ -143,15 +147,15 @@ def factorize(build: Callable[[], Array], explain: Callable[[], str] | None = No
                     "the covariance matrix has entries that are not finite: a parameter has overflowed; "
                     "bound the parameters or rescale the inputs"
                 )
-        diagonal += fraction * scale
+        diagonal += fraction * np.where(diagonal > 0, diagonal, scale)
         factor = try_factorize(A)
         if factor is not None:
-            factor.jitter = fraction * scale
+            factor.jitter, factor.fraction = fraction * scale, fraction
             return factor
     reason = explain() if explain is not None else ""
     raise NotPositiveDefiniteError(
         f"the {len(A)} x {len(A)} covariance matrix is not positive definite, even with "
-        f"{JITTER_LADDER[-1]:g} of its mean diagonal ({scale:.3g}) added. {reason}".rstrip()
+        f"{JITTER_LADDER[-1]:g} of its diagonal ({scale:.3g} on average) added. {reason}".rstrip()
     )
 
 

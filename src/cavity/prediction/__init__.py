@@ -2,6 +2,7 @@
 
 from cavity.prediction.average import MixedCounts, MixedPrediction, Slices, average
 from cavity.prediction.base import Prediction
+from cavity.prediction.by_group import GroupedPrediction
 from cavity.prediction.categorical import CategoricalPrediction
 from cavity.prediction.continuous import ContinuousPrediction
 from cavity.prediction.gaussian import GaussianPrediction
@@ -13,6 +14,7 @@ __all__ = [
     "CategoricalPrediction",
     "ContinuousPrediction",
     "GaussianPrediction",
+    "GroupedPrediction",
     "MixedCounts",
     "MixedPrediction",
     "MixturePrediction",

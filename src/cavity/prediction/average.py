@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 
 from cavity.numerics.arrays import Array
 from cavity.prediction.base import Prediction, Seed, check_levels, integer_quantile
+from cavity.prediction.by_group import GroupedPrediction
 from cavity.prediction.categorical import CategoricalPrediction
 from cavity.prediction.continuous import ContinuousPrediction
 from cavity.prediction.gaussian import GaussianPrediction
@@ -191,6 +192,9 @@ def average(parts: Sequence[Prediction], weights: ArrayLike | None = None) -> Pr
         return _categories(w, [p for p in parts if isinstance(p, CategoricalPrediction)])
     if all(type(p) is MixturePrediction for p in parts):
         return _normals(w, [p for p in parts if isinstance(p, MixturePrediction)])
+    if all(isinstance(p, GroupedPrediction) for p in parts):
+        by_part = [p.groups for p in parts if isinstance(p, GroupedPrediction)]
+        return GroupedPrediction([(one[0][0], average([g for _, g in one], w)) for one in zip(*by_part)])
     if all(isinstance(p, ContinuousPrediction | GaussianPrediction) for p in parts):
         return MixedPrediction(w, parts)
     return MixedCounts(w, parts)

@@ -207,7 +207,7 @@ class SamplePosterior:
         """
         X = self.process.inputs(X)
         components = self.process.components
-        likelihood = components[0].model.likelihood.of_new(len(X), noise_variance)
+        likelihood = components[0].model.likelihood.of_new(X, noise_variance)
         if likelihood.discrete and likelihood.n_latent == 1 and not clean and not self._likelihood_varies:
             means, variances = self.process.moments_of_draws(X)
             whole = likelihood.predictive(means.ravel(), variances.ravel())
@@ -216,7 +216,7 @@ class SamplePosterior:
         parts = []
         for c in components:
             variance = c.variances(X)
-            likelihood = c.model.likelihood.of_new(len(X), noise_variance)
+            likelihood = c.model.likelihood.of_new(X, noise_variance)
             predictive = likelihood.clean_predictive if clean else likelihood.predictive
             parts += [predictive(mean, variance) for mean in c.means(X)]
         return average(parts)
@@ -235,7 +235,7 @@ class SamplePosterior:
         Under `KnownNoise` their noise variances must be given, a number or an array (m,).
         """
         new_X, new_y = self.model._checked_data(X, y)
-        model = self.model.with_likelihood(self.model.likelihood.and_new(len(new_X), noise_variance))
+        model = self.model.with_likelihood(self.model.likelihood.and_new(new_X, noise_variance))
         weight = self.draws.weight
         if weight is not None:
             weight = np.concatenate([weight, np.ones(len(new_X))])
