@@ -129,7 +129,7 @@ def kernel_integrals(kernel: Kernel, measure: Measure, X: Array) -> tuple[Array,
 @kernel_integrals.register
 def _(kernel: SE, measure: Measure, X: Array) -> tuple[Array, float]:
     if "loadings" in kernel.params:
-        return cast("tuple[Array, float]", kernel_integrals.dispatch(Kernel)(kernel, measure, X))
+        return kernel_integrals.dispatch(Kernel)(kernel, measure, X)
     scales = np.broadcast_to(np.asarray(kernel.lengthscale, dtype=float), X.shape[1])
     z, zz = np.ones(len(X)), 1.0
     first, second = measure.pairs()
@@ -149,7 +149,7 @@ def _(kernel: SE, measure: Measure, X: Array) -> tuple[Array, float]:
 @kernel_integrals.register
 def _(kernel: Wiener, measure: Measure, X: Array) -> tuple[Array, float]:
     if type(kernel) is not Wiener or not isinstance(measure, BoxMeasure):
-        return cast("tuple[Array, float]", kernel_integrals.dispatch(Kernel)(kernel, measure, X))
+        return kernel_integrals.dispatch(Kernel)(kernel, measure, X)
     (low,), (high,) = (part - kernel.start for part in measure.pairs())
     if low < 0:
         raise InputError(f"the box must not begin before start={kernel.start}", parameter="measure")

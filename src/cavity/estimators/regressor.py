@@ -240,7 +240,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         """
         self._check_options()
         if input_sd is not None:
-            return fit_uncertain(self, X, y, sample_weight, input_sd)
+            return cast(Self, fit_uncertain(self, X, y, sample_weight, input_sd))
         time = Deadline(self.max_time)
         blocks = Blocks.of(X, y)
         if blocks is not None and not blocks.small:
