@@ -166,15 +166,18 @@ def learn_any_size(
     if warm and any(isinstance(model.representation, type(r)) for r in found):
         found = [model.representation]
     given, exact = dict(options, objective=objective), -np.inf
-    if objective is not None and not warm and _starts_dense(model, found):
+    asked, alone = (model, warm, dict(given)), all(isinstance(r, Neighbors) for r in found)
+    if objective is not None and not warm and not alone and _starts_dense(model, found):
         (model, exact), warm = started(model, some, rng, time, given), True
         given |= {"data_driven": False, "n_restarts": 0}
     start, kept = model, found[0]
     if len(found) > 1 and objective is not None:
         kept, trials = tried(start, some, found, time, given)
-    if index is not None and isinstance(kept, Neighbors) and size.learn_rows is not None:
-        index = rows_to_learn_from(model, y, NEIGHBORS_LEARN_FROM * size.learn_rows, rng)
-        some = Part.of(model, X, y, weight, index)
+    if isinstance(kept, Neighbors):  # length scales that few rows let go would stay where they are
+        start, warm, given = asked
+        if index is not None and size.learn_rows is not None:
+            index = rows_to_learn_from(model, y, NEIGHBORS_LEARN_FROM * size.learn_rows, rng)
+            some = Part.of(model, X, y, weight, index)
     learned = some.learn(start.with_representation(kept), rng, time, warm=warm, **given)
     if (
         size.n_inducing == "auto"
