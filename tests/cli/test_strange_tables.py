@@ -143,6 +143,18 @@ def test_a_text_file_of_one_column_is_a_table(tmp_path):
     assert read_table(path).frame["x"].tolist() == ["1", "2", "3"]
 
 
+def test_rows_without_a_target_are_left_out_with_a_note(tmp_path):
+    path = tmp_path / "t.csv"
+    PLAIN.assign(y=PLAIN.y.where(~PLAIN.index.isin([1, 5]))).to_csv(path, index=False)
+    read = read_table(path).with_target("y")
+    assert read.notes == ("2 rows without a value of 'y' were left out (2, 6).",)
+    assert read.rows.tolist() == [1, 3, 4, 5, *range(7, N + 1)]
+    assert read.total == len(read.frame) == N - 2
+    np.testing.assert_array_equal(read.frame.x.astype(float), np.delete(X, [1, 5]))
+    other = read_table(path)
+    assert other.with_target("x") is other
+
+
 REFUSED = {
     "one row": ("x,y\n1,2\n", "the table has 1 row; a model needs at least 3"),
     "two rows": ("x,y\n1,2\n2,3\n", "the table has 2 rows; a model needs at least 3"),
@@ -150,7 +162,7 @@ REFUSED = {
     "nothing": ("", "is empty"),
     "a constant target": (PLAIN.assign(y=3).to_csv(index=False), "the target 'y' is the same in all rows, 3"),
     "one class": (PLAIN.assign(y="a").to_csv(index=False), "has one class only, 'a': there is nothing to tell"),
-    "a target with gaps": (PLAIN.assign(y=PLAIN.y.where(X > 2)).to_csv(index=False), "'y' is missing in"),
+    "a target without values": (PLAIN.assign(y="").to_csv(index=False), "'y' is missing in"),
     "dates with the year last": (table(DAYS.strftime("%d.%m.%Y")), "such as '01.01.2020'; write dates year first"),
     "a word among dates": (
         table([*DAYS.strftime("%Y-%m-%d"), "soon"][1:]).replace("soon", "2020-13-01"),

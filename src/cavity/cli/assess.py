@@ -98,7 +98,7 @@ def assess_table(
         as_inference(rule)
     if not 0.0 <= test_size < 1.0:
         raise ValueError(f"--test-size must be at least 0 and below 1, got {test_size!r}")
-    table = read_table(data, max_rows, seed)
+    table = read_table(data, max_rows, seed).with_target(model.preparation.target)
     check_size(len(table.frame))
     X = model.preparation.inputs(table.frame, table.rows)
     y = model.preparation.targets(table.frame, table.rows)

@@ -70,7 +70,7 @@ def compare(
         from cavity.tables.comparing import candidates, compare_models
 
         check_output(report, "--report", (data,))
-        table = read_table(data, max_rows, seed)
+        table = read_table(data, max_rows, seed).with_target(target)
         for note in table.notes:
             say(note)
         check_size(len(table.frame))

@@ -119,6 +119,7 @@ def fit(
         table = read_table(data, SAMPLE_ROWS, seed)
         rows, columns = counted(table.total, "row"), counted(table.frame.shape[1], "column")
         say(f"Read {rows} and {columns} from {data}.")
+        table = table.with_target(target)
         for note in table.notes:
             say(note)
         if representation == "dense":

@@ -45,7 +45,7 @@ def report(
         loaded = load_table_model(model)
         found = None
         if assess is None:
-            table = read_table(data, max_rows, seed)
+            table = read_table(data, max_rows, seed).with_target(loaded.preparation.target)
         else:
             table, found = assess_table(loaded, data, assess, None, 0.2, max_rows, seed)
         page = model_page(loaded, table, assessment=found, command=command_line(context), words=in_options)

@@ -2,15 +2,13 @@
 
 Under a mixture it is the posterior probability of the outlier component, under Student-t and Laplace noise that the
 row's own noise is wide (sd above three times the scale). Under other noise it is the tail-based analogue,
-1 - 2 min(F, 1 - F) at the row's target. All are computed from the cavity, the distribution of f without the row itself,
-so that a point does not vouch for itself.
+1 - 2 min(P(Y <= y), P(Y >= y)) at the row's target. All are computed from the cavity, the distribution of f without the
+row itself, so that a point does not vouch for itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import numpy as np
 
 from cavity.estimators.leave_one_out import Cavities, by_given_row, of_used_rows
 from cavity.learning.training_rows import TrainingRows
@@ -39,5 +37,5 @@ def outlier_probability(
         likelihood = posterior.model.likelihood.rows(used)
         return by_given_row(likelihood.outlier_probability(rows.y[used], *without), rows)
     loo, y, place = of_used_rows(posterior, rows)
-    below = loo.cdf(y)[place]
-    return by_given_row(np.asarray(1.0 - 2.0 * np.minimum(below, 1.0 - below)), rows)
+    discrete = posterior.model.likelihood.discrete
+    return by_given_row(loo.surprise(y, discrete=discrete)[place], rows)

@@ -408,13 +408,12 @@ class Likelihood(Parametrized):
         """How surprising y is, between 0 and 1, given everything else: f ~ N(mean, var) should not have
         seen y.
 
-        By default the tail-based analogue: 1 - 2 min(F(y), 1 - F(y)) under the predictive distribution, so
-        that 0.99 means that y lies outside the central 99 % of what was expected. Mixtures override it with
+        By default the tail-based analogue: 1 - 2 min(P(Y <= y), P(Y >= y)) under the predictive distribution,
+        so that 0.99 means that y lies outside the central 99 % of what was expected. Mixtures override it with
         the posterior probability of an outlier component, scale mixtures (Student-t, Laplace) with that of a
         noise far wider than usual.
         """
-        cdf = self.predictive(mean, var).cdf(y)
-        return np.asarray(np.clip(1 - 2 * np.minimum(cdf, 1 - cdf), 0.0, 1.0))
+        return self.predictive(mean, var).surprise(y, discrete=self.discrete)
 
 
 class MultiLatentLikelihood(Likelihood):

@@ -74,6 +74,13 @@ class Prediction(ABC):
         """Probability of a value > y, case by case."""
         return 1.0 - self.cdf(y)
 
+    def surprise(self, y: ArrayLike, *, discrete: bool = False) -> Array:
+        """1 - 2 min(P(Y <= y), P(Y >= y)), at least 0: above 0.99 if y is outside the central 99 %, case by case."""
+        above = self.survival(y)
+        if discrete:  # y itself is not beyond y
+            above = above + np.exp(self.log_prob(y))
+        return np.asarray(np.clip(1.0 - 2.0 * np.minimum(self.cdf(y), above), 0.0, 1.0))
+
     @abstractmethod
     def quantile(self, q: ArrayLike) -> Array:
         """Smallest value with probability >= q to its left: shape (n,), or (k, n) for k levels."""

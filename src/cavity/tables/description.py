@@ -13,6 +13,7 @@ from cavity.estimators import GPRegressor
 from cavity.frames.columns import Column
 from cavity.kernels import Periodic, Standardized, Warped
 from cavity.learning.robust_starts import is_robust
+from cavity.likelihoods import Clipped, Likelihood, NegativeBinomial, Poisson, WarpedTarget
 from cavity.measures.effects import average_along, grid_between, turning
 from cavity.numerics.arrays import Array
 from cavity.sampling.posterior import SamplePosterior
@@ -149,14 +150,31 @@ class Hyperparameter:
     def in_words(self) -> str:
         """What it is called outside the code."""
         noise = self.name.split(".")[0] in NOISES
-        word = NOISE_WORDS.get(self.kind) if noise else KERNEL_WORDS.get(self.kind)
+        line = self.name.startswith("linear")
+        words = NOISE_WORDS if noise else LINE_WORDS if line else KERNEL_WORDS
+        word = words.get(self.kind)
+        if self.kind == "gaps":
+            return "gap to the next threshold"
         if word is None or ("[" in self.name and not self.column):
             return self.name
         return f"{word} of {self.column}" if self.column else word
 
 
-NOISES = ("gaussian", "studentt", "laplace", "mixture", "epsiloninsensitive", "negativebinomial")
-NOISE_WORDS = {"variance": "noise variance", "scale": "noise scale", "df": "degrees of freedom of the noise"}
+NOISES = (
+    *("gaussian", "studentt", "laplace", "mixture", "epsiloninsensitive", "negativebinomial"),
+    *("positivewarp", "intervalwarp", "ordinalprobit"),
+)
+NOISE_WORDS = {
+    "variance": "noise variance",
+    "scale": "noise scale",
+    "df": "degrees of freedom of the noise",
+    "bend": "bend of the scale of the target",
+    "first": "first threshold",
+}
+LOG_LINK = (Poisson, NegativeBinomial)
+"""Likelihoods whose function is the logarithm of a rate."""
+
+LINE_WORDS = {"variance": "variance of the slopes", "bias": "variance of the level of the line"}
 KERNEL_WORDS = {
     "lengthscale": "length scale",
     "period": "period",
@@ -183,7 +201,7 @@ def hyperparameters(model: TableModel) -> list[Hyperparameter]:
         for entry, value in zip(one.entries, one.flat):
             feature, unit = described.get(entry.name, (None, 1.0))
             column = feature or ""
-            meaning = _meaning(entry.name, float(value), preparation, feature, unit)
+            meaning = _meaning(entry.name, float(value), preparation, feature, unit, one.likelihood)
             if entry.name.split(".")[-1].startswith("lengthscale") and column:
                 meaning = _reach(
                     float(value) * unit,
@@ -244,7 +262,14 @@ def _intervals(posterior: Any) -> dict[str, tuple[float, float]]:
     return {n: (float(a), float(b)) for n, a, b in zip(posterior.draws.model.names, low, high)}
 
 
-def _meaning(name: str, value: float, preparation: Preparation, feature: str | None, factor: float) -> str:
+def _meaning(
+    name: str,
+    value: float,
+    preparation: Preparation,
+    feature: str | None,
+    factor: float,
+    likelihood: Likelihood,
+) -> str:
     """In words; a length of one column is `factor` times its value, in units of the column."""
     kind = name.split(".")[-1].split("[")[0]
     if feature is not None:
@@ -255,13 +280,30 @@ def _meaning(name: str, value: float, preparation: Preparation, feature: str | N
         return size + (f"in units of {feature}" if unit is None else f"in {unit.split()[0]}, of {feature}")
     if kind == "lengthscale" and factor != 1.0:
         return "in standard deviations of each column"
-    if kind == "variance" and preparation.task == "regression" and value >= 0:
-        return f"sd {np.sqrt(value):.4g} in units of {preparation.target}"
-    if kind in ("scale", "value") and preparation.task == "regression":
-        return f"in units of {preparation.target}"
-    if kind == "df":
-        return "the fewer, the more gross errors"
-    return ""
+    if kind in ("variance", "bias") and value >= 0:
+        per = " per sd of a column" if name.startswith("linear") and factor != 1.0 else ""
+        unit = _unit(likelihood, preparation.target)
+        return f"sd {np.sqrt(value):.4g} {unit}{per}" if unit else ""
+    if kind == "value" and isinstance(likelihood, LOG_LINK):
+        return f"{np.exp(value):.3g} in units of {preparation.target}"
+    if kind == "value" and isinstance(likelihood, WarpedTarget):
+        return f"{float(likelihood.warp.inverse(value)):.4g} in units of {preparation.target}"
+    if kind in ("scale", "value"):
+        return _unit(likelihood, preparation.target)
+    return {
+        "df": "the fewer, the more gross errors",
+        "bend": "0 is a logarithm, above 5 a straight line",
+    }.get(kind, "")
+
+
+def _unit(likelihood: Likelihood, target: str) -> str:
+    """What the function is measured in; nothing if it has no unit."""
+    if isinstance(likelihood, LOG_LINK):
+        return f"in logarithms of {target}"
+    if likelihood.discrete:
+        return ""
+    warped = isinstance(likelihood, WarpedTarget) and not isinstance(likelihood.warp, Clipped)
+    return f"in units of {target}" + (" near its middle" if warped else "")
 
 
 def _column_names(kernel: Any, features: Sequence[str]) -> list[tuple[str, str | None, float]]:

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.frames.columns import is_missing
 from cavity.frames.errors import TableError
-from cavity.runtime.sentences import CONTROL, counted
+from cavity.runtime.sentences import CONTROL, counted, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,6 +88,22 @@ class Table:
     rows: NDArray[np.intp]
     total: int
     notes: tuple[str, ...] = ()
+
+    def with_target(self, target: str) -> Table:
+        """The rows whose target is known, with a note on the others; itself if all are, or none is."""
+        if target not in self.frame:
+            return self
+        known = ~is_missing(self.frame[target])
+        if known.all() or not known.any():
+            return self
+        gone = self.rows[~known]
+        which = listed([str(row) for row in gone], quote=False)
+        told = (
+            f"{counted(len(gone), 'row')} without a value of {target!r} "
+            f"{'was' if len(gone) == 1 else 'were'} left out ({which})."
+        )
+        frame = self.frame[known].reset_index(drop=True)
+        return Table(frame, self.rows[known], self.total - len(gone), (*self.notes, told))
 
 
 def read_table(path: str | Path, max_rows: int | None = None, seed: int = 0) -> Table:

@@ -143,7 +143,7 @@ def choose(
     plainest = build(simple, Gaussian() if likelihood is None else likelihood)
     model = plainest if search.best is None else search.best.model
     factor = 1.0 if search.best is None else inflation(search.best.residual)
-    reasons = told(search.trials, model, kind, search.seen)
+    reasons = told(search.trials, search.best, model, kind, search.seen)
     learned = search.best is not None and not search.set_aside
     return Chosen(model, reasons, factor, learned, interrupted)
 
@@ -214,12 +214,16 @@ def _discrete(search: _Search, kind: TargetKind, y: Array) -> None:
 
 
 def _changing_noise(search: _Search) -> None:
-    """Noise with a level of its own function, if residuals depend on the inputs."""
+    """Noise with a level of its own function, if residuals depend on the inputs: linear, or if need be any."""
     best = search.best
     if best is None or not isinstance(best.model.likelihood, Gaussian) or not _uneven(search, best):
         return
-    level = structures.isotropic(search.columns)
-    search.offer(search.run("heteroscedastic", [best.model.kernel, level], HeteroscedasticGaussian()), 1.0)
+    noise = HeteroscedasticGaussian(float(best.model.likelihood.flat[0]))
+    levels = {"linear": structures.line(search.columns), "smooth": structures.noise_level(search.columns)}
+    for name, level in levels.items():
+        tried = search.run(f"heteroscedastic, {name} level", [best.model.kernel, level], noise, start=True)
+        if search.offer(tried, 1.0) and tried is not None and not _uneven(search, tried):
+            return
 
 
 def _uneven(search: _Search, best: Trial) -> bool:
@@ -251,11 +255,22 @@ def _kernel(search: _Search, seasons: Sequence[Season]) -> None:
             each = structures.relevance(columns, variance, lengthscale, spread, rough)
             search.offer(search.run(name, each, noise, start=True))
     _line(search, noise)
-    for season in seasons:
-        kernel = search.best.model.kernel
-        kernel = structures.with_season(kernel, season, structures.variance_of(kernel))
-        likelihood = search.best.model.likelihood
-        search.offer(search.run(f"season of a {season.name}", kernel, likelihood, start=True))
+    found = [season for season in seasons if _season(search, search.best.model.kernel, season)]
+    if found:  # without them neither smooth nor rough was right
+        name = "smooth, with seasons" if rough else "rough, with seasons"
+        kernel = structures.isotropic(columns, rough=not rough, variance=variance, lengthscale=lengthscale)
+        for season in found:
+            kernel = structures.with_season(kernel, season, variance)
+        search.offer(search.run(name, kernel, search.best.model.likelihood, start=True))
+
+
+def _season(search: _Search, kernel: Kernel, season: Season) -> bool:
+    """Whether a season beside a kernel is better than the best so far."""
+    assert search.best is not None
+    kernel = structures.with_season(kernel, season, structures.variance_of(kernel))
+    return search.offer(
+        search.run(f"season of a {season.name}", kernel, search.best.model.likelihood, start=True)
+    )
 
 
 def _line(search: _Search, noise: Likelihood) -> None:
@@ -291,4 +306,5 @@ def choose_kernel_of_classes(
     if search.best is None:
         return None
     model = search.best.model
-    return Chosen(model, told(search.trials, model, None, search.seen), interrupted=interrupted)
+    reasons = told(search.trials, search.best, model, None, search.seen)
+    return Chosen(model, reasons, interrupted=interrupted)

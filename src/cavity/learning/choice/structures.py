@@ -14,13 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cavity.kernels import SE, Kernel, Linear, Matern, Periodic, Standardized, Sum
+from cavity.kernels import SE, Kernel, Linear, Matern, Periodic, Scaled, Standardized, Sum
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import LogNormal
 
 SHRINKAGE = {"relevance": 1.0, "some relevance": 0.3}
 """Standard deviations of the logs of length scales around the common one, by name of the candidate."""
+
+LEVEL_SPREAD = 0.5
+"""The same of the variance and the length scale of the log noise variance, around one."""
 
 CYCLES = 2.0
 """Cycles that must be seen."""
@@ -59,9 +62,11 @@ class Columns:
         return Standardized(kernel, self.scale, self.center)
 
 
-def isotropic(columns: Columns, rough: bool = False) -> Kernel:
+def isotropic(
+    columns: Columns, rough: bool = False, variance: float = 1.0, lengthscale: float = 1.0
+) -> Kernel:
     """One length scale for all columns."""
-    return 1.0 * columns.standardized(Matern(1.0, nu=1.5) if rough else SE(1.0))
+    return variance * columns.standardized(Matern(lengthscale, nu=1.5) if rough else SE(lengthscale))
 
 
 def relevance(
@@ -72,6 +77,15 @@ def relevance(
     prior = LogNormal(float(np.log(lengthscale)) + spread**2, spread)
     each = Param(np.full(len(columns.scale), lengthscale), prior=prior)
     return variance * columns.standardized(Matern(each, nu=1.5) if rough else SE(each))
+
+
+def noise_level(columns: Columns) -> Kernel:
+    """Of the log variance of the noise: near one, and over about the spread of each column, unless data insist.
+
+    Without the priors values of highest evidence follow single residuals, and intervals are too narrow.
+    """
+    prior = LogNormal(LEVEL_SPREAD**2, LEVEL_SPREAD)  # with its mode at one
+    return Scaled(Param(1.0, prior=prior), columns.standardized(SE(Param(1.0, prior=prior))))
 
 
 def line(columns: Columns) -> Kernel:

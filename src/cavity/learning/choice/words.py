@@ -98,7 +98,13 @@ def override(*names: str) -> Message:
     return Message(("Another is asked for by ", *listed, "."))
 
 
-def told(trials: Sequence[Trial], model: GP, kind: TargetKind | None, seen: Sequence[Message]) -> Choice:
+def told(
+    trials: Sequence[Trial],
+    best: Trial | None,
+    model: GP,
+    kind: TargetKind | None,
+    seen: Sequence[Message],
+) -> Choice:
     """The choice in sentences."""
     listed = sorted(trials, key=lambda trial: -trial.score)
     reasons = list(seen)
@@ -109,6 +115,6 @@ def told(trials: Sequence[Trial], model: GP, kind: TargetKind | None, seen: Sequ
     return Choice(
         chosen_in_words(model),
         tuple(reasons),
-        tuple(Candidate(trial.name, trial.score, trial.model is model) for trial in listed),
+        tuple(Candidate(one.name, one.score, best is not None and one.name == best.name) for one in listed),
         override("likelihood", "kernel") if kind is not None else override("kernel"),
     )
