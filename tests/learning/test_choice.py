@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cavity.learning.choice.inflation import inflated, inflation
 from cavity.learning.choice.kinds import Kind, kind_of, likelihood_for
-from cavity.learning.choice.screening import Screen, log_density
+from cavity.learning.choice.screening import Screen, Trial, log_density
 from cavity.learning.choice.structures import Season, seen
 from cavity.likelihoods import Gaussian, IntervalWarp, OrdinalProbit, Poisson, PositiveWarp, WarpedTarget
 from cavity.prediction import GaussianPrediction
@@ -128,6 +130,36 @@ def test_rows_that_are_left_out_are_not_learned_from():
             assert not set(train) & set(test)
             shares = [screen.y[part].mean() for part in (train, test)]
             np.testing.assert_allclose(shares, groups.mean(), atol=0.05)
+
+
+def test_a_far_row_does_not_decide_between_kernels():
+    """The first candidate is closer to nine rows of ten, and pays for the tenth in normal tails alone."""
+    rng = np.random.default_rng(0)
+    r = np.abs(rng.standard_normal(50))
+    there = np.append(r, 4.0)
+    here = np.append(r, 9.0)
+    closer = trial("closer", here, sd=0.8)
+    assert np.sum(closer.density) < np.sum(trial("other", there, sd=1.0).density)
+    assert closer.beats(trial("other", there, sd=1.0))
+    discrete = replace(closer, gaussian=False)
+    assert not discrete.beats(trial("other", there, sd=1.0))
+
+
+def trial(name: str, residual: np.ndarray, sd: float) -> Trial:
+    density = -0.5 * residual**2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
+    return Trial(name, None, density, residual, True, (-np.inf, np.inf))  # type: ignore[arg-type]
+
+
+def test_heavy_densities_are_densities():
+    """They integrate to one, and a normal residual in its own sd has the highest expected log density."""
+    x = np.linspace(-200, 200, 400_001)
+    heavy = trial("", np.abs(x), 1.0).heavy_density
+    inside = np.exp(heavy)[np.abs(x) < 37]  # beyond, normal densities are called impossible
+    assert np.sum(inside) * (x[1] - x[0]) == pytest.approx(1.0, abs=1e-4)
+    z = np.linspace(-8, 8, 20_001)
+    weight = np.exp(-0.5 * z**2) / np.sum(np.exp(-0.5 * z**2))
+    expected = [float(weight @ trial("", np.abs(z / s), s).heavy_density) for s in (0.97, 1.0, 1.03)]
+    assert np.argmax(expected) == 1
 
 
 def test_inflation_leaves_means_and_scales_variances():

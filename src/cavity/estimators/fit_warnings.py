@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cavity.assessment.evidence_check import check_evidence
 from cavity.inference.base import ConvergenceWarning, Stage
 from cavity.learning.data_scale import DataScale, resolution
 from cavity.learning.guesses import Reader
@@ -35,7 +36,7 @@ def warnings_of(
     search: SearchResult, posterior: Posterior | SamplePosterior, X: Array, y: Array | None = None
 ) -> list[Message]:
     """What a user should know about a fit; of targets y that are numbers also if they are too coarse for it."""
-    found = [_about_learning(search), _about_inference(posterior, X)]
+    found = [_about_learning(search), _about_inference(posterior, X), _about_evidence(posterior)]
     if y is not None and y.ndim == 1 and search.runs:
         found.append(_about_ties(posterior.model.likelihood, X, y))
     return [message for message in found if message]
@@ -111,6 +112,14 @@ def _about_inference(posterior: Posterior | SamplePosterior, X: Array) -> Messag
             remedy=("give the noise variance a lower bound, or look for repeated rows",),
         )
     return None
+
+
+def _about_evidence(posterior: Posterior | SamplePosterior) -> Message | None:
+    """That EP's evidence is off, if a check in passing says so."""
+    if isinstance(posterior, SamplePosterior) or not posterior.status.converged:
+        return None
+    found = check_evidence(posterior)
+    return None if found is None else found.message
 
 
 def _variance(posterior: Posterior, X: Array) -> Array:
