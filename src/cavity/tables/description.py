@@ -287,7 +287,7 @@ def _meaning(
     if kind == "value" and isinstance(likelihood, LOG_LINK):
         return f"{np.exp(value):.3g} in units of {preparation.target}"
     if kind == "value" and isinstance(likelihood, WarpedTarget):
-        return f"{float(likelihood.warp.inverse(value)):.4g} in units of {preparation.target}"
+        return f"{float(likelihood.warp.inverse(np.array([value]))[0]):.4g} in units of {preparation.target}"
     if kind in ("scale", "value"):
         return _unit(likelihood, preparation.target)
     return {
