@@ -95,7 +95,7 @@ def test_gaussian_noise_is_kept_where_the_trial_of_robust_noise_fails(monkeypatc
     model = fit(far_off())
     assert isinstance(model.estimator.likelihood_, Gaussian)
     assert (
-        "1 row is more than 4 sd from what the others predict, but Student-t noise could not be fitted "
+        "1 row is more than 3.1 sd from what the others predict, but Student-t noise could not be fitted "
         "(no fixed point at any start; try --inference laplace)."
     ) in model.report.choice.told(in_options)
 
@@ -114,7 +114,7 @@ def test_the_kind_of_model_is_decided_once_and_from_all_rows(monkeypatch):
     smooth = far_off()
     smooth.loc[5, "y"] -= 30.0
     told = fit(smooth, test_size=0.2).report.choice.told()
-    assert "No row is more than 4 sd from what the others predict." in told
+    assert "No row is more than 3.1 sd from what the others predict." in told
     assert fits == [(Gaussian, False, 25), (Gaussian, True, 20)]
 
 

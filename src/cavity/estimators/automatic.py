@@ -15,7 +15,7 @@ from cavity.estimators.leave_one_out import leave_one_out
 from cavity.gp import GP
 from cavity.learning.choice.inflation import inflated
 from cavity.learning.choice.result import Candidate, Choice
-from cavity.learning.choice.screening import FAILURES, far_rows, residuals
+from cavity.learning.choice.screening import FAILURES, far_rows, residuals, surprising_distance
 from cavity.learning.choice.words import chosen_in_words
 from cavity.learning.data_scale import MAD_TO_SD
 from cavity.learning.run_choice import Learned
@@ -31,9 +31,6 @@ CLEAR, LEAST_GAIN = 1.0, 5.0
 LARGE_GAIN = 0.25
 """Nats per row beyond which there is no doubt. Below, squared errors of rows left out must not grow with Student-t
 noise: what it takes for outliers may be rows that predict each other."""
-
-FAR = 4.0
-"""Standard deviations from what others predict, in words."""
 
 
 def robust(likelihood: Likelihood, scale: float = 1.0) -> Likelihood | None:
@@ -59,16 +56,16 @@ def with_outliers(
     loo = leave_one_out(learned.posterior, rows)
     y = rows.y if rows.own is None else rows.y[rows.index]
     distance = residuals(loo, y)
-    count = int(np.sum(far_rows(distance)))
+    count, sd = int(np.sum(far_rows(distance))), surprising_distance(len(distance))
     if not count:
-        why = f"No row is more than {FAR:g} sd from what the others predict."
+        why = f"No row is more than {sd:.1f} sd from what the others predict."
         return learned, _because(choice, Message((why,)))
-    far = f"{'1 row is' if count == 1 else f'{count} rows are'} more than {FAR:g} sd from what the others predict"
+    far = f"{'1 row is' if count == 1 else f'{count} rows are'} more than {sd:.1f} sd from what the others predict"
     if time.left == 0.0:
         late = (f"{far}, but no time was left to try Student-t noise; give more ", Setting("max_time"), ".")
         return learned, _because(choice, Message(late))
-    sd = float(np.median(np.abs(residuals(loo, y)))) * MAD_TO_SD
-    scale = sd * float(np.sqrt(learned.model.likelihood.noise.flat[0]))
+    typical = float(np.median(distance)) * MAD_TO_SD
+    scale = typical * float(np.sqrt(learned.model.likelihood.noise.flat[0]))
     try:
         with not_swallowed():
             heavy = learn(build(robust(learned.model.likelihood, scale) or noise), time.left)

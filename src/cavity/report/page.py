@@ -140,9 +140,9 @@ class Lines:
     lines: Sequence[tuple[str, str]]
 
     def html(self) -> str:
-        """A list that stands out."""
+        """A list that stands out; names at the beginning of a sentence stay as they are."""
         rows = "".join(
-            f"<p><strong>{escape(head)}</strong> <span>{escape(_unbroken(text[:1].upper() + text[1:]))}</span></p>"
+            f"<p><strong>{escape(head)}</strong> <span>{escape(_unbroken(text))}</span></p>"
             for head, text in self.lines
         )
         return f'<div class="verdict">{rows}</div>'

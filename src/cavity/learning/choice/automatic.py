@@ -168,20 +168,26 @@ def _noise(
 ) -> None:
     """Gaussian noise of the targets, or of what they are warped to.
 
-    Rows far from what others predict are set aside, unless they may be a season.
+    Rows that are far from what others predict even so are set aside, unless they may be a season: a few outliers on one
+    side look like a skewed target.
     """
     if given is not None:
         search.offer(search.run("the noise asked for", kernel, given))
         return
-    plain = search.run("gaussian", kernel, Gaussian())
-    if plain is not None and kind.kind is Kind.REAL and may_set_aside:
-        far = far_rows(plain.residual)
-        if 0 < np.mean(far) <= MOST_OUTLIERS:  # these would decide everything
-            search.screen.without(far)
-            search.set_aside = True
-            search.trials.clear()
-            plain = search.run("gaussian", kernel, Gaussian())
-    search.offer(plain)
+    _gaussian_noises(search, kind, y, kernel)
+    if search.best is None or kind.kind not in (Kind.REAL, Kind.POSITIVE) or not may_set_aside:
+        return
+    far = far_rows(search.best.residual)
+    if 0 < np.mean(far) <= MOST_OUTLIERS:
+        search.screen.without(far)
+        search.set_aside = True
+        search.trials.clear()
+        search.best = None
+        _gaussian_noises(search, kind, y, kernel)
+
+
+def _gaussian_noises(search: _Search, kind: TargetKind, y: Array, kernel: Kernel) -> None:
+    search.offer(search.run("gaussian", kernel, Gaussian()))
     for suited in WARPS.get(kind.kind, ()):
         search.offer(search.run(suited.__name__, kernel, suited(y)))
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from cavity.gp import GP
 from cavity.learning.fit import learn
@@ -44,8 +45,8 @@ LEAST_GAIN = 1.0
 FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
 """Errors of a candidate without which one can do."""
 
-SURPRISING = 4.0
-"""Standard deviations of a residual of a row left out beyond which noise is not Gaussian: one in 16000 rows."""
+SURPRISING = 0.05
+"""Probability that any row of Gaussian noise is called far."""
 
 MEDIAN_OF_NORMAL = 0.6745
 """Median of the absolute value of a standard normal variable."""
@@ -233,6 +234,15 @@ def is_gaussian(prediction: Prediction) -> bool:
     return isinstance(base, GaussianPrediction)
 
 
+def surprising_distance(rows: int) -> float:
+    """Standard deviations that one of so many normal residuals seldom exceeds.
+
+    >>> round(surprising_distance(40), 2), round(surprising_distance(1000), 2)
+    (3.23, 4.06)
+    """
+    return float(-ndtri(0.5 * SURPRISING / rows))
+
+
 def far_rows(residuals: Array) -> NDArray[np.bool_]:
     """Which residuals of rows that were left out, in sd, are surprising.
 
@@ -240,7 +250,7 @@ def far_rows(residuals: Array) -> NDArray[np.bool_]:
     the median of the residuals, which half of the rows would have to be wrong to move.
     """
     spread = min(float(np.median(residuals)) / MEDIAN_OF_NORMAL, 1.0)
-    return np.asarray(residuals > SURPRISING * spread)
+    return np.asarray(residuals > surprising_distance(len(residuals)) * spread)
 
 
 def _interleaved(order: NDArray[np.intp], groups: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -13,7 +13,7 @@ from cavity.kernels import Kernel
 from cavity.learning.choice.kinds import Kind, TargetKind
 from cavity.learning.choice.result import Candidate, Choice
 from cavity.learning.choice.screening import Trial
-from cavity.likelihoods import Likelihood, PositiveWarp, WarpedTarget
+from cavity.likelihoods import Clipped, Likelihood, PositiveWarp, WarpedTarget
 from cavity.parameters.per_latent import PerLatent
 from cavity.runtime.errors import Message, Setting
 
@@ -21,7 +21,6 @@ NOISES = {
     "Gaussian": "Gaussian noise",
     "StudentT": "Student-t noise",
     "IntervalWarp": "noise that shrinks towards both ends of the range (a logit of the target)",
-    "Clipped": "Gaussian noise, with intervals that end where the range does",
     "Poisson": "Poisson counts",
     "NegativeBinomial": "negative binomial counts",
     "OrdinalProbit": "ordered categories",
@@ -39,6 +38,8 @@ def noise_in_words(likelihood: Likelihood) -> str:
         robust = (
             "" if type(likelihood.noise).__name__ == "Gaussian" else f", {noise_in_words(likelihood.noise)}"
         )
+        if isinstance(likelihood.warp, Clipped):
+            return f"{noise_in_words(likelihood.noise)}, with intervals that end where the range does"
         if not isinstance(likelihood.warp, PositiveWarp):
             return NOISES[type(likelihood.warp).__name__] + robust
         bend = float(likelihood.warp.bend)
