@@ -203,10 +203,11 @@ def test_counts(script, likelihood, level):
         Clipped(0.5),
     ],
 )
-def test_targets_of_another_range(script, warp):
+@pytest.mark.parametrize("noise", [Gaussian(0.05), StudentT(0.2, 3.0)])
+def test_targets_of_another_range(script, warp, noise):
     X = inputs("se", 25, 13)
     y = np.exp(0.5 * np.sin(2 * X[:, 0]) + 0.3)
-    posterior = GP(1.0 * SE(1.5), WarpedTarget(Gaussian(0.05), warp)).condition(X, y)
+    posterior = GP(1.0 * SE(1.5), WarpedTarget(noise, warp)).condition(X, y)
     new = np.vstack([inputs("se", 8, 14), [[9.0, 9.0, 9.0]]])
     found = script(posterior, new)
     prediction = posterior.predict_y(new)

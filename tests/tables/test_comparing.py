@@ -325,4 +325,5 @@ def test_outliers_that_hide_each_other_are_counted():
     hidden = np.concatenate([0.2 * quantiles, [3.0, -2.5, 3.5, -2.0]])
     assert np.flatnonzero(far_rows(np.abs(hidden))).tolist() == [40, 41, 42, 43]
     wide = np.abs(np.append(5.0 * quantiles, 3.9))
-    np.testing.assert_array_equal(far_rows(wide), wide > 4)
+    limit = norm.isf(0.025 / 41)  # one table in twenty has such a row by chance
+    np.testing.assert_array_equal(far_rows(wide), wide > limit)

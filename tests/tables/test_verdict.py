@@ -60,11 +60,18 @@ def test_what_matters_names_inputs_with_their_direction(houses):
     assert abs(float(peak.highest) - 30) <= 4
 
 
-def scored(houses: TableModel, mine: float, plain: float, rows: int = 400, **report: object) -> TableModel:
+def scored(
+    houses: TableModel,
+    mine: float,
+    plain: float,
+    rows: int = 400,
+    density: float | None = 1.0,
+    **report: object,
+) -> TableModel:
     scores = RegressionScores(mine, 10.0, 1.0, 3.0, ((0.9, 0.9),), mine, 8.0, 100.0)
     baselines = (
         Baseline("guessing", 10.0, 3.0, 0.0, 8.0),
-        Baseline("linear regression", plain, 2.0, 0.0, plain),
+        Baseline("linear regression", plain, density, 0.0, plain),
     )
     fields = {"scores": scores, "baselines": baselines, "held_out_rows": rows, **report}
     return with_report(houses, **fields)
@@ -99,6 +106,18 @@ def test_how_good_says_whether_it_was_worth_it(houses, mine, plain, rows, standi
     assert quality.standing is standing
     assert quality.worth_it == (standing is Standing.BETTER)
     assert said in lines(model)["How good"]
+
+
+@pytest.mark.parametrize(
+    ("density", "said"),
+    [
+        (1.05, "(4.05) is about as good, and is simpler"),
+        (1.5, "(4.05) is about as close, but its intervals are worse"),
+        (None, "(4.05) is about as close, but has no intervals"),
+    ],
+)
+def test_a_model_that_is_as_close_may_have_worse_intervals_or_none(houses, density, said):
+    assert said in lines(scored(houses, 4.0, 4.05, density=density))["How good"]
 
 
 def test_outliers_among_the_held_out_rows_do_not_decide_what_robust_noise_is_worth(houses):

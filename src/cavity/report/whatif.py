@@ -168,10 +168,8 @@ def response(likelihood: Likelihood) -> dict[str, Any]:
 
 
 def warp_of(likelihood: WarpedTarget) -> dict[str, Any]:
-    """From z = f + noise back to the target; the mean of y is a quadrature that is known for Gaussian noise."""
+    """From z = f + noise back to the target."""
     warp = likelihood.warp
-    if not isinstance(likelihood.noise, Gaussian):
-        raise NotInPage(f"{type(likelihood.noise).__name__} noise of warped targets")
     if isinstance(warp, PositiveWarp):
         return {"kind": "positive", "bend": float(warp.bend), "center": warp.center, "shift": warp.shift}
     ends = {

@@ -11,7 +11,7 @@ error of about n^-1/2 at most; models that differ by less are called equally goo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05
 """Relative difference of errors up to which two models are called equally good, if there are many rows."""
+
+DENSER = 0.1
+"""Log density a row, in nats, by which intervals are called better, if there are many rows."""
 
 SURPRISING = 0.01
 """Probability of what was counted, under fair intervals, below which they are called unfair."""
@@ -76,6 +79,8 @@ class Quality:
     rivals : tuple of (str, float)
         The plain models that `standing` is about, with their errors: all that were tried if the model is better, else
         the best of them.
+    intervals : {"", "worse", "none"}
+        Of a rival that is level in a regression: whether its intervals are clearly worse, or it has none.
     """
 
     rows: int
@@ -84,6 +89,7 @@ class Quality:
     guess: float
     standing: Standing
     rivals: tuple[tuple[str, float], ...]
+    intervals: str = ""
 
     @property
     def worth_it(self) -> bool:
@@ -152,9 +158,21 @@ def _quality(report: FitReport) -> Quality | None:
     if report.robust:
         others = [(one.name, one.median_error, one.median_error) for one in report.baselines]
         error, guess = scores.median_error, scores.guess_median_error
-        return _placed(rows, "median", error, guess, error, guess, others)
+        return _with_intervals(_placed(rows, "median", error, guess, error, guess, others), report)
     others = [(one.name, one.error, one.error) for one in report.baselines]
-    return _placed(rows, "rmse", scores.rmse, scores.guess_rmse, scores.rmse, scores.guess_rmse, others)
+    error, guess = scores.rmse, scores.guess_rmse
+    return _with_intervals(_placed(rows, "rmse", error, guess, error, guess, others), report)
+
+
+def _with_intervals(found: Quality, report: FitReport) -> Quality:
+    """What a rival that is as close lacks."""
+    if found.standing is not Standing.LEVEL or report.scores is None:
+        return found
+    rival = next(one for one in report.baselines if one.name == found.rivals[0][0])
+    if rival.nlp is None:
+        return replace(found, intervals="none")
+    worse = rival.nlp - report.scores.nlp > max(DENSER, found.rows**-0.5)
+    return replace(found, intervals="worse" if worse else "")
 
 
 def _placed(
@@ -207,6 +225,9 @@ def _beside(found: Quality) -> str:
     names = [f"{name} ({percent(e, 1) if classes else plain(e, 3)})" for name, e in found.rivals]
     if found.standing is Standing.BETTER:
         return f"{'better probabilities than' if classes else 'better than'} {' and '.join(names)}"
+    if found.standing is Standing.LEVEL and found.intervals:
+        lacks = "has no intervals" if found.intervals == "none" else "its intervals are worse"
+        return f"{names[0]} is about as close, but {lacks}"
     if found.standing is Standing.LEVEL:
         return f"{names[0]} {'has about as good probabilities' if classes else 'is about as good'}, and is simpler"
     what = "gives better probabilities" if classes else "is better"

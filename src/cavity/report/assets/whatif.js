@@ -205,15 +205,17 @@ const cavity = (() => {
     },
     clipped: ({ lower, upper }) => (z) => Math.min(Math.max(z, lower ?? -Infinity), upper ?? Infinity),
   };
-  const warped = (warp, f, variance, found) => { // of Gaussian noise; the mean by the trapezoid rule of Python
-    const back = WARPS[warp.kind](warp), sd = Math.sqrt(f.variance + variance);
+  const warped = (warp, f, variances, found) => { // the mean by the trapezoid rule of Python
+    const back = WARPS[warp.kind](warp), lower = back(found.lower), upper = back(found.upper);
+    if (variances.length > 1) { return { mean: back(f.mean), lower, upper }; } // the median: there may be no mean
+    const sd = Math.sqrt(f.variance + variances[0]);
     let mean = 0, total = 0;
     for (let i = -32; i <= 32; i += 1) {
       const t = i / 4, w = Math.exp(-0.5 * t * t);
       mean += w * back(f.mean + sd * t);
       total += w;
     }
-    return { mean: mean / total, lower: back(found.lower), upper: back(found.upper) };
+    return { mean: mean / total, lower, upper };
   };
   const answerTo = (model, fs) => {
     const { response, level } = model, f = fs[0];
@@ -237,7 +239,7 @@ const cavity = (() => {
       lower: quantile(cdf, density, 0.5 - level / 2, f.mean, width),
       upper: quantile(cdf, density, 0.5 + level / 2, f.mean, width),
     };
-    return response.warp ? warped(response.warp, f, response.variances[0], found) : found;
+    return response.warp ? warped(response.warp, f, response.variances, found) : found;
   };
 
   const load = (content) => {
