@@ -1,10 +1,10 @@
 """Several small minimizations within bounds at once, in lock step.
 
-A planner descends from several starts, with few variables each, and an evaluation of one costs nearly as much as one
-of all. So each start has a quasi-Newton method of its own (projected BFGS; Bertsekas, 1982): the direction solves
-H p = -g in the variables that are not held by a bound, the trial point is clip(x + t p), and t is halved until it
-decreases the function enough. All starts, whatever they do next, share each evaluation, and the number of these is
-bounded: a decision takes a known time.
+Planners and acquisition functions are minimized from several starts, with few variables each, and an evaluation of one
+costs nearly as much as one of all. So each start has a quasi-Newton method of its own (projected BFGS; Bertsekas,
+1982): the direction solves H p = -g in the variables that are not held by a bound, the trial point is clip(x + t p), and
+t is halved until it decreases the function enough. All starts that are not done, whatever they do next, share each
+evaluation, and the number of these is bounded: a decision takes a known time.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ FIRST_MOVE = 0.25
 
 AT_ZERO = 1e-3
 """Share of the largest value that counts beside a value when gradients are compared with it: it may be zero."""
+
+SHORTEST = 1e-10
+"""A start whose steps were shortened to this share has come as far as rounding lets it."""
 
 DAMPED = 0.2
 """Least curvature along a step, relative to the present approximation (Powell's damping keeps H positive definite)."""
@@ -72,43 +75,49 @@ def descend(
     evaluations : int
         Largest number of evaluations.
     tolerance : float
-        Stop when the projected gradient of each start, times the distance between the bounds, is below this share of
-        its value (plus one thousandth of the largest value of all starts so far).
+        A start is done if its projected gradient, times the distance between the bounds, is below this share of its value
+        (plus one thousandth of the largest value of all starts so far).
     hessian : array (B, d, d), optional
         From an earlier descent.
     """
     width = high - low
     x = np.clip(x, low, high)
     f, slope = function(x)
-    g: Array = slope * width
+    f, g = f.copy(), slope * width
     B, d = x.shape
     fresh = np.full(B, hessian is None)
     H = np.zeros((B, d, d)) if hessian is None else hessian.copy()
     if hessian is None:
         steepest = np.abs(g).max(axis=1)
         H += np.where(steepest > 0, steepest / FIRST_MOVE, 1.0)[:, None, None] * np.eye(d)
-    t, used, largest = np.ones(B), 1, 0.0
+    t, used = np.ones(B), 1
+    largest = np.abs(f[np.isfinite(f)]).max(initial=0.0)
+    going = np.arange(B)
     while used < evaluations:
-        held = ((x <= low) & (g > 0)) | ((x >= high) & (g < 0))
-        open_slope = np.where(held, 0.0, g)
-        largest = np.abs(f[np.isfinite(f)]).max(initial=largest)
-        if np.all(np.abs(open_slope).max(axis=1) <= tolerance * (np.abs(f) + AT_ZERO * largest)):
+        held = ((x[going] <= low) & (g[going] > 0)) | ((x[going] >= high) & (g[going] < 0))
+        open_slope = np.where(held, 0.0, g[going])
+        steep = np.abs(open_slope).max(axis=1) > tolerance * (np.abs(f[going]) + AT_ZERO * largest)
+        going, held, open_slope = going[steep], held[steep], open_slope[steep]
+        if not going.size:
             break
-        move: Array = t[:, None] * width * _direction(H, open_slope, held)
-        trial: Array = np.clip(x + move, low, high)
-        s = (trial - x) / width
+        x_now, f_now, g_now, H_now = x[going], f[going], g[going], H[going]
+        move: Array = t[going, None] * width * _direction(H_now, open_slope, held)
+        trial: Array = np.clip(x_now + move, low, high)
+        s = (trial - x_now) / width
         f_new, g_new = function(trial)
         used, g_new = used + 1, g_new * width
-        change = np.sum(g * s, axis=1)
-        good = f_new <= f + ENOUGH * change + ROUNDING * np.abs(f)
-        H = np.where(good[:, None, None], _updated(H, s, g_new - g, fresh), H)
-        fresh &= ~good
+        largest = np.abs(f_new[np.isfinite(f_new)]).max(initial=largest)
+        change = np.sum(g_now * s, axis=1)
+        good = f_new <= f_now + ENOUGH * change + ROUNDING * np.abs(f_now)
+        better = going[good]
+        H[better] = _updated(H_now[good], s[good], g_new[good] - g_now[good], fresh[better])
+        fresh[better] = False
         # the minimum of the parabola through f, its slope and f_new, within [t / 10, t / 2]
-        bend = np.maximum(f_new - f - change, 1e-300)
+        bend = np.maximum(f_new - f_now - change, 1e-300)
         shorter = np.where(np.isfinite(f_new), np.clip(-0.5 * change / bend, 0.1, 0.5), 0.1)
-        t = np.where(good, 1.0, t * shorter)
-        x, g = np.where(good[:, None], trial, x), np.where(good[:, None], g_new, g)
-        f = np.where(good, f_new, f)
+        t[going] = np.where(good, 1.0, t[going] * shorter)
+        x[better], g[better], f[better] = trial[good], g_new[good], f_new[good]
+        going = going[t[going] > SHORTEST]
     return Descent(x, f, H, used)
 
 

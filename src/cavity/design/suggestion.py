@@ -1,0 +1,434 @@
+"""Which experiment next: a function of the history, the space, the options and a seed, and of nothing else.
+
+A `Study` is what the history says: the model of the outcomes, the recommendation, doubtful rows, how far from the best
+one may still be. `suggest` first fills the initial design, then repeats a measurement that matters and is doubtful, and
+otherwise maximizes an acquisition function, in batches given what is pending. It never proposes what failed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from cavity.design.acquisition.improvement import Score, log_phi
+from cavity.design.acquisition.pointwise import OfMoments, fantasies, log_ei
+from cavity.design.feasibility import Limit, limit_scores, success_score
+from cavity.design.history import History, Status
+from cavity.design.maximize import CENTERS, SAME, maximize
+from cavity.design.space import Setting, Space
+from cavity.design.surrogate import NOISES, Surrogate, fit_surrogate
+from cavity.latent.moments import Moments
+from cavity.numerics.arrays import Array
+from cavity.runtime.checks import is_number
+from cavity.runtime.errors import InputError
+
+GOALS = ("minimize", "maximize")
+
+DOUBTFUL = (0.2, 0.8)
+"""Outlier probabilities between which a measurement that matters is repeated."""
+
+CONFIRMATIONS = 2
+"""Most times that one setting is repeated."""
+
+CERTAIN = 2.0
+"""Standard deviations of the bounds that make the gap."""
+
+TRUST_REGION_FROM = 20
+"""Inputs from which suggestions stay in a box around the recommendation."""
+
+
+class Reason(StrEnum):
+    """Why a setting is suggested."""
+
+    INITIAL = "initial"
+    CONFIRM = "confirm"
+    EXPLOIT = "exploit"
+    EXPLORE = "explore"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How suggestions are made.
+
+    Attributes
+    ----------
+    goal : {"minimize", "maximize"}
+    noise : {"auto", "none", "gaussian", "student-t"}
+    n_initial : int, optional
+        Trials before a model is trusted; by default between 5 and 20, twice the number of inputs.
+    limits : tuple of Limit
+        On further outcomes.
+    confirm : bool
+        Whether measurements that matter and are doubtful are asked for again.
+    fixed : dict
+        Inputs that are held at a value.
+
+    Examples
+    --------
+    >>> from cavity.design import Options
+    >>> Options(goal="maximize").goal
+    'maximize'
+    """
+
+    goal: str = "minimize"
+    noise: str = "auto"
+    n_initial: int | None = None
+    limits: tuple[Limit, ...] = ()
+    confirm: bool = True
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("goal", self.goal, GOALS), ("noise", self.noise, NOISES)):
+            if value not in known:
+                raise InputError(f"must be one of {', '.join(map(repr, known))}, got {value!r}", parameter=name)
+        if self.n_initial is not None and not (is_number(self.n_initial) and self.n_initial >= 1):
+            raise InputError(f"must be a whole number >= 1, got {self.n_initial!r}", parameter="n_initial")
+
+    @property
+    def sign(self) -> float:
+        """What outcomes are multiplied with to be minimized."""
+        return 1.0 if self.goal == "minimize" else -1.0
+
+    def initial(self, space: Space) -> int:
+        """Trials before a model is trusted."""
+        return self.n_initial or max(5, min(2 * space.n, 20))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A setting with what the model says of it, in the user's units.
+
+    Attributes
+    ----------
+    x : dict
+    mean, sd : float
+        Of the function, without noise.
+    trial : int or None
+        The trial it belongs to, if any.
+    """
+
+    x: Setting
+    mean: float
+    sd: float
+    trial: int | None = None
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """An experiment worth doing.
+
+    Attributes
+    ----------
+    x : dict
+        The setting.
+    reason : Reason
+    why : str
+        The reason in words.
+    mean, sd : float
+        What the model expects there, without noise; nan while there is none.
+    improvement : float
+        Probability that the function is better there than the best so far; nan while there is no model.
+    confirms : int or None
+        The trial that is repeated.
+    """
+
+    x: Setting
+    reason: Reason
+    why: str
+    mean: float = float("nan")
+    sd: float = float("nan")
+    improvement: float = float("nan")
+    confirms: int | None = None
+
+
+class Study:
+    """What a history says.
+
+    Parameters
+    ----------
+    history : History
+    space : Space
+    options : Options, optional
+
+    Examples
+    --------
+    >>> from cavity.design import History, Space, Study
+    >>> history = History()
+    >>> for x in (0.0, 0.25, 0.5, 0.75, 1.0):
+    ...     history = history.with_outcome({"x": x}, (x - 0.4) ** 2)
+    >>> Study(history, Space({"x": (0.0, 1.0)})).recommendation.x
+    {'x': 0.5}
+    """
+
+    def __init__(self, history: History, space: Space, options: Options | None = None) -> None:
+        self.history, self.space, self.options = history, space, options or Options()
+        history.check(space)
+        for name in self.options.fixed:
+            space.require(name)
+        self.done = history.of(Status.DONE)
+        self.failed = history.of(Status.FAILED)
+        self.pending = history.of(Status.PENDING)
+        self.X = self._points(self.done)
+        self.y = np.array([trial.y for trial in self.done], dtype=float)
+
+    def _points(self, trials: Sequence[Any]) -> Array:
+        return np.array([self.space.to_unit(t.x) for t in trials], dtype=float).reshape(-1, self.space.n)
+
+    @cached_property
+    def fit(self) -> Surrogate:
+        """The model of what is minimized."""
+        sd = np.array([trial.noise_sd or 0.0 for trial in self.done])
+        return fit_surrogate(
+            self.space,
+            self.X,
+            self.options.sign * self.y,
+            noise=self.options.noise,
+            noise_sd=sd if sd.any() else None,
+        )
+
+    @property
+    def modeled(self) -> bool:
+        """Whether there are outcomes to learn from."""
+        return len(self.y) >= 2 and bool(np.ptp(self.y) > 0)
+
+    @cached_property
+    def extra(self) -> tuple[OfMoments, ...]:
+        """Log probabilities that limits hold and that an experiment succeeds, to be added to a score."""
+        scores = limit_scores(self.space, self.done, self.options.limits)
+        success = success_score(self.space, self.X, self._points(self.failed))
+        return (*scores, success) if success is not None else scores
+
+    @cached_property
+    def feasible(self) -> NDArray[np.bool_]:
+        """Which rows probably meet all limits, shape (n,)."""
+        scores = limit_scores(self.space, self.done, self.options.limits)
+        return np.all([score(self.X) > np.log(0.5) for score in scores], axis=0) if scores else np.ones(len(self.y), bool)
+
+    @cached_property
+    def best(self) -> int | None:
+        """The row with the best mean of those that are feasible; None if there is none."""
+        if not self.modeled or not self.feasible.any():
+            return None
+        return int(np.argmin(np.where(self.feasible, self.fit.at_data[0], np.inf)))
+
+    @property
+    def recommendation(self) -> Estimate | None:
+        """The best setting tried, by the posterior mean and not by a lucky measurement, with its uncertainty."""
+        if self.best is None:
+            if len(self.y) and self.feasible.any():
+                k = int(np.flatnonzero(self.feasible)[np.argmin((self.options.sign * self.y)[self.feasible])])
+                return Estimate(self.done[k].x, float(self.y[k]), float("nan"), self.done[k].id)
+            return None
+        mean, sd = (float(v[self.best]) for v in self.fit.at_data)
+        trial = self.done[self.best]
+        return Estimate(trial.x, *self.told(mean, sd), trial.id)
+
+    def told(self, mean: float, sd: float) -> tuple[float, float]:
+        """Mean and standard deviation in the user's units."""
+        units = self.fit.units
+        return self.options.sign * (units.center + units.size * mean), units.size * sd
+
+    @property
+    def doubtful(self) -> dict[int, float]:
+        """Outlier probabilities of trials that are more likely outliers than not, by their id."""
+        if not self.modeled:
+            return {}
+        p = self.fit.outlier_probability
+        return {trial.id: float(v) for trial, v in zip(self.done, p) if v > 0.5}
+
+    @cached_property
+    def gap(self) -> float:
+        """How much better than the recommendation the function may still be somewhere, in the user's units.
+
+        The least upper bound at a row minus the least lower bound anywhere, both at two standard deviations (Makarova
+        et al., 2022). Infinite while there is no model.
+        """
+        if self.best is None:
+            return float("inf")
+        mean, sd = self.fit.at_data
+        upper = float(np.min((mean + CERTAIN * sd)[self.feasible]))
+
+        def lower_bound(mean: Array, variance: Array) -> Score:
+            s = np.sqrt(variance)
+            return Score(CERTAIN * s - mean, -np.ones_like(mean), 0.5 * CERTAIN / s)
+
+        bound = OfMoments(self.fit.moments, lower_bound, (), False)
+        _, values = maximize(bound, self.space, self.centers(), np.random.default_rng(0))
+        return float(max(0.0, upper + float(values[0]))) * self.fit.units.size
+
+    def centers(self) -> Array:
+        """The best rows by their means, (c, D)."""
+        return self.X[np.argsort(self.fit.at_data[0], kind="stable")[:CENTERS]]
+
+    @property
+    def settled(self) -> bool:
+        """Whether the gap is below what noise leaves unknown of the recommendation: the time to stop."""
+        if self.best is None:
+            return False
+        return self.gap < max(self.fit.at_data[1][self.best] * self.fit.units.size, 1e-12 * self.fit.units.size)
+
+
+def suggest(
+    history: History, space: Space, options: Options | None = None, seed: int = 0, n: int = 1
+) -> list[Suggestion]:
+    """The next experiments.
+
+    A function of its arguments alone: a history that was stored, edited or told in another session gives what an
+    uninterrupted run would have given.
+
+    Parameters
+    ----------
+    n : int
+        How many, to be done at the same time.
+
+    Examples
+    --------
+    >>> from cavity.design import History, Space, suggest
+    >>> space = Space({"x": (0.0, 1.0)})
+    >>> suggest(History(), space, seed=1)[0].why
+    'initial design, 1 of 5'
+    """
+    options = options or Options()
+    if n < 1:
+        raise InputError(f"must be a whole number >= 1, got {n!r}", parameter="n")
+    found: list[Suggestion] = []
+    fitted: Study | None = None
+    for _ in range(n):
+        study = Study(history, space, options)
+        if fitted is not None and len(fitted.y) == len(study.y):  # pending trials change nothing in the model
+            study.__dict__.update({k: v for k, v in fitted.__dict__.items() if k in ("fit", "extra", "feasible")})
+        one = _suggest_one(study, seed)
+        fitted = study
+        found.append(one)
+        history = history.with_pending(one.x, one.why)
+    return found
+
+
+def _suggest_one(study: Study, seed: int) -> Suggestion:
+    options, space, asked = study.options, study.space, len(study.history)
+    rng = np.random.default_rng([seed, asked])
+    wanted = options.initial(space)
+    if asked < wanted or not study.modeled:
+        return _initial(study, seed, wanted)
+    again = _to_confirm(study) if options.confirm else None
+    if again is not None:
+        return again
+    return _best_point(study, seed, rng)
+
+
+def _held(study: Study) -> tuple[NDArray[np.bool_], Array]:
+    """Which inputs are held, and where."""
+    space, fixed = study.space, study.options.fixed
+    held = np.array([name in fixed for name in space.names])
+    at = np.array([space.inputs[name].to_unit(fixed[name]) if name in fixed else 0.0 for name in space.names])
+    return held, at
+
+
+def _initial(study: Study, seed: int, wanted: int) -> Suggestion:
+    """The next point of the initial design that is not there yet."""
+    space, asked = study.space, len(study.history)
+    count = max(wanted, 8)
+    while count < 4 * (asked + wanted):
+        count *= 2
+    points = space.sobol(count, np.random.default_rng([seed, 0]))
+    held, at = _held(study)
+    points[:, held] = at[held]
+    known = study._points(study.history.trials)
+    fresh = [p for p in points[:wanted] if _is_new(p, known)] if asked < wanted else []
+    chosen = fresh[0] if fresh else next((p for p in points[asked:] if _is_new(p, known)), points[asked % len(points)])
+    why = f"initial design, {asked + 1} of {wanted}" if asked < wanted else "no model yet: outcomes are missing or all equal"
+    return Suggestion(space.from_unit(chosen), Reason.INITIAL, why)
+
+
+def _is_new(point: Array, known: Array) -> bool:
+    return not len(known) or bool(np.min(np.max(np.abs(known - point), axis=1)) > SAME)
+
+
+def _to_confirm(study: Study) -> Suggestion | None:
+    """The recommended row again, if its measurement is doubtful."""
+    if study.best is None or study.fit.noise != "student-t":
+        return None
+    k = study.best
+    p = float(study.fit.outlier_probability[k])
+    row = study.X[k]
+    times = int(np.sum(np.max(np.abs(study._points(study.history.trials) - row), axis=1) <= SAME))
+    if not DOUBTFUL[0] < p < DOUBTFUL[1] or times > CONFIRMATIONS:
+        return None
+    trial = study.done[k]
+    why = (
+        f"repeats trial {trial.id}: it looks best, but its outcome {trial.y:.6g} is far from what the others predict "
+        f"(an outlier with probability {p:.0%})"
+    )
+    mean, sd = study.told(*(float(v[k]) for v in study.fit.at_data))
+    return Suggestion(trial.x, Reason.CONFIRM, why, mean, sd, confirms=trial.id)
+
+
+def _incumbent(study: Study) -> float | None:
+    """The best mean at a feasible row, in the model's units."""
+    return None if study.best is None else float(study.fit.at_data[0][study.best])
+
+
+def _best_point(study: Study, seed: int, rng: np.random.Generator) -> Suggestion:
+    space, fit = study.space, study.fit
+    best = _incumbent(study)
+    waiting = study._points([*study.pending, *study.failed])
+    noisy = fit.noisy
+    moments: Moments = fit.moments
+    if best is None:  # nothing feasible yet: where limits are most likely to hold
+
+        def nothing(mean: Array, variance: Array) -> Score:
+            return Score(np.zeros_like(mean), np.zeros_like(mean), np.zeros(np.broadcast_shapes(mean.shape, variance.shape)))
+
+        acquisition = OfMoments(moments, nothing, study.extra, not noisy)
+    else:
+        bests: float | Array = best
+        if len(waiting):
+            moments, bests = fantasies(moments, waiting, best, seed)
+        acquisition = log_ei(moments, bests, noisy=noisy)
+        acquisition = OfMoments(acquisition.moments, acquisition.score, study.extra, acquisition.nothing_left)
+    held, at = _held(study)
+    points, _ = maximize(
+        acquisition,
+        space,
+        study.centers(),
+        rng,
+        inside=_trust_region(study),
+        fixed=held if held.any() else None,
+        at=at,
+    )
+    known = waiting if noisy and space.size < np.inf else study._points(study.history.trials)
+    point = next((p for p in points if _is_new(p, known)), points[0])
+    return _described(study, point, best)
+
+
+def _described(study: Study, point: Array, best: float | None) -> Suggestion:
+    mean, variance = study.fit.moments(point[None])
+    m, s = float(mean[0, 0]), float(np.sqrt(variance[0]))
+    told_mean, told_sd = study.told(m, s)
+    x = study.space.from_unit(point)
+    if best is None:
+        return Suggestion(x, Reason.EXPLORE, "no setting meets the limits yet: most likely to meet them", told_mean, told_sd)
+    chance = float(ndtr((best - m) / s))
+    if m < best:
+        return Suggestion(x, Reason.EXPLOIT, "expected to be better than the best so far", told_mean, told_sd, chance)
+    why = "not expected to be better, but uncertain enough that it may be"
+    return Suggestion(x, Reason.EXPLORE, why, told_mean, told_sd, chance)
+
+
+def _trust_region(study: Study) -> tuple[Array, Array] | None:
+    """A box around the recommendation, from many inputs on (`trust_region`)."""
+    if study.space.n < TRUST_REGION_FROM or study.best is None:
+        return None
+    from cavity.design.trust_region import trust_region
+
+    return trust_region(study)
+
+
+__all__ = ["Estimate", "Options", "Reason", "Study", "Suggestion", "log_phi", "suggest"]
