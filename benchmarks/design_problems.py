@@ -11,7 +11,14 @@ from scipy.stats import qmc
 
 Array = NDArray[np.float64]
 
-_A = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]])
+_A = np.array(
+    [
+        [10, 3, 17, 3.5, 1.7, 8],
+        [0.05, 10, 17, 0.1, 8, 14],
+        [3, 3.5, 1.7, 10, 17, 8],
+        [17, 8, 0.05, 10, 0.1, 14],
+    ]
+)
 _P = 1e-4 * np.array(
     [
         [1312, 1696, 5569, 124, 8283, 5886],
@@ -25,7 +32,11 @@ _ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
 
 def branin(x: Array) -> float:
     a, b = x
-    return float((b - 5.1 / (4 * np.pi**2) * a**2 + 5 / np.pi * a - 6) ** 2 + 10 * (1 - 1 / (8 * np.pi)) * np.cos(a) + 10)
+    return float(
+        (b - 5.1 / (4 * np.pi**2) * a**2 + 5 / np.pi * a - 6) ** 2
+        + 10 * (1 - 1 / (8 * np.pi)) * np.cos(a)
+        + 10
+    )
 
 
 def hartmann6(x: Array) -> float:

@@ -19,7 +19,7 @@ LAYERS = {
     "inference": ["inference", "sampling"],
     "model": ["gp", "posterior", "integrals", "learning", "assessment", "frames", "io"],
     "front": ["estimators"],
-    "applications": ["bayes", "control", "em", "forecasting", "theory"],
+    "applications": ["bayes", "control", "design", "em", "forecasting", "theory"],
     "outside": ["measures", "plots", "demo", "datasets", "studies", "report", "tables", "cli", "__main__"],
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}

@@ -38,6 +38,8 @@ SECTIONS = (
     ("cavity.bayes", "Bayesian basics", None),
     ("cavity.em", "Mixtures and hidden Markov models", None),
     ("cavity.forecasting", "Forecasts of time series", None),
+    ("cavity.design", "Design of experiments and optimization", None),
+    ("cavity.design.acquisition", "Acquisition functions", None),
     ("cavity.control", "Uncertain inputs and control", None),
     ("cavity.control.mdp", "Finite decision processes", None),
     ("cavity.theory", "Theory", None),

@@ -30,6 +30,7 @@ _MODULES = {
     "bayes": "cavity.bayes",
     "control": "cavity.control",
     "datasets": "cavity.datasets",
+    "design": "cavity.design",
     "em": "cavity.em",
     "fixed": "cavity.parameters",
     "forecasting": "cavity.forecasting",
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from cavity import bayes as bayes
     from cavity import control as control
     from cavity import datasets as datasets
+    from cavity import design as design
     from cavity import em as em
     from cavity import forecasting as forecasting
     from cavity import inference as inference

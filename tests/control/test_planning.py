@@ -9,8 +9,8 @@ from cavity.control import CartPole, Dynamics, MountainCar, Transitions
 from cavity.control.losses import QuadraticLoss, SaturatingLoss, tip_distance
 from cavity.control.planning import Planner, PlannerSettings, random_plans, receding_horizon
 from cavity.control.problems import System
-from cavity.numerics.projected_bfgs import descend
 from cavity.control.risk import ExactModel, MomentRisk, mean_risk, mean_values
+from cavity.numerics.projected_bfgs import descend
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,9 @@ def test_log_h_has_the_digits_of_fifty(z):
             expected = float(mpmath.log(mpmath.npdf(x) + x * mpmath.ncdf(x)))
         else:  # phi(z) z^-2 (1 - 3/z^2 + 15/z^4 - 105/z^6 + ...)
             series = 1 - 3 / x**2 + 15 / x**4 - 105 / x**6 + 945 / x**8
-            expected = float(-(x**2) / 2 - mpmath.log(2 * mpmath.pi) / 2 - 2 * mpmath.log(-x) + mpmath.log(series))
+            expected = float(
+                -(x**2) / 2 - mpmath.log(2 * mpmath.pi) / 2 - 2 * mpmath.log(-x) + mpmath.log(series)
+            )
     assert log_h(np.array(z)) == pytest.approx(expected, rel=3e-12)
 
 
@@ -52,11 +54,15 @@ def test_log_expected_improvement_is_finite_and_monotone_everywhere():
 def test_the_worked_example():
     for variance, best in ((0.25, -0.7),):
         mean = np.array([-0.5])
-        assert probability_of_improvement(mean, np.array([variance]), best).value[0] == pytest.approx(0.3445782584, abs=1e-9)
+        assert probability_of_improvement(mean, np.array([variance]), best).value[0] == pytest.approx(
+            0.3445782584, abs=1e-9
+        )
         assert probability_of_improvement(mean, np.array([variance]), best, 0.1).value[0] == pytest.approx(
             0.2742531178, abs=1e-9
         )
-        assert expected_improvement(mean, np.array([variance]), best).value[0] == pytest.approx(0.1152194185, abs=1e-9)
+        assert expected_improvement(mean, np.array([variance]), best).value[0] == pytest.approx(
+            0.1152194185, abs=1e-9
+        )
 
 
 def test_the_state_of_the_notes():
@@ -68,13 +74,31 @@ def test_the_state_of_the_notes():
     ei = expected_improvement(mean[new, 0], variance[new], golden.BEST).value
     np.testing.assert_allclose(
         ei,
-        [0.0287162769, 0.0014582907, 0.0140817854, 0.0966964962, 0.0145375922, 0.0000601312, 0.0000091970, 0.0075582562],
+        [
+            0.0287162769,
+            0.0014582907,
+            0.0140817854,
+            0.0966964962,
+            0.0145375922,
+            0.0000601312,
+            0.0000091970,
+            0.0075582562,
+        ],
         atol=1e-8,
     )
     pi = probability_of_improvement(mean[new, 0], variance[new], golden.BEST, 0.1).value
     np.testing.assert_allclose(
         pi,
-        [0.0636283843, 0.0052183216, 0.0519606580, 0.3086043730, 0.0542771164, 0.0002246198, 0.0000346436, 0.0188795273],
+        [
+            0.0636283843,
+            0.0052183216,
+            0.0519606580,
+            0.3086043730,
+            0.0542771164,
+            0.0002246198,
+            0.0000346436,
+            0.0188795273,
+        ],
         atol=1e-8,
     )
 
@@ -100,11 +124,15 @@ def test_gradients_of_logarithms_against_differences(function, z):
 def test_gradients_of_plain_forms_against_differences(function):
     m, v, h = np.array([0.3]), np.array([0.5]), 1e-6
     score = function(m, v, 0.1)
-    assert score.d_mean[0] == pytest.approx((function(m + h, v, 0.1).value - function(m - h, v, 0.1).value)[0] / (2 * h), rel=1e-7)
+    assert score.d_mean[0] == pytest.approx(
+        (function(m + h, v, 0.1).value - function(m - h, v, 0.1).value)[0] / (2 * h), rel=1e-7
+    )
     assert score.d_variance[0] == pytest.approx(
         (function(m, v + h, 0.1).value - function(m, v - h, 0.1).value)[0] / (2 * h), rel=1e-7
     )
 
 
 def test_probability_of_improvement_is_a_normal_tail():
-    assert probability_of_improvement(np.array([1.0]), np.array([4.0]), 0.0).value[0] == pytest.approx(ndtr(-0.5), rel=1e-14)
+    assert probability_of_improvement(np.array([1.0]), np.array([4.0]), 0.0).value[0] == pytest.approx(
+        ndtr(-0.5), rel=1e-14
+    )

@@ -58,7 +58,9 @@ def test_the_pullback_of_both_against_differences(name):
         for j in range(3):
             step = np.zeros_like(X)
             step[i, j] = 1e-5
-            assert gradient[i, j] == pytest.approx((total(X + step) - total(X - step)) / 2e-5, rel=1e-6, abs=1e-8)
+            assert gradient[i, j] == pytest.approx(
+                (total(X + step) - total(X - step)) / 2e-5, rel=1e-6, abs=1e-8
+            )
 
 
 def test_the_pullback_of_covariances_against_differences():
@@ -87,8 +89,12 @@ def test_known_values_condition_as_further_observations_do():
     X = np.random.default_rng(5).random((6, 3))
     cross = posterior.model.kernel(X, np.vstack([data.X, P]))
     mean, variance = after(X)
-    np.testing.assert_allclose(mean[:, 0], cross @ np.linalg.solve(K, np.concatenate([data.y, values])), atol=1e-7)
-    np.testing.assert_allclose(variance, 1.3 - np.sum(cross * np.linalg.solve(K, cross.T).T, axis=1), atol=1e-7)
+    np.testing.assert_allclose(
+        mean[:, 0], cross @ np.linalg.solve(K, np.concatenate([data.y, values])), atol=1e-7
+    )
+    np.testing.assert_allclose(
+        variance, 1.3 - np.sum(cross * np.linalg.solve(K, cross.T).T, axis=1), atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("pending", [0, 3])

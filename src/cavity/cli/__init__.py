@@ -15,7 +15,19 @@ import typer
 
 from cavity.runtime.lazy import defer
 
-COMMANDS = ("demo", "fit", "predict", "forecast", "compare", "assess", "report", "info", "reproduce")
+COMMANDS = (
+    "demo",
+    "fit",
+    "predict",
+    "forecast",
+    "suggest",
+    "optimize",
+    "compare",
+    "assess",
+    "report",
+    "info",
+    "reproduce",
+)
 """Modules of this package, in the order of `cavity --help`."""
 
 SELDOM_USED = ("scipy.stats", "pandas")

@@ -20,9 +20,9 @@ from cavity.control.dynamics.model import Dynamics
 from cavity.control.losses import Loss, SaturatingLoss, tip_distance
 from cavity.control.problems import CartPole, Problem, System, Trajectory
 from cavity.control.problems.problem import checked_ends
-from cavity.numerics.projected_bfgs import Descent, descend
 from cavity.control.risk import MomentRisk, StepModel, mean_risk, mean_values
 from cavity.numerics.arrays import Array
+from cavity.numerics.projected_bfgs import Descent, descend
 from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import Progress
 

@@ -1,8 +1,8 @@
 """Which experiment next? Bayesian optimization and design of experiments that survive bad measurements.
 
 A `Space` says what may be varied, a `History` what was tried; `suggest` is a function of the two, options and a seed.
-`Optimizer` (ask and tell) and `minimize` are thin shells around it, `GPSearchCV` is scikit-learn's. Acquisition functions
-are pure functions of means and variances, with gradients (`cavity.design.acquisition`).
+`Optimizer` (ask and tell) and `minimize` are thin shells around it, `GPSearchCV` is scikit-learn's. Acquisition
+functions are pure functions of means and variances, with gradients (`cavity.design.acquisition`).
 """
 
 from __future__ import annotations

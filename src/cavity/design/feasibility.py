@@ -1,9 +1,9 @@
 """Limits on further outcomes, and experiments that fail.
 
-An outcome that must stay below a limit t has a model of its own; log Phi((t - m) / s) is added to the acquisition. Failures
-are no outcomes: turned into large numbers they would be outliers of our own making. A few that stand alone are treated
-like pending experiments, so that they are not repeated; many are evidence of a region, and then the probability of success
-comes from a classifier by expectation propagation.
+An outcome that must stay below a limit t has a model of its own; log Phi((t - m) / s) is added to the acquisition.
+Failures are no outcomes: turned into large numbers they would be outliers of our own making. A few that stand alone
+are treated like pending experiments, so that they are not repeated; many are evidence of a region, and then the
+probability of success comes from a classifier by expectation propagation.
 """
 
 from __future__ import annotations

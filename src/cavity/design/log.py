@@ -6,8 +6,8 @@ The first line says what the run is about, each further one is an ask or a tell,
     {"ask": 7, "x": {"lr": 0.01}, "why": "..."}
     {"tell": 7, "status": "done", "y": 3.1}
 
-A line is written by one call and synced. A last line that was cut off is dropped; a later tell of the same trial corrects
-an earlier one, and both stay in the file. Reading builds plain values from checked ones, and runs nothing.
+A line is written by one call and synced. A last line that was cut off is dropped; a later tell of the same trial
+corrects an earlier one, and both stay in the file. Reading builds plain values from checked ones, and runs nothing.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class RunLog:
     dropped: bool = False
 
     @classmethod
-    def open(
-        cls, path: str | os.PathLike[str], space: Space | None, options: Options, seed: int
-    ) -> RunLog:
+    def open(cls, path: str | os.PathLike[str], space: Space | None, options: Options, seed: int) -> RunLog:
         """A file resumed, or made anew if there is none."""
         place = Path(path)
         if place.exists() and place.stat().st_size:
@@ -83,6 +81,7 @@ class RunLog:
             "n_initial": self.options.n_initial,
             "limits": [str(limit) for limit in self.options.limits],
             "confirm": self.options.confirm,
+            "explore": self.options.explore,
             "fixed": dict(self.options.fixed),
         }
         return {
@@ -188,7 +187,9 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}, line {number} is not JSON ({error}): remove the line, or mend it") from None
+        raise InputError(
+            f"{path}, line {number} is not JSON ({error}): remove the line, or mend it"
+        ) from None
     if not isinstance(value, dict):
         raise InputError(f"{path}, line {number} is no entry of a log")
     return value
@@ -203,6 +204,7 @@ def _from_head(path: Path, head: Mapping[str, Any]) -> RunLog:
         n_initial=given.get("n_initial"),
         limits=tuple(Limit.parse(text) for text in given.get("limits", [])),
         confirm=bool(given.get("confirm", True)),
+        explore=bool(given.get("explore", False)),
         fixed=dict(given.get("fixed", {})),
     )
     seed = head["seed"]
@@ -218,7 +220,9 @@ def _apply(log: RunLog, line: Mapping[str, Any]) -> History:
         log.space.to_unit(x)
         if any(trial.id == id for trial in log.history):
             raise InputError(f"trial {id} was asked for twice")
-        return log.history.with_pending({name: x[name] for name in log.space.names}, str(line.get("why", "")), id)
+        return log.history.with_pending(
+            {name: x[name] for name in log.space.names}, str(line.get("why", "")), id
+        )
     if "tell" in line:
         status = Status(line["status"])
         y = line.get("y")

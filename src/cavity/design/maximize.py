@@ -1,8 +1,9 @@
 """Where an acquisition function is largest: points spread over the cube and around good ones, then ascent.
 
-Ascent is by `numerics.projected_bfgs`, from several starts at once, in the inputs that vary continuously. Inputs on grids
-ascend as if they were continuous and are rounded; then each such input, and each category, is tried at its other values
-in turn, as long as that helps. Linear constraints hold for all points; an ascent that leaves them is cut where it does.
+Ascent is by `numerics.projected_bfgs`, from several starts at once, in the inputs that vary continuously. Inputs on
+grids ascend as if they were continuous and are rounded; then each such input, and each category, is tried at its other
+values in turn, as long as that helps. Linear constraints hold for all points; an ascent that leaves them is cut where
+it does.
 """
 
 from __future__ import annotations

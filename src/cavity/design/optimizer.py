@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +88,11 @@ class Optimizer:
         new.options, new._log = log.options, log
         return new
 
+    @property
+    def dropped_line(self) -> bool:
+        """Whether the last line of its file was cut off, and dropped."""
+        return self._log is not None and self._log.dropped
+
     def ask(self, n: int | None = None) -> Any:
         """The next trial, or a list of n to be done at the same time."""
         found = suggest(self.history, self.space, self.options, self.seed, 1 if n is None else n)
@@ -157,8 +161,8 @@ def minimize(
     Parameters
     ----------
     fun : callable
-        Of an array (D,) if `bounds` are a sequence, of a dictionary if they are a mapping or a `Space`. It may return nan
-        or raise an `ArithmeticError` or `ValueError` for a failure.
+        Of an array (D,) if `bounds` are a sequence, of a dictionary if they are a mapping or a `Space`. It may return
+        nan or raise an `ArithmeticError` or `ValueError` for a failure.
     bounds : sequence of (low, high), mapping of names to inputs, or Space
     n_calls : int
         Evaluations.
@@ -226,31 +230,33 @@ class _Shaped:
         except (TypeError, ValueError) as error:
             if all(isinstance(v, int | float) for v in values):
                 raise
-            raise InputError(f"give names to inputs that are no numbers, as in {{'a': [...]}}: {error}") from None
+            raise InputError(
+                f"give names to inputs that are no numbers, as in {{'a': [...]}}: {error}"
+            ) from None
 
 
 def _result(optimizer: Optimizer, named: bool, message: str, success: bool) -> OptimizeResult:
     study = optimizer.study
     best = study.recommendation
-    done = optimizer.history.of(Status.DONE)
+    told = [trial for trial in optimizer.history if trial.status is not Status.PENDING]
 
     def shaped(x: Mapping[str, Any]) -> Any:
         return dict(x) if named else np.array(list(x.values()), dtype=float)
 
-    return OptimizeResult(
-        x=None if best is None else shaped(best.x),
-        fun=np.nan if best is None else best.mean,
-        fun_sd=np.nan if best is None else best.sd,
-        nfev=len(done) + len(optimizer.history.of(Status.FAILED)),
-        nit=len(done),
-        success=success and best is not None,
-        status=0 if success and best is not None else 1,
-        message=message or ("all evaluations failed" if best is None else "all evaluations were made"),
-        x_iters=[shaped(t.x) for t in optimizer.history if t.status is not Status.PENDING],
-        func_vals=np.array([np.nan if t.y is None else t.y for t in optimizer.history if t.status is not Status.PENDING]),
-        history=optimizer.history,
-        study=study,
-    )
-
-
-__all__ = ["Optimizer", "as_space", "minimize", "replace"]
+    fields = {
+        "x": None if best is None else shaped(best.x),
+        "fun": np.nan if best is None else best.mean,
+        "fun_sd": np.nan if best is None else best.sd,
+        "nfev": len(told),
+        "nit": len(told),
+        "success": success and best is not None,
+        "status": 0 if success and best is not None else 1,
+        "message": message or ("all evaluations failed" if best is None else "all evaluations were made"),
+        "x_iters": [shaped(t.x) for t in told],
+        "func_vals": np.array([np.nan if t.y is None else t.y for t in told]),
+        "history": optimizer.history,
+        "study": study,
+    }
+    result: OptimizeResult = OptimizeResult()
+    result.update(fields)
+    return result

@@ -215,14 +215,16 @@ def as_input(value: Any) -> Input:
     if hasattr(value, "dist") and hasattr(value, "support"):
         low, high = (float(end) for end in value.support())
         if not (np.isfinite(low) and np.isfinite(high)):
-            raise InputError(f"a distribution must have finite ends, got {value.dist.name} on [{low}, {high}]")
+            raise InputError(
+                f"a distribution must have finite ends, got {value.dist.name} on [{low}, {high}]"
+            )
         if hasattr(value.dist, "pmf"):
             return Integer(int(low), int(high))
         return Real(low, high, log=value.dist.name in ("loguniform", "reciprocal"))
     if isinstance(value, list | np.ndarray):
         return Categorical(tuple(value.tolist() if isinstance(value, np.ndarray) else value))
     if isinstance(value, tuple) and len(value) in (2, 3) and all(_is_number(v) for v in value):
-        return Real(*(float(v) for v in value[:2]), step=float(value[2]) if len(value) == 3 else None)
+        return Real(float(value[0]), float(value[1]), step=float(value[2]) if len(value) == 3 else None)
     raise InputError(
         f"an input is given as (low, high), (low, high, step), a list of categories, Real, Integer or Categorical, "
         f"got {value!r}"
@@ -255,7 +257,10 @@ class LinearConstraint:
             left, sign, right = halves
             limit = float(right)
             terms = re.findall(r"([+-]?)\s*(\d*\.?\d+(?:[eE][+-]?\d+)?)?\s*\*?\s*([A-Za-z_]\w*)", left)
-            if not terms or re.sub(r"[+-]?\s*(\d*\.?\d+(?:[eE][+-]?\d+)?)?\s*\*?\s*[A-Za-z_]\w*", "", left).strip():
+            if (
+                not terms
+                or re.sub(r"[+-]?\s*(\d*\.?\d+(?:[eE][+-]?\d+)?)?\s*\*?\s*[A-Za-z_]\w*", "", left).strip()
+            ):
                 raise ValueError
         except ValueError:
             raise InputError(
@@ -263,7 +268,8 @@ class LinearConstraint:
             ) from None
         flip = -1.0 if sign.startswith(">") else 1.0
         weights = tuple(
-            (name, flip * float(number or 1.0) * (-1.0 if minus == "-" else 1.0)) for minus, number, name in terms
+            (name, flip * float(number or 1.0) * (-1.0 if minus == "-" else 1.0))
+            for minus, number, name in terms
         )
         return cls(weights, flip * limit)
 
@@ -308,7 +314,9 @@ class Space:
         )
         self.categorical = np.array([isinstance(v, Categorical) for v in self.inputs.values()])
         self.low = np.zeros(self.n)
-        self.high = np.array([v.grid[-1] if isinstance(v, Categorical) else 1.0 for v in self.inputs.values()])
+        self.high = np.array(
+            [v.grid[-1] if isinstance(v, Categorical) else 1.0 for v in self.inputs.values()]
+        )
         self.grids = [v.grid for v in self.inputs.values()]
         self._A, self._b = self._linear()
 
@@ -372,7 +380,7 @@ class Space:
 
     def feasible(self, U: Array) -> NDArray[np.bool_]:
         """Which points (m, D) meet the linear constraints."""
-        return np.all(U @ self._A.T <= self._b + 1e-9, axis=1)
+        return np.asarray(np.all(self._b + 1e-9 >= U @ self._A.T, axis=1))
 
     @property
     def linear(self) -> tuple[Array, Array]:
@@ -394,7 +402,11 @@ class Space:
         sampler = qmc.Sobol(self.n, scramble=True, seed=rng)
         kept: list[Array] = []
         for _ in range(SOBOL_ROUNDS):
-            u = sampler.random_base2(int(np.ceil(np.log2(max(count, 2))))) if not kept else sampler.random(count)
+            u = (
+                sampler.random_base2(int(np.ceil(np.log2(max(count, 2)))))
+                if not kept
+                else sampler.random(count)
+            )
             # categories in proportion, not by rounding: each has an equal share of [0, 1)
             u = np.where(self.categorical, np.floor(u * (self.high + 1.0) * (1 - 1e-12)), u * self.high)
             u = self.rounded(u)

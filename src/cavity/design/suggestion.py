@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from cavity.design.acquisition.improvement import Score, log_phi
+from cavity.design.acquisition.confidence import information, lower_confidence_bound
+from cavity.design.acquisition.improvement import Score
 from cavity.design.acquisition.pointwise import OfMoments, fantasies, log_ei
 from cavity.design.feasibility import Limit, limit_scores, success_score
 from cavity.design.history import History, Status
 from cavity.design.maximize import CENTERS, SAME, maximize
 from cavity.design.space import Setting, Space
-from cavity.design.surrogate import NOISES, Surrogate, fit_surrogate
+from cavity.design.surrogate import NOISES, Surrogate, fit_surrogate, lengths_of
 from cavity.latent.moments import Moments
 from cavity.numerics.arrays import Array
 from cavity.runtime.checks import is_number
@@ -67,6 +68,8 @@ class Options:
         On further outcomes.
     confirm : bool
         Whether measurements that matter and are doubtful are asked for again.
+    explore : bool
+        Learn about the whole function, by the information that an experiment brings; nothing is optimized.
     fixed : dict
         Inputs that are held at a value.
 
@@ -82,12 +85,15 @@ class Options:
     n_initial: int | None = None
     limits: tuple[Limit, ...] = ()
     confirm: bool = True
+    explore: bool = False
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value, known in (("goal", self.goal, GOALS), ("noise", self.noise, NOISES)):
             if value not in known:
-                raise InputError(f"must be one of {', '.join(map(repr, known))}, got {value!r}", parameter=name)
+                raise InputError(
+                    f"must be one of {', '.join(map(repr, known))}, got {value!r}", parameter=name
+                )
         if self.n_initial is not None and not (is_number(self.n_initial) and self.n_initial >= 1):
             raise InputError(f"must be a whole number >= 1, got {self.n_initial!r}", parameter="n_initial")
 
@@ -209,7 +215,11 @@ class Study:
     def feasible(self) -> NDArray[np.bool_]:
         """Which rows probably meet all limits, shape (n,)."""
         scores = limit_scores(self.space, self.done, self.options.limits)
-        return np.all([score(self.X) > np.log(0.5) for score in scores], axis=0) if scores else np.ones(len(self.y), bool)
+        return (
+            np.all([score(self.X) > np.log(0.5) for score in scores], axis=0)
+            if scores
+            else np.ones(len(self.y), bool)
+        )
 
     @cached_property
     def best(self) -> int | None:
@@ -254,12 +264,7 @@ class Study:
             return float("inf")
         mean, sd = self.fit.at_data
         upper = float(np.min((mean + CERTAIN * sd)[self.feasible]))
-
-        def lower_bound(mean: Array, variance: Array) -> Score:
-            s = np.sqrt(variance)
-            return Score(CERTAIN * s - mean, -np.ones_like(mean), 0.5 * CERTAIN / s)
-
-        bound = OfMoments(self.fit.moments, lower_bound, (), False)
+        bound = OfMoments(self.fit.moments, partial(lower_confidence_bound, multiplier=CERTAIN), (), False)
         _, values = maximize(bound, self.space, self.centers(), np.random.default_rng(0))
         return float(max(0.0, upper + float(values[0]))) * self.fit.units.size
 
@@ -272,7 +277,8 @@ class Study:
         """Whether the gap is below what noise leaves unknown of the recommendation: the time to stop."""
         if self.best is None:
             return False
-        return self.gap < max(self.fit.at_data[1][self.best] * self.fit.units.size, 1e-12 * self.fit.units.size)
+        unknown = float(self.fit.at_data[1][self.best])
+        return self.gap < max(unknown, 1e-12) * self.fit.units.size
 
 
 def suggest(
@@ -303,7 +309,9 @@ def suggest(
     for _ in range(n):
         study = Study(history, space, options)
         if fitted is not None and len(fitted.y) == len(study.y):  # pending trials change nothing in the model
-            study.__dict__.update({k: v for k, v in fitted.__dict__.items() if k in ("fit", "extra", "feasible")})
+            study.__dict__.update(
+                {k: v for k, v in fitted.__dict__.items() if k in ("fit", "extra", "feasible")}
+            )
         one = _suggest_one(study, seed)
         fitted = study
         found.append(one)
@@ -317,7 +325,7 @@ def _suggest_one(study: Study, seed: int) -> Suggestion:
     wanted = options.initial(space)
     if asked < wanted or not study.modeled:
         return _initial(study, seed, wanted)
-    again = _to_confirm(study) if options.confirm else None
+    again = _to_confirm(study) if options.confirm and not options.explore else None
     if again is not None:
         return again
     return _best_point(study, seed, rng)
@@ -342,8 +350,16 @@ def _initial(study: Study, seed: int, wanted: int) -> Suggestion:
     points[:, held] = at[held]
     known = study._points(study.history.trials)
     fresh = [p for p in points[:wanted] if _is_new(p, known)] if asked < wanted else []
-    chosen = fresh[0] if fresh else next((p for p in points[asked:] if _is_new(p, known)), points[asked % len(points)])
-    why = f"initial design, {asked + 1} of {wanted}" if asked < wanted else "no model yet: outcomes are missing or all equal"
+    chosen = (
+        fresh[0]
+        if fresh
+        else next((p for p in points[asked:] if _is_new(p, known)), points[asked % len(points)])
+    )
+    why = (
+        f"initial design, {asked + 1} of {wanted}"
+        if asked < wanted
+        else "no model yet: outcomes are missing or all equal"
+    )
     return Suggestion(space.from_unit(chosen), Reason.INITIAL, why)
 
 
@@ -384,9 +400,18 @@ def _best_point(study: Study, seed: int, rng: np.random.Generator) -> Suggestion
     if best is None:  # nothing feasible yet: where limits are most likely to hold
 
         def nothing(mean: Array, variance: Array) -> Score:
-            return Score(np.zeros_like(mean), np.zeros_like(mean), np.zeros(np.broadcast_shapes(mean.shape, variance.shape)))
+            return Score(
+                np.zeros_like(mean),
+                np.zeros_like(mean),
+                np.zeros(np.broadcast_shapes(mean.shape, variance.shape)),
+            )
 
         acquisition = OfMoments(moments, nothing, study.extra, not noisy)
+    elif study.options.explore:
+        if len(waiting):
+            moments, _ = fantasies(moments, waiting, best, seed, draws=1)
+        noise = (fit.noise_sd / fit.units.size) ** 2
+        acquisition = OfMoments(moments, partial(information, noise=noise), study.extra, not noisy)
     else:
         bests: float | Array = best
         if len(waiting):
@@ -413,11 +438,17 @@ def _described(study: Study, point: Array, best: float | None) -> Suggestion:
     m, s = float(mean[0, 0]), float(np.sqrt(variance[0]))
     told_mean, told_sd = study.told(m, s)
     x = study.space.from_unit(point)
+    if study.options.explore:
+        return Suggestion(x, Reason.EXPLORE, "least is known here", told_mean, told_sd)
     if best is None:
-        return Suggestion(x, Reason.EXPLORE, "no setting meets the limits yet: most likely to meet them", told_mean, told_sd)
+        return Suggestion(
+            x, Reason.EXPLORE, "no setting meets the limits yet: most likely to meet them", told_mean, told_sd
+        )
     chance = float(ndtr((best - m) / s))
     if m < best:
-        return Suggestion(x, Reason.EXPLOIT, "expected to be better than the best so far", told_mean, told_sd, chance)
+        return Suggestion(
+            x, Reason.EXPLOIT, "expected to be better than the best so far", told_mean, told_sd, chance
+        )
     why = "not expected to be better, but uncertain enough that it may be"
     return Suggestion(x, Reason.EXPLORE, why, told_mean, told_sd, chance)
 
@@ -428,7 +459,5 @@ def _trust_region(study: Study) -> tuple[Array, Array] | None:
         return None
     from cavity.design.trust_region import trust_region
 
-    return trust_region(study)
-
-
-__all__ = ["Estimate", "Options", "Reason", "Study", "Suggestion", "log_phi", "suggest"]
+    lengths = lengths_of(study.fit, study.space)
+    return trust_region(study.X, study.fit.at_data[0], lengths, study.space)

@@ -11,7 +11,7 @@ predict, then Student-t by expectation propagation if its evidence is higher.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,15 +21,17 @@ from scipy.special import ndtr
 
 from cavity.design.space import Categorical, Space
 from cavity.gp import GP
-from cavity.kernels import Categorical as CategoricalKernel
 from cavity.kernels import SE, Kernel, Matern
+from cavity.kernels import Categorical as CategoricalKernel
 from cavity.latent.moments import Moments, moments_of
+from cavity.latent.prior_times_sites import Conditioned
 from cavity.learning.objective import Objective
 from cavity.learning.optimizer import Run, maximize
 from cavity.likelihoods import Gaussian, KnownNoise, StudentT
+from cavity.means import Constant
 from cavity.numerics.arrays import Array
 from cavity.parameters import Param
-from cavity.parameters.priors import Beta, LogNormal
+from cavity.parameters.priors import Beta, LogNormal, Normal
 from cavity.posterior import Posterior
 from cavity.runtime.errors import InputError
 
@@ -39,18 +41,22 @@ NOISES = ("auto", "none", "gaussian", "student-t")
 NOISE_FREE = 1e-6
 """Noise variance, of that of the outcomes, of a function without noise: what keeps matrices regular."""
 
-LEAST_NOISE = 1e-6
+LEAST_NOISE = 1e-8
 MOST_NOISE = 1.0
 """Bounds of a learned noise variance, in variances of the outcomes."""
 
 LENGTH_PRIOR = (-0.6, 1.0)
 """Of log length scales less half the logarithm of the number of inputs: mean and standard deviation."""
 
-SMOOTH = 2.5
+SMOOTH = 0
+WARP = False
 VARIANCE_PRIOR = (0.0, 1.0)
 
 START_LENGTHS = (0.3, 1.0)
 """Length scales, over the square root of the number of inputs, at which learning starts."""
+
+LEVEL_SD = 1.0
+"""Prior standard deviation of the constant mean. It is learned: outcomes gather where they are good."""
 
 DEGREES = 2.0
 """Degrees of freedom of robust noise. With four, short length scales that run through outliers won more often."""
@@ -87,7 +93,8 @@ class Units:
 
     def to_unit(self, y: Array) -> Array:
         """t."""
-        return (y - self.center) / self.size
+        t = (y - self.center) / self.size
+        return np.where(t > 0, np.log1p(np.maximum(t, 0)), t) if WARP else t
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,10 +136,8 @@ class Surrogate:
         if self.noise != "student-t":
             return np.zeros(len(self.y))
         q, t = self.posterior.approximation.q, self.units.to_unit(self.y)
-        if q is None:
-            return np.zeros(len(self.y))
-        cavity = q.cavities()
-        return self.posterior.model.likelihood.outlier_probability(t, cavity.mean, cavity.var)
+        assert isinstance(q, Conditioned)
+        return self.posterior.model.likelihood.outlier_probability(t, *q.cavities())
 
     @property
     def noisy(self) -> bool:
@@ -145,7 +150,7 @@ class Surrogate:
         likelihood = self.posterior.model.likelihood
         if isinstance(likelihood, StudentT):
             return float(likelihood.scale) * self.units.size
-        variance = float(np.mean(likelihood.noise_variances(len(self.y))[0]))  # type: ignore[attr-defined]
+        variance = float(np.mean(likelihood.noise_variances(len(self.y))[0]))
         return float(np.sqrt(variance)) * self.units.size
 
 
@@ -167,7 +172,7 @@ def process_kernel(space: Space) -> Kernel:
             correlation = Param(0.5, prior=Beta(2.0, 2.0))
             part = CategoricalKernel(len(one.choices), correlation=correlation).on([i])
             kernel = part if kernel is None else kernel * part
-    return Param(1.0, prior=LogNormal(*VARIANCE_PRIOR), bounds=(1e-4, 1e4)) * kernel  # type: ignore[no-any-return, operator]
+    return Param(1.0, prior=LogNormal(*VARIANCE_PRIOR), bounds=(1e-4, 1e4)) * kernel  # type: ignore[no-any-return]
 
 
 def _likelihood(noise: str, known: Array | None) -> Any:
@@ -186,7 +191,8 @@ def _learn(model: GP, X: Array, t: Array, starts: list[Array], enough: float) ->
     box = np.array(model.layout.bounds, dtype=float).reshape(-1, 2)
     box = np.where(np.isfinite(box), box, np.array([-20.0, 20.0]))
     runs = [
-        maximize(Objective(model, X, t, enough=enough), start, box, np.ones(len(start)), "design") for start in starts
+        maximize(Objective(model, X, t, enough=enough), start, box, np.ones(len(start)), "design")
+        for start in starts
     ]
     usable = [run for run in runs if np.isfinite(run.value)]
     if not usable:
@@ -229,7 +235,8 @@ def _fit(space: Space, X: Array, y: Array, noise: str, noise_sd: Array | None) -
     units = Units.of(y, robust=noise == "student-t")
     t = units.to_unit(y)
     known = None if noise_sd is None or noise == "student-t" else (noise_sd / units.size) ** 2
-    model = GP(process_kernel(space), _likelihood(noise, known)).bind(space.n)
+    level = Constant(Param(0.0, prior=Normal(0.0, LEVEL_SD)))
+    model = GP(process_kernel(space), _likelihood(noise, known), level).bind(space.n)
     enough = ROBUST_ENOUGH if noise == "student-t" else ENOUGH
     _, posterior = _learn(model, X, t, _starts(model, space.n), enough)
     return Surrogate(posterior, X, y, units, noise)
@@ -253,6 +260,10 @@ def _robust_if_better(space: Space, plain: Surrogate) -> Surrogate:
     return plain
 
 
-def without(fit: Surrogate, rows: NDArray[np.bool_]) -> Surrogate:
-    """The same rows but some."""
-    return replace(fit, X=fit.X[~rows], y=fit.y[~rows])
+def lengths_of(fit: Surrogate, space: Space) -> Array:
+    """Learned length scales of the inputs, (D,), in sides of the cube; of categories one."""
+    out = np.ones(space.n)
+    model = fit.posterior.model
+    found = [v for name, v in zip(model.names, model.layout.to_natural(model.theta)) if "lengthscale" in name]
+    out[~space.categorical] = found
+    return out

@@ -154,7 +154,9 @@ class Moments:
 def moments_of(process: Any) -> Moments:
     """Of a posterior process that predicts from kernel values and has no integrated basis functions."""
     if process.basis is not None:
-        raise ValueError("moments with a pullback are not for basis functions whose weights are integrated out")
+        raise ValueError(
+            "moments with a pullback are not for basis functions whose weights are integrated out"
+        )
     weights = process.weights if process.weights.ndim == 2 else process.weights[:, None]
     R: NDArray[np.float64] = process.conditioning.matrix()
     return Moments(process.kernel, process.X, process.rows, process.mean_function, weights, R)

@@ -2,8 +2,8 @@
 
 Planners and acquisition functions are minimized from several starts, with few variables each, and an evaluation of one
 costs nearly as much as one of all. So each start has a quasi-Newton method of its own (projected BFGS; Bertsekas,
-1982): the direction solves H p = -g in the variables that are not held by a bound, the trial point is clip(x + t p), and
-t is halved until it decreases the function enough. All starts that are not done, whatever they do next, share each
+1982): the direction solves H p = -g in the variables that are not held by a bound, the trial point is clip(x + t p),
+and t is halved until it decreases the function enough. All starts that are not done, whatever they do next, share each
 evaluation, and the number of these is bounded: a decision takes a known time.
 """
 
@@ -31,6 +31,9 @@ AT_ZERO = 1e-3
 
 SHORTEST = 1e-10
 """A start whose steps were shortened to this share has come as far as rounding lets it."""
+
+REGULAR = 1e-13
+"""Share of the largest curvature that is added to all."""
 
 DAMPED = 0.2
 """Least curvature along a step, relative to the present approximation (Powell's damping keeps H positive definite)."""
@@ -75,8 +78,8 @@ def descend(
     evaluations : int
         Largest number of evaluations.
     tolerance : float
-        A start is done if its projected gradient, times the distance between the bounds, is below this share of its value
-        (plus one thousandth of the largest value of all starts so far).
+        A start is done if its projected gradient, times the distance between the bounds, is below this share of its
+        value (plus one thousandth of the largest value of all starts so far).
     hessian : array (B, d, d), optional
         From an earlier descent.
     """
@@ -125,7 +128,11 @@ def _direction(H: Array, g: Array, held: NDArray[np.bool_]) -> Array:
     """-H^-1 g in the variables that are free."""
     free = ~held
     both = free[:, :, None] & free[:, None, :]
-    masked = np.where(both, H, 0.0) + np.where(held, 1.0, 0.0)[:, :, None] * np.eye(H.shape[1])
+    masked = np.where(both, H, 0.0)
+    # curvatures may differ by more than floating-point numbers resolve: a share of the largest keeps H regular
+    largest = np.einsum("bii->bi", masked).max(axis=1)
+    ridge = np.where(held, 1.0, (REGULAR * np.maximum(largest, np.finfo(float).tiny))[:, None])
+    masked += ridge[:, :, None] * np.eye(H.shape[1])
     return np.asarray(-np.linalg.solve(masked, g[:, :, None])[:, :, 0])
 
 

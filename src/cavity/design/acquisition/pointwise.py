@@ -1,8 +1,8 @@
 """Acquisition functions of mean and variance at a point, averaged over what is not known yet.
 
 `OfMoments` turns a function of (mean, variance) into one of the point, with its gradient by one pullback. Pending
-experiments have outcomes that are drawn jointly: S means, one variance, and the average over draws of the exponential of
-the score, in the log domain. Nothing is fitted again.
+experiments have outcomes that are drawn jointly: S means, one variance, and the average over draws of the exponential
+of the score, in the log domain. Nothing is fitted again.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class OfMoments:
         return Score(score.value[:, 0], score.d_mean, score.d_variance[:, 0])
 
     def __call__(self, X: Array) -> Array:
+        """Values (m,)."""
         mean, variance, prior = self.moments.relative(X)
         value = self._value(mean, variance).value
         if self.nothing_left:
@@ -84,7 +85,9 @@ def sobol_normals(draws: int, count: int, seed: int) -> Array:
     return np.asarray(ndtri(np.clip(u, 1e-12, 1 - 1e-12)))
 
 
-def fantasies(moments: Moments, pending: Array, best: float, seed: int, draws: int = DRAWS) -> tuple[Moments, Array]:
+def fantasies(
+    moments: Moments, pending: Array, best: float, seed: int, draws: int = DRAWS
+) -> tuple[Moments, Array]:
     """The process for each of several joint draws of the values at pending points (p, D), and the incumbents (S,).
 
     The variance is that after all of them, the same for all draws.
@@ -102,4 +105,6 @@ def fantasies(moments: Moments, pending: Array, best: float, seed: int, draws: i
 
 def log_ei(moments: Moments, best: float | Array, *, noisy: bool = False) -> OfMoments:
     """log expected improvement on incumbents, one or one for each column of the weights."""
-    return OfMoments(moments, lambda mean, variance: log_expected_improvement(mean, variance, best), (), not noisy)
+    return OfMoments(
+        moments, lambda mean, variance: log_expected_improvement(mean, variance, best), (), not noisy
+    )
