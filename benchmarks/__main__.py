@@ -21,6 +21,7 @@ NAMES = (
     "fits",
     "fit_quality",
     "choice",
+    "design",
 )
 """Modules of this folder with a function `main(argv) -> exit code`."""
 

@@ -31,8 +31,14 @@ _MODULES = {
     "Trial": "cavity.design.history",
     "acquisition": "cavity.design.acquisition",
     "as_input": "cavity.design.space",
+    "cumulative_regret": "cavity.design.regret",
+    "greedy_design": "cavity.design.information",
+    "inference_regret": "cavity.design.regret",
+    "information_gain": "cavity.design.information",
+    "integrated_variance_design": "cavity.design.information",
     "minimize": "cavity.design.optimizer",
     "read_log": "cavity.design.log",
+    "simple_regret": "cavity.design.regret",
     "suggest": "cavity.design.suggestion",
 }
 
@@ -44,10 +50,16 @@ if TYPE_CHECKING:
     from cavity.design.history import History as History
     from cavity.design.history import Status as Status
     from cavity.design.history import Trial as Trial
+    from cavity.design.information import greedy_design as greedy_design
+    from cavity.design.information import information_gain as information_gain
+    from cavity.design.information import integrated_variance_design as integrated_variance_design
     from cavity.design.log import RunLog as RunLog
     from cavity.design.log import read_log as read_log
     from cavity.design.optimizer import Optimizer as Optimizer
     from cavity.design.optimizer import minimize as minimize
+    from cavity.design.regret import cumulative_regret as cumulative_regret
+    from cavity.design.regret import inference_regret as inference_regret
+    from cavity.design.regret import simple_regret as simple_regret
     from cavity.design.space import Categorical as Categorical
     from cavity.design.space import Integer as Integer
     from cavity.design.space import LinearConstraint as LinearConstraint

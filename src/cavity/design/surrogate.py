@@ -48,7 +48,8 @@ MOST_NOISE = 1.0
 LENGTH_PRIOR = (-0.6, 1.0)
 """Of log length scales less half the logarithm of the number of inputs: mean and standard deviation."""
 
-SMOOTH = 0
+SMOOTH = 0.0
+ROBUST_SMOOTH = 2.5
 WARP = False
 VARIANCE_PRIOR = (0.0, 1.0)
 
@@ -63,6 +64,25 @@ DEGREES = 2.0
 
 SCALE_PRIOR = (-4.0, 1.5)
 """Of the logarithm of the scale of robust noise: mean and standard deviation."""
+
+FEWEST_ROBUST = 8
+"""Rows from which robust noise is looked at: fewer cannot tell an outlier from a function."""
+
+WORTH_A_LOOK = 1e-3
+"""Learned noise variance, of that of the outcomes, from which robust noise is worth a look."""
+
+SHORT = 0.2
+"""Length scale, in sides of the box, below which robust noise is worth a look."""
+
+TRIM_NOISE, TRIM_FIRST, TRIM_AGAIN = 0.01, 3.5, 4.0
+"""Rows are far if they are so many standard deviations off, before and after something was learned from the others; at
+first with this noise variance."""
+
+MOST_TRIMMED, TRIM_ROUNDS = 0.25, 3
+"""Share of the rows that may be left out at first, and how often that is reconsidered."""
+
+START_SCALES = (0.05, 0.5)
+"""Least and largest scale of robust noise to start from: from next to none, learning does not find back."""
 
 FAR = 1e-4
 """Two-sided tail probability, given the other rows, from which a row makes robust noise worth a look."""
@@ -154,7 +174,7 @@ class Surrogate:
         return float(np.sqrt(variance)) * self.units.size
 
 
-def process_kernel(space: Space) -> Kernel:
+def process_kernel(space: Space, smooth: float = 0.0) -> Kernel:
     """The prior covariance for a space, with priors that know the number of inputs."""
     numeric = np.flatnonzero(~space.categorical)
     D = max(space.n, 1)
@@ -164,7 +184,7 @@ def process_kernel(space: Space) -> Kernel:
     if numeric.size:
         start = np.full(numeric.size, START_LENGTHS[0] * np.sqrt(D))
         length = Param(start, prior=prior, bounds=(5e-3, 1e3))
-        kernel = SE(length) if SMOOTH == 0 else Matern(length, nu=SMOOTH)
+        kernel = SE(length) if smooth == 0 else Matern(length, nu=smooth)
         if numeric.size < space.n:
             kernel = kernel.on(numeric.tolist())
     for i, one in enumerate(space.inputs.values()):
@@ -201,7 +221,7 @@ def _learn(model: GP, X: Array, t: Array, starts: list[Array], enough: float) ->
     return best, model.replace(best.theta).condition(X, t, warm=best.warm)
 
 
-def _starts(model: GP, D: int) -> list[Array]:
+def _starts(model: GP) -> list[Array]:
     """Theta with length scales as they are expected, and longer."""
     lengths = np.array(["lengthscale" in name for name in model.names])
     first = model.theta
@@ -223,41 +243,100 @@ def fit_surrogate(
     """
     if noise not in NOISES:
         raise InputError(f"must be one of {', '.join(map(repr, NOISES))}, got {noise!r}", parameter="noise")
-    if noise == "auto" and noise_sd is None:
-        plain = _fit(space, X, y, "gaussian", None)
-        if not far_rows(plain).any():
-            return plain
-        return _robust_if_better(space, plain)
-    return _fit(space, X, y, "gaussian" if noise == "auto" else noise, noise_sd)
+    if noise == "student-t":
+        return _fit_robust(space, X, y)
+    if noise != "auto" or noise_sd is not None:
+        return _fit(space, X, y, "gaussian" if noise == "auto" else noise, noise_sd)
+    plain = _fit(space, X, y, "gaussian", None)
+    if len(y) < FEWEST_ROBUST or not is_doubtful(plain, space):
+        return plain
+    robust = _fit_robust(space, X, y)
+    # evidences are densities of outcomes in different units
+    change = len(y) * np.log(plain.units.size / robust.units.size)
+    return robust if robust.posterior.log_evidence + change > plain.posterior.log_evidence else plain
+
+
+def _model(space: Space, noise: str, known: Array | None = None, smooth: float | None = None) -> GP:
+    level = Constant(Param(0.0, prior=Normal(0.0, LEVEL_SD)))
+    return GP(process_kernel(space, SMOOTH if smooth is None else smooth), _likelihood(noise, known), level).bind(space.n)
 
 
 def _fit(space: Space, X: Array, y: Array, noise: str, noise_sd: Array | None) -> Surrogate:
-    units = Units.of(y, robust=noise == "student-t")
+    units = Units.of(y)
     t = units.to_unit(y)
-    known = None if noise_sd is None or noise == "student-t" else (noise_sd / units.size) ** 2
-    level = Constant(Param(0.0, prior=Normal(0.0, LEVEL_SD)))
-    model = GP(process_kernel(space), _likelihood(noise, known), level).bind(space.n)
-    enough = ROBUST_ENOUGH if noise == "student-t" else ENOUGH
-    _, posterior = _learn(model, X, t, _starts(model, space.n), enough)
+    known = None if noise_sd is None else (noise_sd / units.size) ** 2
+    model = _model(space, noise, known)
+    _, posterior = _learn(model, X, t, _starts(model), ENOUGH)
     return Surrogate(posterior, X, y, units, noise)
 
 
-def far_rows(fit: Surrogate) -> NDArray[np.bool_]:
-    """Rows whose outcomes are far from what the others predict."""
+def is_doubtful(fit: Surrogate, space: Space) -> bool:
+    """Whether robust noise is worth a look.
+
+    It is if there is noise to speak of, if a row is far from what the others predict, or if the function seems to change
+    within a small part of the box: a Gaussian model may run through outliers instead of calling them noise.
+    """
+    if (fit.noise_sd / fit.units.size) ** 2 > WORTH_A_LOOK or lengths_of(fit, space).min() < SHORT:
+        return True
     data = fit.posterior.data
     loo = fit.posterior.model.leave_one_out(data.X, data.y)
     z = np.abs(data.y - loo.mean) / np.sqrt(loo.variance)
-    return np.asarray(2.0 * ndtr(-z) < FAR)
+    return bool(np.any(2.0 * ndtr(-z) < FAR))
 
 
-def _robust_if_better(space: Space, plain: Surrogate) -> Surrogate:
-    """With Student-t noise, if the evidence says so."""
-    robust = _fit(space, plain.X, plain.y, "student-t", None)
-    # evidences are densities of outcomes in different units
-    change = len(plain.y) * np.log(plain.units.size / robust.units.size)
-    if robust.posterior.log_evidence + change > plain.posterior.log_evidence:
-        return robust
-    return plain
+def _fit_robust(space: Space, X: Array, y: Array) -> Surrogate:
+    """With Student-t noise by expectation propagation, from the solution of a Gaussian model without its far rows.
+
+    Where that begins decides: from the solution for all rows, learning often stays with short length scales that run
+    through outliers.
+    """
+    units = Units.of(y, robust=True)
+    t = units.to_unit(y)
+    trimmed, scale = _trimmed(space, X, t)
+    model = _model(space, "student-t", smooth=ROBUST_SMOOTH)
+    start = np.concatenate([trimmed.theta[:-1], [np.log(np.clip(scale, *START_SCALES))]])
+    best: tuple[Run, Posterior] | None = None
+    for begin in (start, model.theta):
+        try:
+            best = _learn(model, X, t, [begin], ROBUST_ENOUGH)
+            break
+        except InputError:  # no fixed point there
+            continue
+    if best is None:
+        raise InputError("no model with robust noise could be learned from the outcomes; use noise='gaussian'")
+    return Surrogate(best[1], X, y, units, "student-t")
+
+
+def _trimmed(space: Space, X: Array, t: Array) -> tuple[GP, float]:
+    """A Gaussian model learned without the rows that are far from what the others predict, and its noise.
+
+    Far is first judged by the prior's own length scales, which no outlier has bent, one row after the other, then by
+    what was learned; rows come back if they fit.
+    """
+    model = _model(space, "gaussian", smooth=ROBUST_SMOOTH)
+    noise = np.array(["variance" in name and "gaussian" in name for name in model.names])
+    first = model.replace(np.where(noise, np.log(TRIM_NOISE), model.theta))
+    keep = np.ones(len(t), dtype=bool)
+    most = int(MOST_TRIMMED * len(t))
+    for _ in range(most):
+        loo = first.leave_one_out(X[keep], t[keep])
+        z = np.abs(t[keep] - loo.mean) / np.sqrt(loo.variance)
+        if z.max() < TRIM_FIRST:
+            break
+        keep[np.flatnonzero(keep)[np.argmax(z)]] = False
+    for _ in range(TRIM_ROUNDS):
+        run, posterior = _learn(model, X[keep], t[keep], [first.theta], ROBUST_ENOUGH)
+        fitted = model.replace(run.theta)
+        sd = float(np.sqrt(fitted.likelihood.noise_variances(1)[0][0]))  # type: ignore[attr-defined]
+        mean, variance = posterior.mean(X), posterior.variance(X) + sd**2
+        loo = fitted.leave_one_out(X[keep], t[keep])
+        mean[keep], variance[keep] = loo.mean, loo.variance
+        z = np.abs(t - mean) / np.sqrt(variance)
+        fits = z < max(TRIM_AGAIN, float(np.quantile(z, 1.0 - MOST_TRIMMED)))
+        if np.array_equal(fits, keep):
+            break
+        keep = fits
+    return fitted, sd
 
 
 def lengths_of(fit: Surrogate, space: Space) -> Array:

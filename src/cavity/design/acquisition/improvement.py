@@ -86,6 +86,21 @@ def log_expected_improvement(mean: Array, variance: Array, best: Array | float) 
     return Score(log_s + lh, d_mean, d_sd / (2.0 * s))
 
 
+def log_augmented_improvement(mean: Array, variance: Array, best: Array | float, noise: float) -> Score:
+    """log expected improvement times 1 - sqrt(noise / (variance + noise)) (Huang et al., 2006).
+
+    The factor says how much an observation with this noise variance tells: without it, points that are known as well as
+    noise allows are measured again and again.
+    """
+    score = log_expected_improvement(mean, variance, best)
+    total = variance + noise
+    # 1 - sqrt(noise / total) = v / (total + sqrt(noise total)), without cancellation
+    root = np.sqrt(noise * total)
+    value = np.log(variance) - np.log(total + root)
+    slope = 1.0 / variance - (1.0 + 0.5 * noise / root) / (total + root) if noise > 0 else np.zeros_like(total)
+    return Score(score.value + value, score.d_mean, score.d_variance + slope)
+
+
 def expected_improvement(mean: Array, variance: Array, best: Array | float) -> Score:
     """E max(best - f, 0)."""
     value, d_mean, d_variance = log_expected_improvement(mean, variance, best)

@@ -14,7 +14,12 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from cavity.design.acquisition.improvement import Score, log_expected_improvement, log_mean_exp
+from cavity.design.acquisition.improvement import (
+    Score,
+    log_augmented_improvement,
+    log_expected_improvement,
+    log_mean_exp,
+)
 from cavity.latent.moments import Moments
 from cavity.numerics.arrays import Array
 
@@ -103,8 +108,13 @@ def fantasies(
     return after, np.minimum(best, kept[0].min(axis=1))
 
 
-def log_ei(moments: Moments, best: float | Array, *, noisy: bool = False) -> OfMoments:
-    """log expected improvement on incumbents, one or one for each column of the weights."""
+def log_ei(moments: Moments, best: float | Array, *, noisy: bool = False, noise: float = 0.0) -> OfMoments:
+    """log expected improvement on incumbents, one or one for each column of the weights.
+
+    With a noise variance, of what a noisy observation tells (`log_augmented_improvement`).
+    """
+    if noise > 0:
+        return OfMoments(moments, lambda m, v: log_augmented_improvement(m, v, best, noise), (), not noisy)
     return OfMoments(
         moments, lambda mean, variance: log_expected_improvement(mean, variance, best), (), not noisy
     )
