@@ -29,7 +29,14 @@ FIRST_SEED = 1000
 """Of the report; smaller ones were used for tuning."""
 
 QUICK = {"branin": 20, "hartmann6": 12, "hartmann6_outliers": 6}
-FULL = {"branin": 20, "hartmann6": 20, "hartmann6_noisy": 10, "hartmann6_outliers": 20, "ackley10": 5, "levy10": 5}
+FULL = {
+    "branin": 20,
+    "hartmann6": 20,
+    "hartmann6_noisy": 10,
+    "hartmann6_outliers": 20,
+    "ackley10": 5,
+    "levy10": 5,
+}
 SHOWN_AS_LOG = {"branin", "hartmann6", "ackley10", "levy10"}
 
 
@@ -99,7 +106,9 @@ def figure(outcomes: list[Outcome], name: str) -> float:
 
 def table(outcomes: list[Outcome]) -> str:
     """One line for each problem and method."""
-    lines = [f"{'problem':20s} {'method':10s} {'runs':>4s} {'regret':>8s} {'worst':>8s} {'basin':>6s} {'s':>7s}"]
+    lines = [
+        f"{'problem':20s} {'method':10s} {'runs':>4s} {'regret':>8s} {'worst':>8s} {'basin':>6s} {'s':>7s}"
+    ]
     for name in PROBLEMS:
         for method in ("cavity", *PEERS):
             of = [o for o in outcomes if (o.problem, o.method) == (name, method)]

@@ -60,7 +60,13 @@ def test_gradients_in_mean_and_variance(function):
 
 
 def test_multipliers_of_the_notes():
-    for p, beta in ((0.8, 0.8416212), (0.95, 1.6448536), (0.975, 1.9599640), (0.999, 3.0902323), (0.9999, 3.7190165)):
+    for p, beta in (
+        (0.8, 0.8416212),
+        (0.95, 1.6448536),
+        (0.975, 1.9599640),
+        (0.999, 3.0902323),
+        (0.9999, 3.7190165),
+    ):
         assert multiplier_for(p) == pytest.approx(beta, abs=5e-8)
     assert gp_ucb_multiplier(1, 11) == pytest.approx(3.2243389, abs=5e-8)
     assert gp_ucb_multiplier(10, 11) == pytest.approx(4.4279455, abs=5e-8)
@@ -143,18 +149,20 @@ def test_draws_on_demand_have_the_joint_distribution():
     points = np.array([[0.5], [2.0], [3.2]])
     rng = np.random.default_rng(2)
     draws = []
-    for _ in range(600):
+    for _ in range(300):
         draw = OnDemandDraw(golden.state(), rng)
         draws.append([float(draw(x[None])[0]) for x in points])
     found = np.array(draws)
     mean, covariance = golden.state().at(points)
     sd = np.sqrt(np.diag(covariance))
-    assert (np.abs(found.mean(axis=0) - mean) < 4 * sd / np.sqrt(600)).all()
-    error = np.sqrt((covariance**2 + np.outer(sd**2, sd**2)) / 600)
+    assert (np.abs(found.mean(axis=0) - mean) < 4 * sd / np.sqrt(300)).all()
+    error = np.sqrt((covariance**2 + np.outer(sd**2, sd**2)) / 300)
     assert (np.abs(np.cov(found.T) - covariance) < 4 * error).all()
 
 
-@pytest.mark.parametrize("kernel", [1.4 * SE(np.array([0.4, 0.8])), 1.4 * Matern(np.array([0.4, 0.8]), nu=2.5)])
+@pytest.mark.parametrize(
+    "kernel", [1.4 * SE(np.array([0.4, 0.8])), 1.4 * Matern(np.array([0.4, 0.8]), nu=2.5)]
+)
 def test_paths_have_the_moments_of_a_posterior_with_negative_sites(kernel):
     rng = np.random.default_rng(3)
     X = rng.random((18, 2))
@@ -164,12 +172,12 @@ def test_paths_have_the_moments_of_a_posterior_with_negative_sites(kernel):
     assert (posterior.approximation.q.sites.precision < 0).any()
     moments = moments_of(posterior.process)
     new = rng.random((6, 2))
-    size = 400
+    size = 200
     values = np.array([draw_path(moments, rng, 512)(new) for _ in range(size)])
     mean, variance = moments(new)
     error = np.sqrt(variance / size)
     assert (np.abs(values.mean(axis=0) - mean[:, 0]) < 4.5 * error + 1e-3).all()
-    np.testing.assert_allclose(values.var(axis=0), variance, rtol=0.35, atol=1e-4)
+    np.testing.assert_allclose(values.var(axis=0), variance, rtol=0.4, atol=1e-4)
 
 
 def test_a_path_is_smooth_and_has_a_gradient():
@@ -257,7 +265,9 @@ def test_greedy_choices_are_greedy():
     chosen = greedy_design(kernel, X, 5, noise)
     for k in range(5):
         before = chosen.rows[:k]
-        gains = [information_gain(kernel, X[[*before, i]], noise) if i not in before else -1 for i in range(25)]
+        gains = [
+            information_gain(kernel, X[[*before, i]], noise) if i not in before else -1 for i in range(25)
+        ]
         assert int(np.argmax(gains)) == chosen.rows[k]
         assert max(gains) == pytest.approx(chosen.value[k], rel=1e-9)
     region = rng.random((30, 2))

@@ -14,6 +14,7 @@ from cavity.runtime.lazy import on_first_use
 _MODULES = {
     "Categorical": "cavity.design.space",
     "Estimate": "cavity.design.suggestion",
+    "GPSearchCV": "cavity.design.search_cv",
     "History": "cavity.design.history",
     "Integer": "cavity.design.space",
     "Limit": "cavity.design.feasibility",
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from cavity.design.regret import cumulative_regret as cumulative_regret
     from cavity.design.regret import inference_regret as inference_regret
     from cavity.design.regret import simple_regret as simple_regret
+    from cavity.design.search_cv import GPSearchCV as GPSearchCV
     from cavity.design.space import Categorical as Categorical
     from cavity.design.space import Integer as Integer
     from cavity.design.space import LinearConstraint as LinearConstraint

@@ -1,8 +1,8 @@
 """Designs without a goal: which points tell most of a process, before anything is measured.
 
-The information gain of observations at A is log|I + K_A / noise| / 2. It is submodular: choosing the next best point again
-and again reaches at least 1 - 1/e of what the best set of that size has. Designs that reduce the variance over a region
-(Seo et al., 2000; Cohn, 1994) weigh where predictions are wanted.
+The information gain of observations at A is log|I + K_A / noise| / 2. It is submodular: choosing the next best point
+again and again reaches at least 1 - 1/e of what the best set of that size has. Designs that reduce the variance over a
+region (Seo et al., 2000; Cohn, 1994) weigh where predictions are wanted.
 """
 
 from __future__ import annotations

@@ -185,6 +185,9 @@ class Categorical:
 
 Input = Real | Integer | Categorical
 
+DIGITS = 12
+"""Decimals of coordinates."""
+
 LARGEST_GRID = 10_000
 """Grids that are finer are treated as continuous and rounded."""
 
@@ -364,7 +367,7 @@ class Space:
                 out[i] = one.to_unit(setting[name])
             except InputError as error:
                 raise InputError(f"input {name!r}: {error}") from None
-        return out
+        return np.round(out, DIGITS)  # in other units, values differ by rounding
 
     def from_unit(self, u: Array) -> Setting:
         """The setting at coordinates (D,), on grids where inputs have them."""

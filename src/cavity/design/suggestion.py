@@ -416,7 +416,8 @@ def _best_point(study: Study, seed: int, rng: np.random.Generator) -> Suggestion
         bests: float | Array = best
         if len(waiting):
             moments, bests = fantasies(moments, waiting, best, seed)
-        acquisition = log_ei(moments, bests, noisy=noisy)
+        noise = (fit.noise_sd / fit.units.size) ** 2 if noisy else 0.0
+        acquisition = log_ei(moments, bests, noisy=noisy, noise=noise)
         acquisition = OfMoments(acquisition.moments, acquisition.score, study.extra, acquisition.nothing_left)
     held, at = _held(study)
     points, _ = maximize(

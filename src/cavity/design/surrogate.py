@@ -1,7 +1,7 @@
 """The model of the outcomes: which process, how it is learned, and what it says in a user's units.
 
-Inputs are points of the unit cube, outcomes are centered and scaled, so that priors mean the same everywhere: a Matern
-process of nu = 5/2 with a length scale for each input, whose prior knows the number of inputs (distances in the cube
+Inputs are points of the unit cube, outcomes are centered and scaled, so that priors mean the same everywhere: a squared
+exponential process with a length scale for each input, whose prior knows the number of inputs (distances in the cube
 grow with its square root), times the covariance of categories. All is learned anew for each suggestion, from the same
 starts: what is suggested is a function of the outcomes alone, not of the way they came.
 
@@ -16,17 +16,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from cavity.design.space import Categorical, Space
 from cavity.gp import GP
-from cavity.kernels import SE, Kernel, Matern
+from cavity.kernels import SE, Kernel
 from cavity.kernels import Categorical as CategoricalKernel
 from cavity.latent.moments import Moments, moments_of
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.learning.objective import Objective
 from cavity.learning.optimizer import Run, maximize
+from cavity.learning.race import optima
 from cavity.likelihoods import Gaussian, KnownNoise, StudentT
 from cavity.means import Constant
 from cavity.numerics.arrays import Array
@@ -48,10 +48,12 @@ MOST_NOISE = 1.0
 LENGTH_PRIOR = (-0.6, 1.0)
 """Of log length scales less half the logarithm of the number of inputs: mean and standard deviation."""
 
-SMOOTH = 0.0
-ROBUST_SMOOTH = 2.5
-WARP = False
-VARIANCE_PRIOR = (0.0, 1.0)
+VARIANCE_PRIOR = (1.5, 0.7)
+"""Of the logarithm of the signal variance. Its mode is above the variance of the outcomes: what is looked for lies
+outside of them, and from few rows a variance is learned too small."""
+
+TWO_STARTS_UP_TO = 20
+"""Rows up to which learning starts twice: with more, both runs nearly always end at the same place."""
 
 START_LENGTHS = (0.3, 1.0)
 """Length scales, over the square root of the number of inputs, at which learning starts."""
@@ -84,10 +86,13 @@ MOST_TRIMMED, TRIM_ROUNDS = 0.25, 3
 START_SCALES = (0.05, 0.5)
 """Least and largest scale of robust noise to start from: from next to none, learning does not find back."""
 
+DIGITS = 10
+"""Decimals of scaled outcomes, far below the least noise."""
+
 FAR = 1e-4
 """Two-sided tail probability, given the other rows, from which a row makes robust noise worth a look."""
 
-ENOUGH = 1e-6
+ENOUGH = 1e-5
 ROBUST_ENOUGH = 1e-4
 """A run of the optimizer ends if a step improves the objective by less than this part of it."""
 
@@ -112,9 +117,8 @@ class Units:
         return cls(center, size) if size > 0 else cls.of(y)
 
     def to_unit(self, y: Array) -> Array:
-        """t."""
-        t = (y - self.center) / self.size
-        return np.where(t > 0, np.log1p(np.maximum(t, 0)), t) if WARP else t
+        """t, rounded: in other units, outcomes differ by rounding, which an optimizer would magnify."""
+        return np.round((y - self.center) / self.size, DIGITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +178,7 @@ class Surrogate:
         return float(np.sqrt(variance)) * self.units.size
 
 
-def process_kernel(space: Space, smooth: float = 0.0) -> Kernel:
+def process_kernel(space: Space) -> Kernel:
     """The prior covariance for a space, with priors that know the number of inputs."""
     numeric = np.flatnonzero(~space.categorical)
     D = max(space.n, 1)
@@ -184,7 +188,7 @@ def process_kernel(space: Space, smooth: float = 0.0) -> Kernel:
     if numeric.size:
         start = np.full(numeric.size, START_LENGTHS[0] * np.sqrt(D))
         length = Param(start, prior=prior, bounds=(5e-3, 1e3))
-        kernel = SE(length) if smooth == 0 else Matern(length, nu=smooth)
+        kernel = SE(length)
         if numeric.size < space.n:
             kernel = kernel.on(numeric.tolist())
     for i, one in enumerate(space.inputs.values()):
@@ -210,10 +214,10 @@ def _learn(model: GP, X: Array, t: Array, starts: list[Array], enough: float) ->
     """The best of runs from several starts, and its posterior."""
     box = np.array(model.layout.bounds, dtype=float).reshape(-1, 2)
     box = np.where(np.isfinite(box), box, np.array([-20.0, 20.0]))
-    runs = [
-        maximize(Objective(model, X, t, enough=enough), start, box, np.ones(len(start)), "design")
-        for start in starts
-    ]
+    goal = Objective(model, X, t, enough=enough)
+    runs: list[Run] = []
+    for start in starts:  # a run that heads for the optimum of an earlier one is stopped
+        runs.append(maximize(goal, start, box, np.ones(len(start)), "design", known=optima(runs)))
     usable = [run for run in runs if np.isfinite(run.value)]
     if not usable:
         raise InputError(f"no model could be learned from the outcomes: {runs[0].message}")
@@ -256,9 +260,9 @@ def fit_surrogate(
     return robust if robust.posterior.log_evidence + change > plain.posterior.log_evidence else plain
 
 
-def _model(space: Space, noise: str, known: Array | None = None, smooth: float | None = None) -> GP:
+def _model(space: Space, noise: str, known: Array | None = None) -> GP:
     level = Constant(Param(0.0, prior=Normal(0.0, LEVEL_SD)))
-    return GP(process_kernel(space, SMOOTH if smooth is None else smooth), _likelihood(noise, known), level).bind(space.n)
+    return GP(process_kernel(space), _likelihood(noise, known), level).bind(space.n)
 
 
 def _fit(space: Space, X: Array, y: Array, noise: str, noise_sd: Array | None) -> Surrogate:
@@ -266,15 +270,16 @@ def _fit(space: Space, X: Array, y: Array, noise: str, noise_sd: Array | None) -
     t = units.to_unit(y)
     known = None if noise_sd is None else (noise_sd / units.size) ** 2
     model = _model(space, noise, known)
-    _, posterior = _learn(model, X, t, _starts(model), ENOUGH)
+    starts = _starts(model)[: 2 if len(t) <= TWO_STARTS_UP_TO else 1]
+    _, posterior = _learn(model, X, t, starts, ENOUGH)
     return Surrogate(posterior, X, y, units, noise)
 
 
 def is_doubtful(fit: Surrogate, space: Space) -> bool:
     """Whether robust noise is worth a look.
 
-    It is if there is noise to speak of, if a row is far from what the others predict, or if the function seems to change
-    within a small part of the box: a Gaussian model may run through outliers instead of calling them noise.
+    It is if there is noise to speak of, if a row is far from what the others predict, or if the function seems to
+    change within a small part of the box: a Gaussian model may run through outliers instead of calling them noise.
     """
     if (fit.noise_sd / fit.units.size) ** 2 > WORTH_A_LOOK or lengths_of(fit, space).min() < SHORT:
         return True
@@ -293,7 +298,7 @@ def _fit_robust(space: Space, X: Array, y: Array) -> Surrogate:
     units = Units.of(y, robust=True)
     t = units.to_unit(y)
     trimmed, scale = _trimmed(space, X, t)
-    model = _model(space, "student-t", smooth=ROBUST_SMOOTH)
+    model = _model(space, "student-t")
     start = np.concatenate([trimmed.theta[:-1], [np.log(np.clip(scale, *START_SCALES))]])
     best: tuple[Run, Posterior] | None = None
     for begin in (start, model.theta):
@@ -303,7 +308,9 @@ def _fit_robust(space: Space, X: Array, y: Array) -> Surrogate:
         except InputError:  # no fixed point there
             continue
     if best is None:
-        raise InputError("no model with robust noise could be learned from the outcomes; use noise='gaussian'")
+        raise InputError(
+            "no model with robust noise could be learned from the outcomes; use noise='gaussian'"
+        )
     return Surrogate(best[1], X, y, units, "student-t")
 
 
@@ -313,7 +320,7 @@ def _trimmed(space: Space, X: Array, t: Array) -> tuple[GP, float]:
     Far is first judged by the prior's own length scales, which no outlier has bent, one row after the other, then by
     what was learned; rows come back if they fit.
     """
-    model = _model(space, "gaussian", smooth=ROBUST_SMOOTH)
+    model = _model(space, "gaussian")
     noise = np.array(["variance" in name and "gaussian" in name for name in model.names])
     first = model.replace(np.where(noise, np.log(TRIM_NOISE), model.theta))
     keep = np.ones(len(t), dtype=bool)
@@ -327,7 +334,7 @@ def _trimmed(space: Space, X: Array, t: Array) -> tuple[GP, float]:
     for _ in range(TRIM_ROUNDS):
         run, posterior = _learn(model, X[keep], t[keep], [first.theta], ROBUST_ENOUGH)
         fitted = model.replace(run.theta)
-        sd = float(np.sqrt(fitted.likelihood.noise_variances(1)[0][0]))  # type: ignore[attr-defined]
+        sd = float(np.sqrt(fitted.likelihood.noise_variances(1)[0][0]))
         mean, variance = posterior.mean(X), posterior.variance(X) + sd**2
         loo = fitted.leave_one_out(X[keep], t[keep])
         mean[keep], variance[keep] = loo.mean, loo.variance

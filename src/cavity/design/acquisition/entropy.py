@@ -7,8 +7,8 @@ Minimizing, with the minimum f* and g = (m - f*) / s >= ... the distance in stan
                                                                                       (Moss et al., 2021)
 
 The minimum is drawn from a Gumbel distribution fitted to P(min > y) = prod_i Phi((m_i - y)/s_i) over many points, or
-from joint draws. Entropy search on a grid (`entropy_search`) conditions on the place of the minimum by drawing it; predictive
-entropy search does so by constraints: see `conditioned_on_minimum`.
+from joint draws. Entropy search on a grid (`entropy_search`) conditions on the place of the minimum by drawing it;
+predictive entropy search does so by constraints, of which `above_minimum` is one.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ def max_value_entropy(mean: Array, variance: Array, minima: Array) -> Score:
     r = _ratio(g)
     value = 0.5 * g * r - log_ndtr(g)
     slope = 0.5 * r - 0.5 * g * r * (g + r) - r  # d/dg, with r' = -r (g + r)
-    return Score(
-        value.mean(axis=-1), (slope / s).mean(axis=-1), (-0.5 * slope * g / v).mean(axis=-1)
-    )
+    return Score(value.mean(axis=-1), (slope / s).mean(axis=-1), (-0.5 * slope * g / v).mean(axis=-1))
 
 
 def gibbon(mean: Array, variance: Array, minima: Array, noise: float = 0.0) -> Score:
@@ -99,7 +97,9 @@ def draw_minima(mean: Array, variance: Array, size: int, rng: np.random.Generato
     return np.asarray(-rng.gumbel(place, scale, size))
 
 
-def entropy_search(moments: Moments, X: Array, grid: Array, size: int, rng: np.random.Generator, noise: float = 0.0) -> Array:
+def entropy_search(
+    moments: Moments, X: Array, grid: Array, size: int, rng: np.random.Generator, noise: float = 0.0
+) -> Array:
     """Nats about the place of the minimum on a grid that an observation at each row of X brings, by joint draws.
 
     H[f(x)] - E H[f(x) | place]: the variance of f(x) among draws that have their minimum at the same place.
@@ -129,7 +129,8 @@ class Conditional(NamedTuple):
 
 
 def above_minimum(mean: Array, covariance: Array) -> Conditional:
-    """Moments of f(x) given f(x) > f(x*), for (f(x), f(x*)) jointly normal: one constraint of predictive entropy search.
+    """Moments of f(x) given f(x) > f(x*), for (f(x), f(x*)) jointly normal: one constraint of predictive entropy
+    search.
 
     Parameters
     ----------

@@ -97,7 +97,9 @@ def log_augmented_improvement(mean: Array, variance: Array, best: Array | float,
     # 1 - sqrt(noise / total) = v / (total + sqrt(noise total)), without cancellation
     root = np.sqrt(noise * total)
     value = np.log(variance) - np.log(total + root)
-    slope = 1.0 / variance - (1.0 + 0.5 * noise / root) / (total + root) if noise > 0 else np.zeros_like(total)
+    slope = (
+        1.0 / variance - (1.0 + 0.5 * noise / root) / (total + root) if noise > 0 else np.zeros_like(total)
+    )
     return Score(score.value + value, score.d_mean, score.d_variance + slope)
 
 

@@ -1,7 +1,7 @@
 """Knowledge gradient: how much the best posterior mean is expected to improve by one more observation.
 
-On a finite set it is exact (Frazier et al., 2009): an observation at x moves the means along m + b Z, Z standard normal,
-b = k(., x) / sqrt(k(x, x) + noise), and E max_i (m_i + b_i Z) is a sum over the upper envelope of these lines,
+On a finite set it is exact (Frazier et al., 2009): an observation at x moves the means along m + b Z, Z standard
+normal, b = k(., x) / sqrt(k(x, x) + noise), and E max_i (m_i + b_i Z) is a sum over the upper envelope of these lines,
 
     KG = sum_i (b_{i+1} - b_i) h(-|c_i|),    c_i the breakpoints, h(z) = phi(z) + z Phi(z).
 
