@@ -154,7 +154,13 @@ def _ascend(
 
         function: Callable[[Array], tuple[Array, Array]] = downhill if free.all() else partial
         done = descend(
-            function, base[group][:, free], low[free], high[free], evaluations=STEPS, tolerance=1e-5
+            function,
+            base[group][:, free],
+            low[free],
+            high[free],
+            evaluations=STEPS,
+            tolerance=1e-5,
+            retire=True,
         )
         ends[np.ix_(group, np.flatnonzero(free))] = done.x
     ends = space.rounded(ends)

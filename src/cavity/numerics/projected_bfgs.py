@@ -68,6 +68,7 @@ def descend(
     evaluations: int = 40,
     tolerance: float = 1e-6,
     hessian: Array | None = None,
+    retire: bool = False,
 ) -> Descent:
     """Minimize a function from B starts x (B, d) within bounds low, high (d,).
 
@@ -82,6 +83,8 @@ def descend(
         value (plus one thousandth of the largest value of all starts so far).
     hessian : array (B, d, d), optional
         From an earlier descent.
+    retire : bool
+        Whether the function is the same for every row, so that starts that are done need not be among its arguments.
     """
     width = high - low
     x = np.clip(x, low, high)
@@ -107,7 +110,12 @@ def descend(
         move: Array = t[going, None] * width * _direction(H_now, open_slope, held)
         trial: Array = np.clip(x_now + move, low, high)
         s = (trial - x_now) / width
-        f_new, g_new = function(trial)
+        if retire:
+            f_new, g_new = function(trial)
+        else:
+            everywhere = x.copy()
+            everywhere[going] = trial
+            f_new, g_new = (part[going] for part in function(everywhere))
         used, g_new = used + 1, g_new * width
         largest = np.abs(f_new[np.isfinite(f_new)]).max(initial=largest)
         change = np.sum(g_now * s, axis=1)
