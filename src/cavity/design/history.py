@@ -18,7 +18,14 @@ from cavity.runtime.errors import InputError
 
 
 class Status(StrEnum):
-    """What is known of a trial."""
+    """What is known of a trial.
+
+    Examples
+    --------
+    >>> from cavity.design import History, Status
+    >>> History().with_pending({"x": 0.5}).trials[0].status is Status.PENDING
+    True
+    """
 
     PENDING = "pending"
     DONE = "done"
@@ -43,6 +50,13 @@ class Trial:
         Further outcomes by name, of which limits speak.
     why : str
         Why it was suggested.
+
+    Examples
+    --------
+    >>> from cavity.design import History
+    >>> trial = History().with_outcome({"x": 0.5}, 1.2).trials[0]
+    >>> trial.id, trial.y
+    (1, 1.2)
     """
 
     id: int

@@ -95,7 +95,7 @@ def _greedy(kernel: Kernel, candidates: Array, size: int, noise: float, region: 
         for factor in factors:
             column = column - factor * factor[i]
         root = np.sqrt(left[i] + noise)
-        gain += 0.5 * np.log1p(left[i] / noise)
+        gain += 0.5 * float(np.log1p(left[i] / noise))
         factors.append(column / root)
         if others is not None and variance is not None:
             cross = others[:, i] / root

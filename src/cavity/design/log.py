@@ -49,6 +49,18 @@ class RunLog:
         As it was when the file was opened.
     dropped : bool
         Whether a last line that was cut off was dropped.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cavity.design import Optimizer, read_log
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     optimizer = Optimizer.open(Path(folder) / "run.jsonl", {"x": (0.0, 1.0)})
+    ...     optimizer.tell(optimizer.ask(), 3.0)
+    ...     log = read_log(Path(folder) / "run.jsonl")
+    >>> len(log.history), log.space.names, log.dropped
+    (1, ('x',), False)
     """
 
     path: Path
@@ -149,7 +161,20 @@ def _drop_torn_line(path: Path) -> None:
 
 
 def read_log(path: str | os.PathLike[str]) -> RunLog:
-    """The run in a file, without changing it."""
+    """The run in a file, without changing it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cavity.design import Optimizer, read_log
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "run.jsonl"
+    ...     optimizer = Optimizer.open(path, {"x": (0.0, 1.0)})
+    ...     optimizer.tell(optimizer.ask(), 3.0)
+    ...     read_log(path).history[1].y
+    3.0
+    """
     place = Path(path)
     if place.stat().st_size > LARGEST_FILE:
         raise InputError(f"{place} is too large to be a log of a run")

@@ -46,7 +46,14 @@ TRUST_REGION_FROM = 20
 
 
 class Reason(StrEnum):
-    """Why a setting is suggested."""
+    """Why a setting is suggested.
+
+    Examples
+    --------
+    >>> from cavity.design import History, Reason, Space, suggest
+    >>> suggest(History(), Space({"x": (0.0, 1.0)}))[0].reason is Reason.INITIAL
+    True
+    """
 
     INITIAL = "initial"
     CONFIRM = "confirm"
@@ -118,6 +125,13 @@ class Estimate:
         Of the function, without noise.
     trial : int or None
         The trial it belongs to, if any.
+
+    Examples
+    --------
+    >>> from cavity.design import History, Space, Study
+    >>> history = History().with_outcome({"x": 0.2}, 3.0).with_outcome({"x": 0.7}, 1.0)
+    >>> Study(history, Space({"x": (0.0, 1.0)})).recommendation.trial
+    2
     """
 
     x: Setting
@@ -143,6 +157,13 @@ class Suggestion:
         Probability that the function is better there than the best so far; nan while there is no model.
     confirms : int or None
         The trial that is repeated.
+
+    Examples
+    --------
+    >>> from cavity.design import History, Space, suggest
+    >>> one = suggest(History(), Space({"x": (0.0, 1.0)}))[0]
+    >>> 0.0 <= one.x["x"] <= 1.0, one.confirms is None
+    (True, True)
     """
 
     x: Setting

@@ -135,6 +135,15 @@ class Surrogate:
     units : Units
     noise : str
         "none", "gaussian" or "student-t".
+
+    Examples
+    --------
+    >>> from cavity.design import History, Space, Study
+    >>> history = History()
+    >>> for x in (0.0, 0.2, 0.5, 0.8, 1.0):
+    ...     history = history.with_outcome({"x": x}, (x - 0.4) ** 2)
+    >>> Study(history, Space({"x": (0.0, 1.0)})).fit.noise
+    'gaussian'
     """
 
     posterior: Posterior

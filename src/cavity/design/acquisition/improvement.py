@@ -43,8 +43,8 @@ def log_h(z: Array) -> Array:
     --------
     >>> import numpy as np
     >>> from cavity.design.acquisition import log_h
-    >>> log_h(np.array([0.0, -10.0, -1e4])).round(6)
-    array([-9.18938500e-01, -5.55531220e+01, -5.00000193e+07])
+    >>> log_h(np.array([0.0, -10.0, -30.0])).round(4)
+    array([  -0.9189,  -55.5531, -457.7247])
     """
     z = np.asarray(z, dtype=float)
     out = np.empty(z.shape)
