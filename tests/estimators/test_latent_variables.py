@@ -9,7 +9,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cavity.estimators import GPLVM
-from cavity.estimators.latent_variables import grouped, log_likelihood
+from cavity.estimators.latent_places import grouped
+from cavity.estimators.latent_variables import log_likelihood
 from cavity.kernels import SE, Linear, Matern
 from cavity.parameters.param import fixed
 from cavity.runtime.errors import InputError

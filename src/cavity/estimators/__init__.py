@@ -8,6 +8,7 @@ from cavity.runtime.lazy import on_first_use
 
 _MODULES = {
     "CoregionalizedRegressor": "cavity.estimators.outputs",
+    "BayesianGPLVM": "cavity.estimators.bayesian_latent_variables",
     "GPClassifier": "cavity.estimators.classifier",
     "GPRegressor": "cavity.estimators.regressor",
     "GPLVM": "cavity.estimators.latent_variables",
@@ -19,6 +20,7 @@ _MODULES = {
 __all__ = list(_MODULES)
 
 if TYPE_CHECKING:
+    from cavity.estimators.bayesian_latent_variables import BayesianGPLVM as BayesianGPLVM
     from cavity.estimators.classifier import GPClassifier as GPClassifier
     from cavity.estimators.latent_variables import GPLVM as GPLVM
     from cavity.estimators.outputs import CoregionalizedRegressor as CoregionalizedRegressor
