@@ -3,7 +3,7 @@ Maps of rows with many columns
 ==============================
 
 Handwritten digits have 64 pixels. Principal components lay them out on a plane; a Gaussian process from a plane to
-the pixels (:class:`~cavity.estimators.GPLVM`) and generative topographic mapping (:class:`~cavity.em.GTM`) on a sheet
+the pixels (:class:`~cavity.GPLVM`) and generative topographic mapping (:class:`~cavity.em.GTM`) on a sheet
 that bends. New digits, the larger marks, are placed by `transform`, which also says how sure their places are. Titles
 give the share of new digits whose nearest neighbor on the map is another digit.
 """
@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
 from cavity.em import GTM
-from cavity.estimators import GPLVM
+from cavity import GPLVM
 
 X, digit = load_digits(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(X))

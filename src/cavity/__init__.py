@@ -15,14 +15,17 @@ __version__ = "0.1.0.dev0"
 _MODULES = {
     # name: where it lives; a module by its own name is the module itself
     "CoregionalizedRegressor": "cavity.estimators",
+    "BayesianGPLVM": "cavity.estimators",
     "GP": "cavity.gp",
     "GPClassifier": "cavity.estimators",
     "GPForecaster": "cavity.forecasting",
+    "GPLVM": "cavity.estimators",
     "GPRegressor": "cavity.estimators",
     "Inducing": "cavity.latent.inducing",
     "Neighbors": "cavity.latent.neighbors",
     "Param": "cavity.parameters",
     "Posterior": "cavity.posterior",
+    "RelevanceVectorRegressor": "cavity.estimators",
     "StackedRegressor": "cavity.estimators",
     "TextEncoder": "cavity.estimators",
     "assess": "cavity.assessment",
@@ -75,8 +78,11 @@ if TYPE_CHECKING:
     from cavity import theory as theory
     from cavity.assessment import assess as assess
     from cavity.estimators import CoregionalizedRegressor as CoregionalizedRegressor
+    from cavity.estimators import GPLVM as GPLVM
+    from cavity.estimators import BayesianGPLVM as BayesianGPLVM
     from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
+    from cavity.estimators import RelevanceVectorRegressor as RelevanceVectorRegressor
     from cavity.estimators import StackedRegressor as StackedRegressor
     from cavity.estimators import TextEncoder as TextEncoder
     from cavity.forecasting import GPForecaster as GPForecaster

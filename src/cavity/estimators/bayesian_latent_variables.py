@@ -80,7 +80,7 @@ class BayesianGPLVM(LatentMap):
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.estimators import BayesianGPLVM
+    >>> from cavity import BayesianGPLVM
     >>> t = np.linspace(-2, 2, 40)
     >>> Y = np.column_stack([t, t**2, np.sin(2 * t)]) + 0.05 * np.random.default_rng(0).standard_normal((40, 3))
     >>> model = BayesianGPLVM(3, n_inducing=10, max_iter=100, random_state=0)

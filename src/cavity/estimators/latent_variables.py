@@ -115,7 +115,7 @@ class GPLVM(LatentMap):
     Examples
     --------
     >>> import numpy as np
-    >>> from cavity.estimators import GPLVM
+    >>> from cavity import GPLVM
     >>> t = np.linspace(-2, 2, 40)
     >>> Y = np.column_stack([t, t**2, np.sin(2 * t)]) + 0.01 * np.random.default_rng(0).standard_normal((40, 3))
     >>> model = GPLVM(1, random_state=0)
