@@ -2,13 +2,27 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
+from sklearn.decomposition import KernelPCA
 
-from cavity import GP, GPClassifier, GPRegressor
-from cavity.kernels import SE, Constant, Linear, Matern, Periodic, RationalQuadratic, ThinPlate, White
+from cavity import GP, GPClassifier, GPRegressor, Param, fixed
+from cavity.kernels import (
+    SE,
+    Constant,
+    IntegratedWiener,
+    Linear,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    ThinPlate,
+    White,
+    Wiener,
+)
 from cavity.likelihoods import Gaussian, KnownNoise, Probit, StudentT
 from cavity.means import Basis
+from cavity.parameters.priors import LogNormal
 from cavity.runtime.errors import InputError
 from cavity.theory import (
     alignment,
@@ -17,6 +31,7 @@ from cavity.theory import (
     generalized_cross_validation,
     gibbs_bound,
     information_criteria,
+    integrated_evidence,
     lower_bound,
     mismatched_error,
     nystrom,
@@ -367,3 +382,35 @@ def test_generalized_cross_validation_needs_one_noise_level():
 def test_bad_input_is_named(bad, words):
     with pytest.raises(InputError, match=words):
         bad()
+
+
+def test_the_evidence_with_a_length_scale_integrated_over():
+    rng = np.random.default_rng(0)
+    X = np.linspace(0, 6, 40)[:, None]
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(40)
+    prior = LogNormal(0.0, 1.0)
+    model = GP(fixed(1.0) * SE(Param(1.5, prior=prior)), Gaussian(fixed(0.01)))
+    found = integrated_evidence(model, X, y, size=4000)
+
+    def joint(length):
+        at = GP(fixed(1.0) * SE(length), Gaussian(fixed(0.01))).evidence(X, y)[0]
+        return np.exp(at - found.log_integral) * stats.lognorm(1.0).pdf(length)
+
+    exact = found.log_integral + np.log(quad(joint, 0.3, 6.0, limit=200, points=[1.0, 1.5, 2.0])[0])
+    assert found.log_integral == pytest.approx(exact, abs=0.1)  # the density is skewed
+    assert found.log_integral_by_weights == pytest.approx(exact, abs=0.01)
+    assert found.reliable
+
+
+def test_centered_eigenvalues_are_those_of_kernel_principal_components():
+    X = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [2, 1.0]])
+    components = KernelPCA(kernel="precomputed").fit(SE(1.0)(X))
+    golden = [1.1177070323, 0.6321205588, 0.3697264192, 0.1389612281]
+    assert components.eigenvalues_[:4] == pytest.approx(golden, abs=1e-9)
+
+
+@pytest.mark.parametrize(("order", "value"), [(1, 1.0), (2, 5 / 6), (3, 0.2583333333), (4, 0.0414682540)])
+def test_spline_kernels_of_any_order(order, value):
+    """int (x - u)_+^(m-1) (x' - u)_+^(m-1) / (m-1)!^2 at 1 and 2: Wiener processes, integrated m - 1 times."""
+    kernel = Wiener() if order == 1 else IntegratedWiener(order=order - 1)
+    assert kernel([[1.0]], [[2.0]])[0, 0] == pytest.approx(value, abs=1e-9)

@@ -248,10 +248,10 @@ def _polished(bumps: Bumps, Phi: Array, y: Array, noise: float) -> Bumps:
     if len(bumps.active) > MOST_POLISHED:
         return bumps
     own, alpha = Phi[:, bumps.active], bumps.alpha.copy()
-    everyone = np.arange(len(alpha))
+    everyone = cast(Array, np.arange(len(alpha)))
     for _ in range(POLISHING_SWEEPS):
         before = alpha.copy()
-        for j in everyone:
+        for j in range(len(alpha)):
             found = Bumps.of(own, y, everyone, alpha, noise)
             s, q = float(found.s[j]), float(found.q[j])
             if q**2 > s:

@@ -18,6 +18,7 @@ _MODULES = {
     "generalized_cross_validation": "cavity.theory.criteria",
     "gibbs_bound": "cavity.theory.pac_bayes_bounds",
     "information_criteria": "cavity.theory.criteria",
+    "integrated_evidence": "cavity.theory.criteria",
     "lower_bound": "cavity.theory.learning_curves",
     "mismatched_error": "cavity.theory.learning_curves",
     "nystrom": "cavity.theory.eigenfunctions",
@@ -39,6 +40,7 @@ __all__ = list(_MODULES)
 if TYPE_CHECKING:
     from cavity.theory.criteria import generalized_cross_validation as generalized_cross_validation
     from cavity.theory.criteria import information_criteria as information_criteria
+    from cavity.theory.criteria import integrated_evidence as integrated_evidence
     from cavity.theory.eigenfunctions import Eigenfunctions as Eigenfunctions
     from cavity.theory.eigenfunctions import nystrom as nystrom
     from cavity.theory.eigenfunctions import se_gaussian as se_gaussian
