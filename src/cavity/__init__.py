@@ -77,9 +77,9 @@ if TYPE_CHECKING:
     from cavity import studies as studies
     from cavity import theory as theory
     from cavity.assessment import assess as assess
-    from cavity.estimators import CoregionalizedRegressor as CoregionalizedRegressor
     from cavity.estimators import GPLVM as GPLVM
     from cavity.estimators import BayesianGPLVM as BayesianGPLVM
+    from cavity.estimators import CoregionalizedRegressor as CoregionalizedRegressor
     from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
     from cavity.estimators import RelevanceVectorRegressor as RelevanceVectorRegressor

@@ -7,6 +7,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cavity import GP
 from cavity.bayes import BayesianLinearRegression, BayesianLogisticRegression, ImproperPriorError
+from cavity.bayes.linear_models import _reduced
 from cavity.kernels import Linear
 from cavity.likelihoods import Gaussian, Logit, Probit
 from cavity.runtime.errors import InputError
@@ -70,7 +71,7 @@ def test_gradients_of_evidences(data):
     at = np.log([0.7, 1.4, 0.5])
 
     def linear(logs):
-        return BayesianLinearRegression._evidence(Z.T @ Z, Z.T @ y, float(y @ y), 40, np.exp(logs))
+        return BayesianLinearRegression._evidence(*_reduced(Z, y), 40, np.exp(logs))
 
     assert linear(at)[1] == pytest.approx(approx_fprime(at, lambda t: linear(t)[0], 1e-6), rel=1e-4)
     for link in ("logit", "probit"):
@@ -128,3 +129,34 @@ def test_other_bad_input():
         BayesianLinearRegression(-1.0).fit(x, y)
     constant = BayesianLinearRegression().fit(x, np.full(4, 3.0))
     assert constant.predict(x) == pytest.approx(np.full(4, 3.0), abs=1e-3)
+
+
+@pytest.mark.parametrize("level", [1e4, 1e8])
+def test_a_large_level_does_not_hide_the_noise(level):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    y = X @ [1.0, -2.0] + 0.1 * rng.standard_normal(200)
+    plain = BayesianLinearRegression().fit(X, y)
+    for model in (
+        BayesianLinearRegression().fit(X, y + level),
+        BayesianLinearRegression().fit(X + level / 1e4, y),
+    ):
+        assert model.noise_sd_ == pytest.approx(plain.noise_sd_, rel=0.02)
+        assert model.coef_ == pytest.approx(plain.coef_, abs=1e-3)
+
+
+def test_fewer_rows_than_columns():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((5, 12)), rng.standard_normal(5)
+    model = BayesianLinearRegression(1.3, 2.0, 0.6).fit(X, y)
+    process = GP(Linear(1.3**2, 4.0), Gaussian(0.36)).condition(X, y)
+    assert model.log_evidence_ == pytest.approx(process.log_evidence, rel=1e-10)
+    assert model.predict(X + 0.1) == pytest.approx(process.mean(X + 0.1), rel=1e-8)
+
+
+def test_far_inputs_do_not_bend_the_weights_of_a_classifier():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    labels = (X @ [1.0, -2.0] + rng.logistic(size=200) > 0).astype(int)
+    near, far = (BayesianLogisticRegression().fit(X + level, labels) for level in (0.0, 1e4))
+    assert far.coef_ == pytest.approx(near.coef_, rel=0.05)

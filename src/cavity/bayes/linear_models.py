@@ -89,6 +89,17 @@ def _spread(a: Array) -> float:
     return 1.0
 
 
+def _reduced(Z: Array, y: Array) -> tuple[Array, Array, float]:
+    """As many rows as columns with the same least squares, and the squares that no weights explain."""
+    if len(Z) <= Z.shape[1]:
+        return Z, y, 0.0
+    Q, R = np.linalg.qr(Z)
+    seen = Q.T @ y
+    rest = y - Q @ seen
+    rest -= Q @ (Q.T @ rest)  # once more, against rounding of a large level
+    return R, seen, float(rest @ rest)
+
+
 def _log_det_and_inverse(H: Array) -> tuple[float, Array, Cholesky]:
     factor = factorize(lambda: H.copy())
     return factor.log_det, factor.solve(np.eye(len(H))), factor
@@ -135,36 +146,41 @@ class BayesianLinearRegression(RegressorMixin, _LinearModel):  # type: ignore[mi
         checked, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = np.asarray(targets, dtype=float)
         Z, scale = self._with_ones(np.asarray(checked)), _spread(y)
-        start = np.array([scale / _spread(Z[:, 1:]), max(abs(float(np.mean(y))), scale), 0.5 * scale])
+        slope = scale / _spread(Z[:, 1:])
+        level = max(abs(float(np.mean(y))), scale, slope * float(np.abs(Z[:, 1:].mean(axis=0)).max()))
+        start = np.array([slope, level, 0.5 * scale])
         scales = np.array([s if g is None else g for g, s in zip(given, start)])
         free = np.array([g is None for g in given])
-        gram, cross, squares = Z.T @ Z, Z.T @ y, float(y @ y)
+        rows = _reduced(Z, y)
 
         def negative(log_free: Array) -> tuple[float, Array]:
             trial = np.log(scales)
             trial[free] = log_free
-            value, gradient, _ = self._evidence(gram, cross, squares, len(y), np.exp(trial))
+            value, gradient, _ = self._evidence(*rows, len(y), np.exp(trial))
             return -value, -gradient[free]
 
         if free.any():
             at = np.log(scales[free])
             bounds = [(v - np.log(RANGE), v + np.log(RANGE)) for v in at]
             scales[free] = np.exp(minimize(negative, at, jac=True, method="L-BFGS-B", bounds=bounds).x)
-        self.log_evidence_, _, self.weights_ = self._evidence(gram, cross, squares, len(y), scales)
+        self.log_evidence_, _, self.weights_ = self._evidence(*rows, len(y), scales)
         self.weight_sd_, self.intercept_sd_, self.noise_sd_ = map(float, scales)
         return self
 
     @staticmethod
-    def _evidence(
-        gram: Array, cross: Array, squares: float, n: int, scales: Array
-    ) -> tuple[float, Array, Gaussian]:
-        """Log evidence, its gradient in the logs of (weight, intercept, noise) sd, and the posterior of the weights."""
-        d, noise = len(cross), scales[2] ** 2
+    def _evidence(Z: Array, y: Array, left: float, n: int, scales: Array) -> tuple[float, Array, Gaussian]:
+        """Log evidence, its gradient in the logs of (weight, intercept, noise) sd, and the posterior of the weights.
+
+        `Z`, `y` and `left` are what `_reduced` made of n rows.
+        """
+        d, noise = Z.shape[1], scales[2] ** 2
         s = np.concatenate([[scales[1] ** 2], np.full(d - 1, scales[0] ** 2)])
         root = np.sqrt(s)  # in units of the prior sd, H = I + R Z'Z R / noise
-        log_det, inverse, factor = _log_det_and_inverse(np.eye(d) + root[:, None] * gram * root / noise)
-        m = root * factor.solve(root * cross / noise)
-        residual = max(squares - 2 * m @ cross + m @ gram @ m, 0.0)
+        scaled = Z * (root / scales[2])
+        log_det, inverse, factor = _log_det_and_inverse(np.eye(d) + scaled.T @ scaled)
+        m = root * factor.solve(scaled.T @ y / scales[2])
+        e = y - Z @ m
+        residual = float(e @ e) + left
         fit = residual / noise + float(np.sum(m * m / s))
         value = -0.5 * (n * (LOG_2PI + np.log(noise)) + log_det + fit)
         shares = np.diag(inverse) + m * m / s - 1.0  # in each prior variance: (S_jj + m_j^2) / s_j - 1
@@ -250,7 +266,8 @@ class BayesianLogisticRegression(ClassifierMixin, _LinearModel):  # type: ignore
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
         Z, sign = self._with_ones(np.asarray(checked)), np.asarray(2.0 * code - 1.0, dtype=float)
-        start = np.array([1.0 / _spread(Z[:, 1:]), 1.0])
+        slope = 1.0 / _spread(Z[:, 1:])
+        start = np.array([slope, max(1.0, slope * float(np.abs(Z[:, 1:].mean(axis=0)).max()))])
         scales = np.array([s if g is None else g for g, s in zip(given, start)])
         free = np.array([g is None for g in given])
         if np.isinf(scales).any():
