@@ -1,4 +1,4 @@
-"""Further published figures of the catalogues: intervals, decisions, moderation, truncation, evidences of a small set."""
+"""Further published figures: intervals, decisions, moderation, truncation, evidences of a small set."""
 
 import numpy as np
 import pytest
@@ -125,8 +125,8 @@ def test_left_out_labels_and_the_gradient_of_the_squashing():
     names = GP(4.0 * SE(1.0), LeastSquares(0.1, scale, offset, 1e-12)).names
     gradient = GP(4.0 * SE(1.0), LeastSquares(0.1, scale, offset, 1e-12)).evidence(X, y)[1]
     d_scale = (
-        gradient[[i for i, n in enumerate(names) if n.endswith("scale") and "length" not in n][0]] / scale
+        gradient[next(i for i, n in enumerate(names) if n.endswith("scale") and "length" not in n)] / scale
     )
-    d_offset = gradient[[i for i, n in enumerate(names) if n.endswith("offset")][0]]
+    d_offset = gradient[next(i for i, n in enumerate(names) if n.endswith("offset"))]
     assert -(scale**2 * d_scale + scale * offset * d_offset) == pytest.approx(-0.4997144916, abs=1e-8)
     assert scale * d_offset == pytest.approx(-0.2964221237, abs=1e-8)
