@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cavity.inference.ep.acceleration import DEPTH, NEAR, WORSE, Acceleration
-from cavity.inference.ep.parallel import _any_state, _step, damped
+from cavity.inference.ep.parallel import any_state, damped, stepped
 from cavity.inference.ep.rule import EP, certify
 from cavity.inference.ep.state import TOLERANCE, EPProblem
 from cavity.kernels import SE
@@ -112,12 +112,12 @@ def problem_of(likelihood, amplitude=1.0, n=60):
 
 def plain_sweeps(problem, start, tolerance=TOLERANCE, most=2000):
     """EP's own iteration, written out: every site from its tilted moments, all at once."""
-    state = _any_state(problem, start)
+    state = any_state(problem, start)
     for sweep in range(most):
         if state.residual <= tolerance:
             return state, sweep
         target, at = state.target, np.array([state.sites.shift, state.sites.precision])
-        state, _ = _step(problem, at, np.array([target.shift, target.precision]) - at)
+        state, _ = stepped(problem, at, np.array([target.shift, target.precision]) - at)
     return None, most
 
 

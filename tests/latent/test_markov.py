@@ -8,7 +8,11 @@ import pytest
 
 from cavity.gp import GP
 from cavity.inference import EP, Exact, Laplace, Variational
+from cavity.inference.base import Stage
 from cavity.inference.ep import state
+from cavity.inference.ep.local_steps import local_sweeps
+from cavity.inference.ep.parallel import damped
+from cavity.inference.ep.state import EPProblem
 from cavity.inference.variational import ScaleMixtureEM
 from cavity.kernels import (
     SE,
@@ -30,6 +34,7 @@ from cavity.kernels.state_space import NoStateSpaceError
 from cavity.latent.base import ImproperPosteriorError, Inputs
 from cavity.latent.dense import Dense
 from cavity.latent.markov import Markov, has_exact_markov_form, prior
+from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Poisson, Probit, StudentT
 from cavity.likelihoods import Laplace as LaplaceNoise
 from cavity.means import Basis
@@ -485,6 +490,41 @@ def test_one_row():
     posterior = GP(Matern(1.0), Gaussian(0.5), "zero", representation="markov").condition([[2.0]], [3.0])
     np.testing.assert_allclose(posterior.mean([[2.0]]), [2.0])
     np.testing.assert_allclose(posterior.variance([[2.0]]), [1.0 / 3.0])
+
+
+def resisting(n):
+    """Irregular times, ten per unit, and two percent of gross errors."""
+    rng = np.random.default_rng(0)
+    t = np.sort(rng.uniform(0, n / 10, n))
+    y = np.sin(t) + np.sin(0.31 * t) + 0.3 * rng.standard_normal(n)
+    wrong = rng.random(n) < 0.02
+    y[wrong] += rng.choice([-1.0, 1.0], wrong.sum()) * rng.uniform(2.0, 10.0, wrong.sum())
+    return t[:, None], y
+
+
+def test_neighborhoods_that_resist_take_steps_of_their_own():
+    """Parallel sweeps do not converge here; the fixed point is that of Newton's method on matrices."""
+    t, y = resisting(250)
+    likelihood, kernel = StudentT(0.15, 2.2), 2.0 * Matern(1.0, nu=1.5)
+    problem = EPProblem(
+        GP(kernel, likelihood, "zero", representation="markov").bind(1).prior(t), likelihood, y
+    )
+    assert damped(problem, Sites.zero(len(y)))[0] is None
+    found, _ = local_sweeps(problem, 1e-8)
+    expected = GP(kernel, likelihood, "zero", EP(1e-8)).condition(t, y)
+    assert expected.status.stage is not Stage.EP
+    assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-7)
+    np.testing.assert_allclose(found.q.mean, expected.mean(t), atol=1e-6)
+
+
+def test_learning_with_gross_errors_along_a_line():
+    """Some rows of a line see nothing but noise: no start of theirs could be evaluated on all rows."""
+    t, y = resisting(1500)
+    model = GP(1.0 * Matern(3.0, nu=1.5), StudentT(1.0, 4.0), "zero", EP(), "markov")
+    learned = model.learn(t, y, n_restarts=0, rng=0)
+    assert learned.posterior.status.converged
+    assert 1.5 < learned.model.kernel.get("matern.lengthscale") < 5.0
+    assert learned.model.likelihood.scale == pytest.approx(0.23, abs=0.05)
 
 
 def test_many_points_are_swept_in_blocks_to_the_same_end(monkeypatch):

@@ -63,7 +63,10 @@ def robust_search(
     rough = model.with_inference(model.inference.for_search())
     how = replace(how, enough=ENOUGH, every_start=True)
     n = len(rows.X)
-    if n < 2 * SEARCH_ROWS or model.inference.samples:  # chains are to know all modes
+    along_a_line = (
+        model.representation.linear_cost and rows.X.shape[1] == 1
+    )  # where few rows see nothing but noise
+    if n < 2 * SEARCH_ROWS or model.inference.samples or along_a_line:  # chains are to know all modes
         found = from_all_starts(rough, rows, starts, how, objective, rng, limit, limit.left)
     else:
         index = np.sort(rng.choice(n, SEARCH_ROWS, replace=False))

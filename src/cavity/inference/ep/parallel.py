@@ -45,7 +45,7 @@ def damped(
     `acceleration` may know the sweeps of a problem like this one. It ends early where the problem's effort is spent.
     """
     at = np.array([start.shift, start.precision])
-    state = _any_state(problem, Sites(*at))
+    state = any_state(problem, Sites(*at))
     acceleration = Acceleration() if acceleration is None else acceleration
     acceleration.begin(problem.prior.n)
     best, smallest, since = _Best(problem), np.inf, 0
@@ -84,7 +84,7 @@ def damped(
             towards[:, ~usable] = 0.0
         towards = acceleration.step(at, towards, residual, mean, var)
         del mean, var
-        state, at = _step(problem, at, towards)
+        state, at = stepped(problem, at, towards)
     return None, best.state(), DAMPED_SWEEPS
 
 
@@ -101,10 +101,11 @@ class _Best:
             self._sites, self._merit = state.sites, state.merit
 
     def state(self) -> EPState | None:
-        return None if self._sites is None else _any_state(self.problem, self._sites)
+        return None if self._sites is None else any_state(self.problem, self._sites)
 
 
-def _any_state(problem: EPProblem, sites: Sites) -> EPState | None:
+def any_state(problem: EPProblem, sites: Sites) -> EPState | None:
+    """The state at these sites, or None if the posterior is improper; tilted densities need not exist."""
     try:
         state = EPState(problem, sites)
         return state if np.all(state.q.var > 0) else None
@@ -112,14 +113,14 @@ def _any_state(problem: EPProblem, sites: Sites) -> EPState | None:
         return None
 
 
-def _step(problem: EPProblem, start: Array, change: Array) -> tuple[EPState | None, Array]:
+def stepped(problem: EPProblem, start: Array, change: Array) -> tuple[EPState | None, Array]:
     """State and sites (2, n) after the largest step, among halvings of the given one, that keeps the posterior proper.
 
     The memory of the change is used up.
     """
     step, sites = 1.0, np.add(start, change, out=change)
     while step > SMALLEST_STEP:
-        after = _any_state(problem, Sites(*sites))
+        after = any_state(problem, Sites(*sites))
         if after is not None:
             return after, sites
         step *= 0.5

@@ -36,6 +36,7 @@ from cavity.inference.base import (
 )
 from cavity.inference.ep.acceleration import Acceleration
 from cavity.inference.ep.effort_budget import Effort
+from cavity.inference.ep.local_steps import local_sweeps
 from cavity.inference.ep.log_concave import log_concave_ep
 from cavity.inference.ep.parallel import damped, state_or_none
 from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
@@ -257,7 +258,10 @@ class EP(InferenceRule):
             solution = self._log_concave(problem, start, lasting)
             if solution is not None:
                 return solution
-        if found is None and best is not None and problem.prior.n <= NEWTON_AFTER:
+        if found is None and problem.prior.n > NEWTON_AFTER and problem.prior.representation.linear_cost:
+            found, more = local_sweeps(problem, self.tolerance)
+            sweeps += more
+        elif found is None and best is not None and problem.prior.n <= NEWTON_AFTER:
             found = self._corrected(problem, best.sites)
             if found is not None and found.proper:
                 return Solution(found, Stage.EP_NEWTON, sweeps)
