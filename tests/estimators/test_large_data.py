@@ -13,7 +13,15 @@ from cavity.kernels import SE, Matern
 from cavity.latent.inducing import certificate
 from cavity.learning import large_data
 from cavity.learning.large_data import Size, candidates
-from cavity.likelihoods import Gaussian, Noiseless, Probit, StudentT
+from cavity.likelihoods import (
+    Gaussian,
+    HeteroscedasticGaussian,
+    Noiseless,
+    OneVsRest,
+    Probit,
+    Softmax,
+    StudentT,
+)
 from cavity.rows import ArrayRows, ParquetRows, read_parquet
 
 N = 600
@@ -171,6 +179,13 @@ def test_noise_that_changes_with_the_inputs_of_many_rows(small):
     assert model.model_.representation.name == "inducing"
     low, high = model.predict_dist(X[[np.argmin(spread), np.argmax(spread)]]).variance
     assert high > 9.0 * low
+
+
+def test_functions_that_the_likelihood_couples_are_for_inducing_inputs():
+    line, matern = np.zeros((3001, 1)), 1.0 * Matern(1.0, nu=1.5)
+    assert chosen(GP(matern, Softmax(3), inference="laplace"), line) == ["inducing"]
+    assert chosen(GP([matern, matern], HeteroscedasticGaussian()), line) == ["inducing"]
+    assert chosen(GP(matern, OneVsRest(3), inference="ep"), line) == ["markov"]
 
 
 def test_what_inducing_inputs_do_not_give_is_dense(small):

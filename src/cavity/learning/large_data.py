@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from cavity.gp import GP
 from cavity.inference.exact import Exact
+from cavity.inference.function_by_function import FunctionByFunction
 from cavity.latent.base import Representation
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
@@ -118,7 +119,8 @@ def candidates(model: GP, X: Array | RowSource, size: Size, objective: str | Non
     in_memory = as_rows(X).in_memory
     if in_memory and (len(X) <= DENSE_ROWS or _dense_only(model, objective)):
         return [Dense()]
-    if in_memory and has_exact_markov_form(model.kernel, as_rows(X).take(np.arange(1))):
+    coupled = model.likelihood.n_latent > 1 and not isinstance(model.rule, FunctionByFunction)
+    if in_memory and not coupled and has_exact_markov_form(model.kernel, as_rows(X).take(np.arange(1))):
         return [Markov()]
     one_level = isinstance(model.likelihood, GaussianNoise) and isinstance(model.inference, Exact)
     if in_memory and one_level and len(X) <= NEIGHBOR_ROWS:
