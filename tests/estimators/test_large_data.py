@@ -186,6 +186,8 @@ def test_functions_that_the_likelihood_couples_are_for_inducing_inputs():
     assert chosen(GP(matern, Softmax(3), inference="laplace"), line) == ["inducing"]
     assert chosen(GP([matern, matern], HeteroscedasticGaussian()), line) == ["inducing"]
     assert chosen(GP(matern, OneVsRest(3), inference="ep"), line) == ["markov"]
+    assert chosen(GP([matern] * 3, OneVsRest(3), inference="ep"), line) == ["markov"]
+    assert chosen(GP([matern, matern, 1.0 * SE(1.0)], OneVsRest(3), inference="ep"), line) == ["inducing"]
 
 
 def test_what_inducing_inputs_do_not_give_is_dense(small):

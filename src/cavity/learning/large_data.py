@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from cavity.gp import GP
 from cavity.inference.exact import Exact
 from cavity.inference.function_by_function import FunctionByFunction
+from cavity.kernels.base import Kernel
 from cavity.latent.base import Representation
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
@@ -33,6 +34,7 @@ from cavity.learning.run_choice import Learned
 from cavity.likelihoods.binary import BinaryLikelihood
 from cavity.likelihoods.gaussian import GaussianNoise, Noiseless
 from cavity.numerics.arrays import Array
+from cavity.parameters.per_latent import PerLatent
 from cavity.posterior import Posterior
 from cavity.rows.base import RowSource, as_rows
 from cavity.runtime.deadlines import Deadline
@@ -120,7 +122,9 @@ def candidates(model: GP, X: Array | RowSource, size: Size, objective: str | Non
     if in_memory and (len(X) <= DENSE_ROWS or _dense_only(model, objective)):
         return [Dense()]
     coupled = model.likelihood.n_latent > 1 and not isinstance(model.rule, FunctionByFunction)
-    if in_memory and not coupled and has_exact_markov_form(model.kernel, as_rows(X).take(np.arange(1))):
+    kernels = list(model.kernel) if isinstance(model.kernel, PerLatent) else [model.kernel]
+    first = as_rows(X).take(np.arange(1)) if in_memory else np.zeros((0, 0))
+    if in_memory and not coupled and all(has_exact_markov_form(cast(Kernel, k), first) for k in kernels):
         return [Markov()]
     one_level = isinstance(model.likelihood, GaussianNoise) and isinstance(model.inference, Exact)
     if in_memory and one_level and len(X) <= NEIGHBOR_ROWS:
