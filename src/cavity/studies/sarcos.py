@@ -73,6 +73,9 @@ BOOK = {
 
 LINEAR_BOOK = (0.075, -1.29)
 
+PEERS = (("LightGBM 4.7, tuned (127 leaves, 3000 trees)", 0.0127, -2.181, 82.0),)
+"""Others on the same rows: method, SMSE, MSLL, CPU seconds on one thread (`benchmarks/large_peer_fits.py`)."""
+
 
 @lru_cache(maxsize=1)
 def arm() -> tuple[Array, Array, Array, Array]:
@@ -207,6 +210,7 @@ def remarks(results: Results) -> list[str]:
         size = f" m = {row['m']}" if row["m"] else ""
         parts.append(f"{row['method']}{size} {row['cpu_seconds']:.0f}")
     text = ", ".join(parts)
+    out += [f"{name}: SMSE {smse}, MSLL {msll}, {took:.0f} CPU seconds." for name, smse, msll, took in PEERS]
     return [*out, f"CPU seconds of a cell: {text}."]
 
 
