@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cavity import GP
 from cavity.bayes import (
     Beta,
     Mixture,
     bayes_risk,
     bayes_rule,
     best_action,
+    best_actions,
     binomial,
     binomial_test,
     compare_models,
@@ -20,6 +22,9 @@ from cavity.bayes import (
     simulated_p_value,
     student_t,
 )
+from cavity.kernels import SE
+from cavity.likelihoods import Gaussian as Normal
+from cavity.likelihoods import StudentT
 from cavity.runtime.errors import InputError
 
 
@@ -214,3 +219,19 @@ def test_no_action_has_a_finite_squared_loss_under_a_cauchy_density():
     with pytest.raises(InputError, match="no variance"):
         best_action(cauchy)
     assert best_action(cauchy, "zero-one").action == pytest.approx(0.0, abs=1e-6)
+
+
+def test_decisions_for_rows_of_a_regression():
+    """Asymmetric linear loss asks for a quantile, squared loss for the mean, whatever the noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 5, (40, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(40)
+    for noise in (Normal(0.01), StudentT(0.1, 4.0)):
+        p = GP(1.0 * SE(1.0), noise).condition(X, y).predict_y([[1.0], [3.0], [9.0]])
+
+        def dear(value, action):
+            return np.where(value > action, 3.0 * (value - action), action - value)
+
+        assert np.abs(best_actions(p, dear) - p.quantile(0.75)).max() < 2e-3 * p.sd.max()
+        squared = best_actions(p, lambda value, action: (value - action) ** 2)
+        assert np.abs(squared - p.mean).max() < 1e-3 * p.sd.max()

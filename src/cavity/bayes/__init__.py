@@ -26,6 +26,7 @@ _MODULES = {
     "bayes_risk": "cavity.bayes.decisions",
     "bayes_rule": "cavity.bayes.model_comparison",
     "best_action": "cavity.bayes.decisions",
+    "best_actions": "cavity.bayes.decisions",
     "binomial": "cavity.bayes.distributions",
     "binomial_test": "cavity.bayes.hypothesis_tests",
     "compare_models": "cavity.bayes.model_comparison",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from cavity.bayes.conjugate import NormalInverseWishart as NormalInverseWishart
     from cavity.bayes.decisions import bayes_risk as bayes_risk
     from cavity.bayes.decisions import best_action as best_action
+    from cavity.bayes.decisions import best_actions as best_actions
     from cavity.bayes.decisions import dominates as dominates
     from cavity.bayes.decisions import expectation as expectation
     from cavity.bayes.decisions import risk as risk
