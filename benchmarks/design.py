@@ -132,6 +132,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--python", default=".venv-peers/bin/python", help="interpreter of the peers")
     parser.add_argument("--problem", action="append", help="only these")
     parser.add_argument("--seeds", type=int, help="number of seeds")
+    parser.add_argument("--first", type=int, default=FIRST_SEED, help="first seed")
     parser.add_argument("--store", action="store_true", help="keep our results")
     options = parser.parse_args(argv)
     plan = QUICK if options.quick else FULL
@@ -141,7 +142,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, count in plan.items():
         if options.problem and name not in options.problem:
             continue
-        for seed in range(FIRST_SEED, FIRST_SEED + (options.seeds or count)):
+        for seed in range(options.first, options.first + (options.seeds or count)):
             found.append(ours(name, seed))
             if options.store:
                 store(found[-1])

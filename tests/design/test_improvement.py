@@ -9,6 +9,7 @@ from scipy.special import ndtr
 
 from cavity.design.acquisition import (
     expected_improvement,
+    log_augmented_improvement,
     log_expected_improvement,
     log_h,
     log_probability_of_improvement,
@@ -118,6 +119,22 @@ def test_gradients_of_logarithms_against_differences(function, z):
     by_variance = (value(mean, variance + 1e-6) - value(mean, variance - 1e-6)) / 2e-6
     assert score.d_mean[0] == pytest.approx(by_mean, rel=2e-6)
     assert score.d_variance[0] == pytest.approx(by_variance, rel=2e-5)
+
+
+def test_a_noisy_measurement_tells_less():
+    """log EI times 1 - sqrt(noise / (variance + noise)), with its slopes; without noise nothing changes."""
+    m, v, h = np.array([0.2, -0.4]), np.array([0.5, 1e-6]), 1e-9
+
+    def value(m, v):
+        return log_augmented_improvement(m, v, 0.0, 0.01).value
+
+    plain, score = log_expected_improvement(m, v, 0.0), log_augmented_improvement(m, v, 0.0, 0.01)
+    np.testing.assert_allclose(score.value - plain.value, np.log1p(-np.sqrt(0.01 / (v + 0.01))), rtol=1e-6)
+    np.testing.assert_allclose(score.d_mean, plain.d_mean)
+    np.testing.assert_allclose(score.d_variance, (value(m, v + h) - value(m, v - h)) / (2 * h), rtol=1e-4)
+    exact = log_augmented_improvement(m, v, 0.0, 0.0)
+    np.testing.assert_allclose(exact.value, plain.value, rtol=1e-14)
+    np.testing.assert_allclose(exact.d_variance, plain.d_variance, rtol=1e-14)
 
 
 @pytest.mark.parametrize("function", [expected_improvement, probability_of_improvement])

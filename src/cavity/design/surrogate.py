@@ -73,7 +73,7 @@ FEWEST_ROBUST = 8
 WORTH_A_LOOK = 1e-3
 """Learned noise variance, of that of the outcomes, from which robust noise is worth a look."""
 
-SHORT = 0.2
+SHORT = 0.15
 """Length scale, in sides of the box, below which robust noise is worth a look."""
 
 TRIM_NOISE, TRIM_FIRST, TRIM_AGAIN = 0.01, 3.5, 4.0

@@ -9,6 +9,7 @@ from cavity.plots.auto import plot, plot_traces
 from cavity.plots.calibration import plot_calibration, plot_residuals
 from cavity.plots.components import plot_components
 from cavity.plots.contours import plot_contours
+from cavity.plots.design import plot_convergence, plot_optimum, plot_study_slices
 from cavity.plots.evidence import plot_hyperparameters, plot_runs
 from cavity.plots.fit import plot_fit
 from cavity.plots.forecast import plot_forecast, plot_series_components
@@ -30,16 +31,19 @@ __all__ = [
     "plot_calibration",
     "plot_components",
     "plot_contours",
+    "plot_convergence",
     "plot_fit",
     "plot_forecast",
     "plot_hyperparameters",
     "plot_kernel",
+    "plot_optimum",
     "plot_partial_dependence",
     "plot_relevance",
     "plot_residuals",
     "plot_runs",
     "plot_series_components",
     "plot_slices",
+    "plot_study_slices",
     "plot_trace",
     "plot_traces",
     "relevance_of",

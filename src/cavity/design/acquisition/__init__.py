@@ -20,6 +20,7 @@ from cavity.design.acquisition.entropy import (
 from cavity.design.acquisition.improvement import (
     Score,
     expected_improvement,
+    log_augmented_improvement,
     log_expected_improvement,
     log_h,
     log_probability_of_improvement,
@@ -50,6 +51,7 @@ __all__ = [
     "information",
     "joint_draws",
     "knowledge_gradient",
+    "log_augmented_improvement",
     "log_expected_improvement",
     "log_h",
     "log_probability_of_improvement",

@@ -1,0 +1,188 @@
+"""Pictures of a study: how it converges, slices through the recommendation, where the optimum may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cavity.design.acquisition import joint_draws, log_expected_improvement
+from cavity.design.space import Categorical
+from cavity.plots.style import (
+    BAND,
+    DATA,
+    OUTLIER,
+    PALETTE,
+    TRUTH,
+    axes_or_new,
+    label,
+    legend,
+    panels_or_new,
+    plain,
+    tidy,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from cavity.design.suggestion import Study
+
+POINTS = 201
+"""Along a slice."""
+
+DRAWS, PLACES = 400, 600
+"""Joint draws, and points at which they are taken, to see where the optimum may be."""
+
+
+def _modeled(study: Study) -> None:
+    if study.best is None:
+        raise ValueError(
+            "there is nothing to draw yet: the study has no model, or no setting meets its limits"
+        )
+
+
+def plot_convergence(study: Study, *, ax: Axes | None = None) -> Axes:
+    """Outcomes in the order of the trials, the best so far, and what the model says of the best and of the gap.
+
+    Failed trials are crosses on the axis; doubtful outcomes are diamonds.
+
+    Examples
+    --------
+    >>> from cavity.design import minimize
+    >>> from cavity.plots import plot_convergence
+    >>> result = minimize(lambda x: (x[0] - 0.3) ** 2, [(0.0, 1.0)], n_calls=9)
+    >>> axes = plot_convergence(result.study)
+    """
+    _modeled(study)
+    axis = axes_or_new(ax, 7.6, 3.6)
+    number = np.array([trial.id for trial in study.done])
+    doubtful = np.array([trial.id in study.doubtful for trial in study.done])
+    axis.plot(number[~doubtful], study.y[~doubtful], "o", color=DATA, markersize=4, label="outcomes")
+    if doubtful.any():
+        axis.plot(number[doubtful], study.y[doubtful], "D", color=OUTLIER, markersize=5, label="doubtful")
+    sign = study.options.sign
+    good = np.where(doubtful, np.inf, sign * study.y)
+    axis.step(
+        number,
+        sign * np.minimum.accumulate(good),
+        where="post",
+        color=TRUTH,
+        linestyle="--",
+        label="best outcome so far",
+    )
+    if study.failed:
+        places = [trial.id for trial in study.failed]
+        bottom = axis.get_xaxis_transform()
+        axis.plot(places, np.full(len(places), 0.02), "x", color=OUTLIER, transform=bottom, label="failed")
+    best = study.recommendation
+    assert best is not None
+    axis.axhspan(best.mean - 2 * best.sd, best.mean + 2 * best.sd, color=BAND, alpha=0.25, lw=0)
+    axis.axhline(best.mean, color=BAND, label="recommendation, ±2 sd")
+    axis.axhline(best.mean - sign * study.gap, color=BAND, linestyle=":", label="can hardly be better than")
+    label(axis, "trial", "outcome", "")
+    legend(axis, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    tidy(axis)
+    return axis
+
+
+def plot_study_slices(study: Study, *, ax: Axes | Iterable[Axes] | None = None) -> list[Axes]:
+    """For each input, the posterior along a line through the recommendation, with expected improvement below.
+
+    Other inputs are held at the recommendation. Pending trials are dashed vertical lines.
+
+    Examples
+    --------
+    >>> from cavity.design import minimize
+    >>> from cavity.plots import plot_study_slices
+    >>> result = minimize(lambda x: (x[0] - 0.3) ** 2 + x[1], [(0.0, 1.0)] * 2, n_calls=9)
+    >>> len(plot_study_slices(result.study))
+    2
+    """
+    _modeled(study)
+    space, fit = study.space, study.fit
+    panels = panels_or_new(ax, space.n, columns=min(3, space.n), width=3.6, height=3.0)
+    assert study.best is not None
+    center = study.X[study.best]
+    incumbent = float(fit.at_data[0][study.best])
+    for i, (axis, name) in enumerate(zip(panels, space.names)):
+        one = space.inputs[name]
+        grid = space.grids[i]
+        u = np.linspace(0.0, space.high[i], POINTS) if grid is None else grid
+        line = np.repeat(center[None], len(u), axis=0)
+        line[:, i] = u
+        mean, variance = fit.moments(line)
+        told = [study.told(float(m), float(s)) for m, s in zip(mean[:, 0], np.sqrt(variance))]
+        m, s = np.array(told).T
+        improvement = np.exp(log_expected_improvement(mean[:, 0], variance, incumbent).value)
+        if isinstance(one, Categorical):
+            places: Any = np.arange(len(u))
+            axis.errorbar(places, m, 2 * s, fmt="s", color=BAND, capsize=3)
+            axis.set_xticks(places, [plain(c, 12) for c in one.choices])
+        else:
+            places = np.array([one.from_unit(float(v)) for v in u])
+            axis.fill_between(places, m - 2 * s, m + 2 * s, color=BAND, alpha=0.22, lw=0)
+            axis.plot(places, m, color=BAND)
+            if one.log:
+                axis.set_xscale("log")
+        low, high = axis.get_ylim()
+        height = high - low
+        axis.set_ylim(low - 0.28 * height, high)
+        top = float(improvement.max())
+        if top > 0:
+            base, bars = low - 0.27 * height, 0.2 * height * improvement / top
+            if isinstance(one, Categorical):
+                axis.bar(places, bars, bottom=base, width=0.4, color=PALETTE[2], alpha=0.5)
+            else:
+                axis.fill_between(places, base, base + bars, color=PALETTE[2], alpha=0.5, lw=0)
+        at = study.done[study.best].x[name]
+        here = one.choices.index(at) if isinstance(one, Categorical) else at
+        axis.plot([here], [study.told(incumbent, 0.0)[0]], "*", color=OUTLIER, markersize=11)
+        for trial in study.pending:
+            value = trial.x[name]
+            axis.axvline(
+                one.choices.index(value) if isinstance(one, Categorical) else value,
+                color=TRUTH,
+                linestyle="--",
+                linewidth=0.8,
+            )
+        label(axis, plain(name), "outcome" if i == 0 else "", "")
+        tidy(axis)
+    return panels
+
+
+def plot_optimum(study: Study, *, rng: int = 0, ax: Axes | Iterable[Axes] | None = None) -> list[Axes]:
+    """Where the optimum may be, for each input: places of the optima of functions drawn from the posterior.
+
+    Examples
+    --------
+    >>> from cavity.design import minimize
+    >>> from cavity.plots import plot_optimum
+    >>> result = minimize(lambda x: (x[0] - 0.3) ** 2, [(0.0, 1.0)], n_calls=9)
+    >>> len(plot_optimum(result.study))
+    1
+    """
+    _modeled(study)
+    space, generator = study.space, np.random.default_rng(rng)
+    wide = space.sobol(PLACES // 2, generator)
+    near = study.centers()[generator.integers(len(study.centers()), size=PLACES // 2)]
+    near = space.rounded(near + 0.1 * generator.standard_normal(near.shape) * ~space.categorical)
+    points = np.vstack([wide, near, study.X])
+    place = points[np.argmin(joint_draws(study.fit.moments, points, DRAWS, generator), axis=1)]
+    panels = panels_or_new(ax, space.n, columns=min(3, space.n), width=3.2, height=2.4)
+    for i, (axis, name) in enumerate(zip(panels, space.names)):
+        one = space.inputs[name]
+        if isinstance(one, Categorical):
+            counts = np.bincount(place[:, i].astype(int), minlength=len(one.choices)) / DRAWS
+            axis.bar(np.arange(len(counts)), counts, color=BAND, alpha=0.6)
+            axis.set_xticks(np.arange(len(counts)), [plain(c, 12) for c in one.choices])
+        else:
+            edges = np.array([one.from_unit(e) for e in np.linspace(0.0, 1.0, 21)], dtype=float)
+            values = np.array([one.from_unit(float(u)) for u in place[:, i]], dtype=float)
+            weights = np.full(len(values), 1.0 / len(values))
+            axis.hist(values, np.unique(edges).tolist(), weights=weights, color=BAND, alpha=0.6)
+            if one.log:
+                axis.set_xscale("log")
+        label(axis, plain(name), "probability" if i == 0 else "", "")
+        tidy(axis)
+    return panels
