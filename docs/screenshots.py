@@ -1,4 +1,4 @@
-"""Makes pictures of the documentation: terminal.png, report.png, demo.png, assess.png.
+"""Makes pictures of the documentation: terminal.png, report.png, report_phone.png, demo.png, assess.png.
 
 Usage: python docs/screenshots.py [folder with the results of examples/newcomer.sh]. Needs chromium.
 """
@@ -53,15 +53,20 @@ def terminal(folder: Path) -> None:
     shoot(page, HERE / "terminal.png", width, height)
 
 
-def shoot(page: Path, out: Path, width: int, height: int) -> None:
+def shoot(page: Path, out: Path, width: int, height: int, scheme: str = "light") -> None:
     """A page as a PNG."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
+    from playwright.sync_api import sync_playwright
+
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
         raise SystemExit("chromium is not installed")
-    options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={width},{height}"]
-    subprocess.run(
-        [browser, *options, f"--screenshot={out}", page.resolve().as_uri()], check=True, capture_output=True
-    )
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        shown: Any = {"viewport": {"width": width, "height": height}, "color_scheme": scheme}
+        tab = browser.new_context(**shown).new_page()
+        tab.goto(page.resolve().as_uri())
+        tab.screenshot(path=out)
+        browser.close()
 
 
 def assessment() -> None:
@@ -79,6 +84,7 @@ def main() -> None:
     if not (folder / "report.html").exists():
         subprocess.run(["sh", str(HERE.parent / "examples" / "newcomer.sh"), str(folder)], check=True)
     shoot(folder / "report.html", HERE / "report.png", 1000, 1950)
+    shoot(folder / "report.html", HERE / "report_phone.png", 390, 1700, "dark")
     terminal(folder.resolve())
     from cavity.demo import run
 

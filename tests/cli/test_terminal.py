@@ -99,7 +99,7 @@ def test_regression_with_outliers(tmp_path: Path) -> None:
     pd.DataFrame({"rain": rain, "soil": soil, "harvest": harvest}).round(2).to_csv(
         tmp_path / "f.csv", index=False
     )
-    found = checked(screen(tmp_path, "cavity fit f.csv --target harvest --likelihood student-t --restarts 0"))
+    found = checked(screen(tmp_path, "cavity fit f.csv --target harvest"))
     assert "of the prediction (guessing: " in found["How good"]
     assert found["What matters"].startswith("harvest rises with rain (")
     assert "harvest is highest for soil clay" in found["What matters"]
@@ -112,7 +112,7 @@ def test_classification(tmp_path: Path) -> None:
     bought = np.where(2 * x[:, 0] - x[:, 1] + 0.5 * rng.normal(size=70) > 0, "yes", "no")
     table = pd.DataFrame({"age": x[:, 0], "price of it": x[:, 1], "noise": x[:, 2], "bought": bought})
     table.round(3).to_csv(tmp_path / "b.csv", index=False)
-    found = checked(screen(tmp_path, "cavity fit b.csv --target bought --restarts 0"))
+    found = checked(screen(tmp_path, "cavity fit b.csv --target bought"))
     assert "% of 14 held-out rows" in found["How good"]
     assert "P(bought = yes) rises with age" in found["What matters"]
     assert "P(bought = yes) falls with price of it" in found["What matters"]
@@ -123,7 +123,7 @@ def test_counts(tmp_path: Path) -> None:
     hour = rng.uniform(0, 10, 60)
     calls = rng.poisson(np.exp(0.25 * hour))
     pd.DataFrame({"hour": hour.round(2), "calls": calls}).to_csv(tmp_path / "c.csv", index=False)
-    found = checked(screen(tmp_path, "cavity fit c.csv --target calls --likelihood poisson --restarts 0"))
+    found = checked(screen(tmp_path, "cavity fit c.csv --target calls"))
     assert "calls rises with hour (100 % of the variation)" in found["What matters"]
     assert "no rows outside hour 0.0 to 10.0" in found["Beware"]
     again = checked(screen(tmp_path, "cavity info c.cavity"))

@@ -25,6 +25,7 @@ from cavity.likelihoods import (
 )
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import Message
+from cavity.runtime.progress import Progress
 
 
 def table(kind: str, seed: int, n: int = 120) -> tuple[np.ndarray, np.ndarray]:
@@ -230,3 +231,20 @@ def test_clipping_is_for_what_would_leave_the_range():
     low, high = model.predict_dist(X).interval(0.9)
     assert low.min() >= 0.0
     assert high.max() <= 1.0
+
+
+def test_every_candidate_is_a_step_of_the_bar(monkeypatch):
+    seen = []
+
+    class Watched(Progress):
+        def __exit__(self, *why):
+            seen.append((self.label, self.done, self.total))
+            super().__exit__(*why)
+
+    monkeypatch.setattr("cavity.learning.choice.automatic.Progress", Watched)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 3, (40, 1))
+    model = GPRegressor("auto", likelihood="auto", random_state=0).fit(X, rng.poisson(np.exp(X[:, 0])))
+    ((label, done, total),) = seen
+    assert label == "comparing kinds of model"
+    assert done == total >= len(model.choice_.candidates) > 5

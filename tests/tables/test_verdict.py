@@ -141,6 +141,21 @@ def test_outliers_and_warnings_come_with_a_remedy(houses):
     assert lines(many)["Beware"].endswith("2 more warnings above.")
 
 
+@pytest.mark.parametrize(
+    ("probabilities", "said"),
+    [
+        ((1.0, 0.95, 0.6), "2 rows are probably wrong (1, 2); check them"),
+        ((1.0, 0.6, 0.6), "Row 1 is probably wrong; check it"),
+        ((0.7, 0.6), "2 rows may be wrong (1, 2); check them"),
+        ((0.7,), "Row 1 may be wrong; check it"),
+    ],
+)
+def test_rows_of_which_the_noise_is_sure_are_named_alone(houses, probabilities, said):
+    found = tuple(Outlier(k, 1.0, p) for k, p in enumerate(probabilities, start=1))
+    told = lines(scored(houses, 2.0, 4.0, outliers=found, robust=True))["Beware"]
+    assert told.startswith(said)
+
+
 @pytest.mark.parametrize(("share", "word"), [(0.7, "narrow"), (1.0, "wide"), (0.9, ""), (0.87, "")])
 def test_intervals_that_are_not_what_they_say(houses, share, word):
     model = scored(houses, 2.0, 4.0, outliers=())

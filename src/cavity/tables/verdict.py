@@ -47,6 +47,9 @@ LISTED = 5
 CAUTIONS = 2
 """Cautions told in a sentence; others are counted."""
 
+SURE = 0.9
+"""Probability from which a row is called probably wrong, if there are such; those from one half on are listed."""
+
 FEW_ROWS = 20
 """Rows held out below which an error is a rough figure."""
 
@@ -331,18 +334,23 @@ def _unfair_probabilities(report: FitReport) -> list[Message]:
 
 
 def _outliers(report: FitReport) -> list[Message]:
-    found = report.outliers or ()
+    """Rows that the noise calls outliers, those of which it is sure alone; or rows in its tails."""
+    listed = report.outliers or ()
+    sure = tuple(one for one in listed if one.probability >= SURE)
+    found = sure if report.robust and sure else listed
     if not found:
         return []
     rows = ", ".join(str(one.row) for one in sorted(found[:LISTED], key=lambda one: one.row))
     if len(found) > LISTED:
         rows += " and others"
     one = len(found) == 1
-    if report.robust:
-        said = f"row {rows} is probably wrong" if one else f"{len(found)} rows are probably wrong ({rows})"
-        return [Message((said,), remedy=(f"check {'it' if one else 'them'}",))]
-    few = f"row {rows} is far from its prediction"
-    said = few if one else f"{len(found)} rows are far from their predictions ({rows})"
+    if not report.robust:
+        what = "is far from its prediction" if one else "are far from their predictions"
+    elif sure:
+        what = f"{'is' if one else 'are'} probably wrong"
+    else:
+        what = "may be wrong"
+    said = f"row {rows} {what}" if one else f"{len(found)} rows {what} ({rows})"
     return [Message((said,), remedy=(f"check {'it' if one else 'them'}",))]
 
 

@@ -32,9 +32,13 @@ from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, Ne
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import Message
+from cavity.runtime.progress import Progress
 
 Build = Callable[[Any, Likelihood], GP]
 """A model of a kernel (one for each latent function) and a likelihood, bound to the columns."""
+
+COMPARING = "comparing kinds of model"
+"""What is going on, for the bar."""
 
 FEWEST_FOR_KERNELS = 12
 """Rows below which nothing tells kernels apart."""
@@ -83,6 +87,7 @@ class _Search:
     screen: Screen
     build: Build
     columns: Columns
+    progress: Progress
     best: Trial | None = None
     set_aside: bool = False
     trials: list[Trial] = field(default_factory=list)
@@ -92,10 +97,13 @@ class _Search:
         self, name: str, kernel: Kernel | list[Kernel], likelihood: Likelihood, start: bool = False
     ) -> Trial | None:
         """A trial from the values of the parts, or from the data."""
+        if self.progress.done >= self.progress.total:
+            self.progress.extend(1)
         model = self.build(kernel, likelihood)
         found = self.screen.run(name, model, model if start else None)
         if found is not None:
             self.trials.append(found)
+        self.progress.advance()
         return found
 
     def offer(self, found: Trial | None, margin: float = 0.0) -> bool:
@@ -124,20 +132,24 @@ def choose(
     """
     kind = kinds.kind_of(y) if likelihood is None else TargetKind(Kind.REAL)
     whole = likelihood is None and kind.kind in (Kind.COUNT, Kind.FEW)
-    search = _Search(Screen(X, y, weight, rng, time, whole=whole), build, Columns.of(X))
-    simple = structures.isotropic(search.columns) if kernel is None else kernel
+    columns, cycles = Columns.of(X), structures.seen(seasons, X)
+    open_kernel = kernel is None and len(y) >= FEWEST_FOR_KERNELS
+    simple = structures.isotropic(columns) if kernel is None else kernel
     interrupted = False
-    try:
-        cycles = structures.seen(seasons, X)
-        _noise(search, kind, y, simple, likelihood, may_set_aside=not cycles)
-        if kernel is None and len(y) >= FEWEST_FOR_KERNELS:
-            _kernel(search, cycles)
-        if likelihood is None:
-            _discrete(search, kind, y)
-            if several:
-                _changing_noise(search)
-    except KeyboardInterrupt:
-        interrupted = True
+    discrete = _discrete_noises(kind, y)
+    steps = 1 + len(WARPS.get(kind.kind, ())) + (_kernels(columns, cycles) if open_kernel else 0)
+    with Progress(COMPARING, steps + len(discrete)) as progress:
+        search = _Search(Screen(X, y, weight, rng, time, whole=whole), build, columns, progress)
+        try:
+            _noise(search, kind, y, simple, likelihood, may_set_aside=not cycles)
+            if open_kernel:
+                _kernel(search, cycles)
+            if likelihood is None:
+                _discrete(search, discrete)
+                if several:
+                    _changing_noise(search)
+        except KeyboardInterrupt:
+            interrupted = True
     if likelihood is None and search.best is not None:
         _within(search, kind)
     plainest = build(simple, Gaussian() if likelihood is None else likelihood)
@@ -202,17 +214,22 @@ def _within(search: _Search, kind: TargetKind) -> None:
         search.best = replace(best, model=best.model.with_likelihood(cut))
 
 
-def _discrete(search: _Search, kind: TargetKind, y: Array) -> None:
+def _discrete_noises(kind: TargetKind, y: Array) -> dict[str, Likelihood]:
+    """Likelihoods of counts or ordered categories, if targets may be such."""
+    found: dict[str, Likelihood] = {}
+    if kind.kind is Kind.COUNT or (kind.kind is Kind.FEW and kind.lower == 0.0):
+        found |= {"poisson": Poisson(), "negative-binomial": NegativeBinomial()}
+    if kind.kind is Kind.FEW:
+        found |= {"ordinal": kinds.ordinal(y)}
+    return found
+
+
+def _discrete(search: _Search, noises: dict[str, Likelihood]) -> None:
     """Noise of counts or ordered categories, unless another is clearly better."""
     best = search.best
-    tried: dict[str, Likelihood] = {}
-    if kind.kind is Kind.COUNT or (kind.kind is Kind.FEW and kind.lower == 0.0):
-        tried |= {"poisson": Poisson(), "negative-binomial": NegativeBinomial()}
-    if kind.kind is Kind.FEW:
-        tried |= {"ordinal": kinds.ordinal(y)}
-    if best is None or not tried:
+    if best is None:
         return
-    found = [search.run(name, best.model.kernel, noise) for name, noise in tried.items()]
+    found = [search.run(name, best.model.kernel, noise) for name, noise in noises.items()]
     good = [trial for trial in found if trial is not None]
     if good:
         first = max(good, key=lambda trial: trial.score)
@@ -247,6 +264,12 @@ def _uneven(search: _Search, best: Trial) -> bool:
 
 
 # --- kernels ------------------------------------------------------------------------------------------------
+
+
+def _kernels(columns: Columns, seasons: Sequence[Season]) -> int:
+    """How many are tried at least."""
+    several = len(structures.SHRINKAGE) if len(columns.scale) > 1 else 0
+    return 3 + several + len(seasons)
 
 
 def _kernel(search: _Search, seasons: Sequence[Season]) -> None:
@@ -301,14 +324,15 @@ def choose_kernel_of_classes(
     time: Deadline,
 ) -> Chosen | None:
     """The kernel for classes; None if nothing could be tried."""
-    screen = Screen(X, targets, weight, rng, time, groups=groups)
-    search = _Search(screen, lambda kernel, _: build(kernel), Columns.of(X))
+    screen, columns = Screen(X, targets, weight, rng, time, groups=groups), Columns.of(X)
     interrupted = False
-    try:
-        search.offer(search.run("isotropic", structures.isotropic(search.columns), Gaussian()))
-        _kernel(search, ())
-    except KeyboardInterrupt:
-        interrupted = True
+    with Progress(COMPARING, 1 + _kernels(columns, ())) as progress:
+        search = _Search(screen, lambda kernel, _: build(kernel), columns, progress)
+        try:
+            search.offer(search.run("isotropic", structures.isotropic(columns), Gaussian()))
+            _kernel(search, ())
+        except KeyboardInterrupt:
+            interrupted = True
     if search.best is None:
         return None
     model = search.best.model
