@@ -22,6 +22,7 @@ NAMES = (
     "fit_quality",
     "choice",
     "design",
+    "rows",
 )
 """Modules of this folder with a function `main(argv) -> exit code`."""
 

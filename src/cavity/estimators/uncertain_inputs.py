@@ -1,7 +1,7 @@
 """Training inputs that are known with an error: `GPRegressor.fit(X, y, input_sd=...)`.
 
 An error of size s in an input moves the observation by the slope times s (McHutchon and Rasmussen 2011): under normal
-noise row i has the noise variance sigma^2 + sum_d slope_id^2 s_id^2. Slopes are those of the posterior mean, which
+noise row i has the noise variance sigma^2 + sum_d E[slope_id^2] s_id^2. Slopes are those of the posterior, which
 depends on the noise in turn. A few rounds settle it. For other noise there is the expected kernel
 (`cavity.kernels.Blurred`).
 """
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from cavity.estimators.inputs import checked_inputs
+from cavity.kernels.jets import NoSlopeError
 from cavity.likelihoods import Gaussian, KnownNoise, as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import InputError
@@ -56,12 +57,20 @@ def fit_uncertain(
     try:
         model.fit(X, y)
         for _ in range(INPUT_ROUNDS - 1):
-            slope = model.posterior_.mean_gradient(x)
-            model.likelihood = KnownNoise(np.sum(slope**2 * sd**2, axis=1), variance)
+            model.likelihood = KnownNoise(np.sum(_squared_slopes(model, x) * sd**2, axis=1), variance)
             model.fit(X, y)
     finally:
         model.likelihood = asked
     return model
+
+
+def _squared_slopes(model: GPRegressor, x: Array) -> Array:
+    """Expected squares of the slopes, (n, D); of a kernel without slopes the squares of those of the mean."""
+    try:
+        slope = model.posterior_.predict_slope(x)
+    except NoSlopeError:
+        return model.posterior_.mean_gradient(x) ** 2
+    return np.asarray(slope.mean**2 + slope.variance)
 
 
 def _checked_sd(given: ArrayLike, x: Array) -> Array:

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.kernels.algebra import Scaled
 from cavity.kernels.base import Kernel, Rows, as_inputs
 from cavity.kernels.jets.base import Back, Jets, Pairing, jets_of
-from cavity.kernels.jets.numbers import Jet, Part, plus, pull_back, times
+from cavity.kernels.jets.numbers import Jet, Node, Part, plus, pull_back, times
 from cavity.kernels.wrapper import Wrapper
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import InputError
@@ -141,7 +141,7 @@ class WithSlopes(Wrapper):
 
     def _sent_back(
         self, a: Rows, b: Rows, G: Array, pairing: Pairing, flat: Array | None, back: Back | None
-    ) -> Jet:
+    ) -> Node:
         """The cotangent of the covariance through the jets, without the variance in front."""
         node = self._jets.node(a[1], b[1], pairing, flat, back)
         one, other = pairing.column(a[2]), b[2]
@@ -152,7 +152,7 @@ class WithSlopes(Wrapper):
             G if pairing.left and pairing.right else None,
         )
         pull_back(node, given)
-        return node.jet
+        return node
 
     def _to_flat(self, a: Rows, b: Rows, G: Array, K: Array, pairing: Pairing) -> Array:
         variance, inner = self._scale
@@ -185,7 +185,7 @@ class WithSlopes(Wrapper):
                     whole[:, D + 1 : -1] += turned
 
         G = self._scale[0] * G
-        jet = self._sent_back(a, b, G, pairing, None, back)
+        jet = self._sent_back(a, b, G, pairing, None, back).jet
         one, other = pairing.column(a[2]), b[2]
         by_a, by_b = plus(times(jet.value, other), jet.right), plus(times(jet.value, one), jet.left)
         if by_a is not None:

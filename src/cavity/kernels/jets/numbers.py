@@ -60,12 +60,19 @@ class Node:
 
     def __init__(
         self,
-        jet: Jet,
+        jet: Jet | Callable[[], Jet],
         parents: tuple[tuple[Node, Callable[[Jet], Jet]], ...] = (),
         sink: Callable[[Jet], None] | None = None,
     ) -> None:
-        self.jet, self.parents, self.sink = jet, parents, sink
+        self._jet, self.parents, self.sink = jet, parents, sink
         self.order = next(_ORDER)
+
+    @property
+    def jet(self) -> Jet:
+        """Its value and slopes, computed when first asked for: a pass back may need none of them."""
+        if not isinstance(self._jet, Jet):
+            self._jet = self._jet()
+        return self._jet
 
     @property
     def live(self) -> bool:
@@ -177,7 +184,9 @@ def apply(
     h, h1, h2, h3 = (*function, None, None, None)[:4]
     v = s.jet
     curved = times(v.left, v.right)
-    jet = Jet(h, times(h1, v.left), times(h1, v.right), plus(times(h2, curved), times(h1, v.both)))
+
+    def jet() -> Jet:
+        return Jet(h, times(h1, v.left), times(h1, v.right), plus(times(h2, curved), times(h1, v.both)))
 
     def pull(G: Jet) -> Jet:
         return Jet(
