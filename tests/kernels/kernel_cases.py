@@ -21,6 +21,7 @@ from cavity.kernels import (
     Gappy,
     Gibbs,
     IntegratedWiener,
+    Invariant,
     Kernel,
     Linear,
     Matern,
@@ -179,6 +180,9 @@ def everything() -> dict[str, Case]:
             smooth_inputs=False,
         ),
         "Convolved": Case(Convolved([0.5, 1.0, 2.0], [1.0, 0.7, -0.4]), inputs="mixed", smooth_inputs=False),
+        "Invariant": Case(
+            1.3 * Invariant(SE([1.2, 0.7]), [np.eye(2), [[0, 1], [1, 0]], -np.eye(2)]), columns=2
+        ),
         "Blurred": Case(Blurred([1.2, 0.7]), columns=4, inputs="positive"),
         "Blurred-uncertain": Case(1.3 * Blurred(0.8, uncertain=True), columns=4, inputs="positive"),
         "Substrings": Case(Substrings([0.5, 1.3]), inputs="codes", smooth_inputs=False),

@@ -7,7 +7,7 @@ import pytest
 
 from cavity import GP
 from cavity.integrals import BoxMeasure, NormalMeasure, integrate, kernel_integrals
-from cavity.kernels import SE, Blurred, Matern, Wiener
+from cavity.kernels import SE, Blurred, Invariant, Matern, Wiener
 from cavity.likelihoods import Gaussian, KnownNoise, Noiseless
 
 X, S = np.array([0.0, 0.7, 1.5, 2.2]), np.array([0.0, 0.1, 0.3, 0.05])
@@ -81,6 +81,16 @@ def test_closed_forms_are_quadrature() -> None:
         kernel = 1.3 * SE([0.7, 1.1]) + 0.4
         np.testing.assert_allclose(z, kernel(x, T) @ w, rtol=1e-9)
         assert zz == pytest.approx(w @ (kernel(T) @ w), rel=1e-9)
+
+
+def test_golden_values_of_an_invariant_kernel() -> None:
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    kernel = Invariant(SE(1.0), [np.linalg.matrix_power(turn, k) for k in range(4)])
+    a, b = np.array([[1.0, 0.0]]), np.array([[0.3, 0.8]])
+    assert abs(kernel(a, b)[0, 0] - 0.5016352325) < 1e-9
+    assert abs(kernel(a)[0, 0] - 0.4677735414) < 1e-9
+    posterior = GP(kernel, Gaussian(0.01)).condition(b, [1.0])
+    np.testing.assert_allclose(posterior.mean(b @ turn.T), posterior.mean(b))
 
 
 def test_other_kernels_means_and_a_warning() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cavity import GP
-from cavity.inference import Exact
+from cavity import GP, assess
+from cavity.inference import MCMC, Exact
 from cavity.io import dumps, loads
 from cavity.kernels import SE, Categorical, WithSlopes, slopes, values
 from cavity.likelihoods import Gaussian, KnownNoise, Poisson, Probit, StudentT, Switch
@@ -134,6 +134,21 @@ def test_one_model_of_several_kinds_of_rows(rule: str) -> None:
     along = rng.standard_normal(len(gradient))
     up, down = (model.replace(model.theta + s * h * along).evidence(rows, y)[0] for s in (1, -1))
     assert abs(gradient @ along - (up - down) / (2 * h)) < 1e-5
+
+
+@pytest.mark.slow
+def test_one_model_of_several_kinds_of_rows_is_certified() -> None:
+    model, rows, y = several_kinds()
+    found = assess(model, rows, y, inference=["laplace", "ep", "variational"], max_time=120.0, rng=0)
+    assert found.certified
+    for rule, most in (("laplace", 0.6), ("ep", 0.25), ("variational", 0.25)):
+        assert abs(found[rule].evidence_error) < most
+    chains = MCMC(n_draws=200, warmup=200, chains=2, rng=0, hyperparameters=False, warn=False)
+    drawn = model.with_inference(chains).condition(rows, y)
+    by_ep = model.with_inference("ep").condition(rows, y)
+    sd = np.sqrt(by_ep.variance(rows))
+    assert np.max(np.abs(drawn.mean(rows) - by_ep.mean(rows)) / sd) < 0.4
+    assert loads(dumps(drawn)).mean(rows).tobytes() == drawn.mean(rows).tobytes()
 
 
 def test_counts_beside_measurements() -> None:

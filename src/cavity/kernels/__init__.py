@@ -13,6 +13,7 @@ from cavity.kernels.damped_oscillator import DampedOscillator
 from cavity.kernels.gamma_exponential import GammaExponential
 from cavity.kernels.gibbs import Gibbs
 from cavity.kernels.input_functions import register_function
+from cavity.kernels.invariant import Invariant
 from cavity.kernels.linear import Linear
 from cavity.kernels.matern import Matern
 from cavity.kernels.neural_network import NeuralNetwork
@@ -50,6 +51,7 @@ __all__ = [
     "Gappy",
     "Gibbs",
     "IntegratedWiener",
+    "Invariant",
     "Kernel",
     "Linear",
     "Matern",
