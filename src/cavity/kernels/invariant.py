@@ -79,7 +79,9 @@ class Invariant(Wrapper):
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
         g = G / (len(a) * len(b))
-        return np.sum([self.kernel._pull_alone(one, other, g) for one in a for other in b], axis=0)
+        return np.asarray(
+            np.sum([self.kernel._pull_alone(one, other, g) for one in a for other in b], axis=0)
+        )
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         g = G / (len(a) * len(b))
@@ -116,5 +118,6 @@ class Invariant(Wrapper):
         out = np.zeros((len(g), self.maps.shape[1]))
         for i, weight in enumerate(g):
             row = take(a, slice(i, i + 1))
-            out[i] = sum(self._pull_inputs(row, row, np.array([[weight]]), np.zeros((1, 1))))[0]
+            left, right = self._pull_inputs(row, row, np.array([[weight]]), np.zeros((1, 1)))
+            out[i] = (left + right)[0]
         return out
