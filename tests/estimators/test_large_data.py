@@ -9,7 +9,7 @@ import pytest
 import cavity
 from cavity import GPClassifier, GPRegressor, Inducing
 from cavity.gp import GP
-from cavity.kernels import SE, Matern
+from cavity.kernels import SE, Matern, Seasonal
 from cavity.latent.inducing import certificate
 from cavity.learning import large_data
 from cavity.learning.large_data import Size, candidates
@@ -52,6 +52,15 @@ def folder(tmp_path_factory):
     return at
 
 
+def test_a_line_is_learned_from_all_its_rows(small):
+    """Some of them, far apart, would see nothing but noise."""
+    t = np.sort(np.random.default_rng(0).uniform(0, 150, 1500))
+    y = np.sin(6 * t) + 0.3 * np.random.default_rng(1).standard_normal(1500)
+    model = GPRegressor(1.0 * Matern(1.0, nu=1.5), **FEW).fit(t[:, None], y)
+    assert model.members_[0].model.representation.name == "markov"
+    assert model.members_[0].model.likelihood.variance == pytest.approx(0.09, rel=0.2)
+
+
 # --- the choice ---------------------------------------------------------------------------------------------
 
 
@@ -65,6 +74,11 @@ def test_the_representation_follows_size_kernel_and_noise(folder):
     assert chosen(gaussian, np.zeros((3000, 2))) == ["dense"]
     assert "inducing" in chosen(gaussian, many)
     assert chosen(GP(1.0 * Matern(1.5), StudentT()), line) == ["markov"]
+    short, wide = line[:1200], 1.0 * Matern(9.0) * Seasonal(1.0, harmonics=9) + 1.0 * Matern(2.0)
+    assert chosen(GP(1.0 * Matern(1.5), StudentT()), short) == ["markov"]
+    assert chosen(GP(1.0 * Matern(1.5), StudentT()), line[:1000]) == ["dense"]
+    assert chosen(GP(wide, StudentT()), line[:1100]) == ["dense"]  # 38 states
+    assert chosen(GP(1.0 * Matern(1.5), Gaussian()), short, "loo") == ["dense"]
     assert chosen(GP(se, StudentT()), line) == ["inducing"]
     assert chosen(GP(se, Probit()), many) == ["inducing"]
     assert chosen(GP(se, Probit(), inference="mcmc"), many) == ["dense"]

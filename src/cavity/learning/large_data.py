@@ -1,12 +1,13 @@
 """Fits of any size: which representation, how many inducing inputs, which rows hyperparameters are learned from.
 
-Up to `DENSE_ROWS` rows a process is held exactly. Above, what suits depends on the data: a Markov process is exact if
-there is one input and the kernel has such a form; with Gaussian noise the candidates are learned from the same few
-thousand rows and the one with the higher log density on other rows is kept; other noise, and rows that are not in
-memory, are for inducing inputs. Everything depends on the data, the model and a fixed seed alone.
+Up to `DENSE_ROWS` rows a process is held by matrices. A Markov process is as exact, if there is one input and the
+kernel has such a form; it is taken from `MARKOV_ROWS` rows on. Above, with Gaussian noise the candidates are learned
+from the same few thousand rows and the one with the higher log density on other rows is kept; other noise, and rows
+that are not in memory, are for inducing inputs. Everything depends on the data, the model and a fixed seed alone.
 
-Hyperparameters are learned from at most `learn_rows` rows, and the process is then conditioned on all. The number of
-inducing inputs is doubled while that pays.
+Hyperparameters are learned from at most `learn_rows` rows, and the process is then conditioned on all; of a Markov
+process from all rows, since some of the rows along a line see nothing but noise. The number of inducing inputs is
+doubled while that pays.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ from cavity.runtime.stop_reason import StopReason
 
 DENSE_ROWS = 3000
 """Rows up to which a process is held exactly."""
+
+MARKOV_ROWS, ROWS_PER_STATE = 1000, 30
+"""Rows, at all and for each state, above which a Markov process along a line is faster than matrices."""
 
 LEARN_ROWS = 10_000
 """Rows that hyperparameters are learned from, unless a user says otherwise."""
@@ -118,18 +122,27 @@ def candidates(model: GP, X: Array | RowSource, size: Size, objective: str | Non
         return [asked]
     if asked != "auto":
         return [size.inducing(model)] if asked == "inducing" else [model.representation]
-    in_memory = as_rows(X).in_memory
-    if in_memory and (len(X) <= DENSE_ROWS or _dense_only(model, objective)):
-        return [Dense()]
-    coupled = model.likelihood.n_latent > 1 and not isinstance(model.rule, FunctionByFunction)
-    kernels = list(model.kernel) if isinstance(model.kernel, PerLatent) else [model.kernel]
-    first = as_rows(X).take(np.arange(1)) if in_memory else np.zeros((0, 0))
-    if in_memory and not coupled and all(has_exact_markov_form(cast(Kernel, k), first) for k in kernels):
+    in_memory, dense_only = as_rows(X).in_memory, _dense_only(model, objective)
+    if in_memory and not dense_only and len(X) > MARKOV_ROWS and _suits_markov(model, X):
         return [Markov()]
+    if in_memory and (len(X) <= DENSE_ROWS or dense_only):
+        return [Dense()]
     one_level = isinstance(model.likelihood, GaussianNoise) and isinstance(model.inference, Exact)
     if in_memory and one_level and len(X) <= NEIGHBOR_ROWS:
         return [candidate(model, size) for candidate in FOR_GAUSSIAN_NOISE]
     return [size.inducing(model)]
+
+
+def _suits_markov(model: GP, X: Array | RowSource) -> bool:
+    """Whether the process has an exact state-space form, of fewer states than make matrices cheaper."""
+    if model.likelihood.n_latent > 1 and not isinstance(model.rule, FunctionByFunction):  # functions are coupled
+        return False
+    kernels = list(model.kernel) if isinstance(model.kernel, PerLatent) else [model.kernel]
+    first = as_rows(X).take(np.arange(1))
+    if not all(has_exact_markov_form(cast(Kernel, kernel), first) for kernel in kernels):
+        return False
+    states = max(cast(Kernel, kernel).state_space().size for kernel in kernels)
+    return len(X) > ROWS_PER_STATE * states
 
 
 def is_dense(model: GP, X: Array | RowSource, size: Size, objective: str | None) -> bool:
@@ -165,7 +178,8 @@ def learn_any_size(
     if objective is None and not as_rows(X).in_memory:
         posterior = condition(model.with_representation(found[0]), X, y, weight)
         return Learned(SearchResult(posterior.model, np.nan, ()), with_status(posterior, ()))
-    all_rows = objective is None or model.inference.samples
+    along_a_line = found[0].linear_cost and (size.learn_rows is None or size.learn_rows >= LEARN_ROWS)
+    all_rows = objective is None or model.inference.samples or along_a_line
     index = None if all_rows else rows_to_learn_from(model, y, size.learn_rows, rng)
     some = Part.of(model, X, y, weight, index)
     trials: tuple[tuple[str, float], ...] = ()
