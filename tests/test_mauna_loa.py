@@ -11,7 +11,9 @@ import pytest
 
 from cavity import datasets
 from cavity.gp import GP
+from cavity.latent import Markov
 from cavity.likelihoods import Gaussian
+from cavity.studies.mauna_loa import at_the_book
 
 pytestmark = [
     pytest.mark.data,
@@ -83,3 +85,16 @@ def test_the_example_prints_and_draws(learned, example, record, tmp_path):
     path = tmp_path / "picture.png"
     example.draw(learned, record.X, record.y, datasets.load("mauna_loa_2026"), str(path))
     assert path.stat().st_size > 20_000
+
+
+def test_the_books_kernel_in_state_space_form(record):
+    """132 states stand for its squared exponentials and their mixture; the cost is measured, and small."""
+    book = at_the_book()
+    X, y = record.X - record.X[0], np.asarray(record.y, float)
+    dense, markov = (
+        GP(book.kernel, book.likelihood, "zero", representation=r).condition(X, y - y.mean())
+        for r in ("dense", Markov(states=6))
+    )
+    assert markov.log_evidence == pytest.approx(dense.log_evidence, abs=0.05)
+    assert markov.status.gap_kind == "window"
+    assert 500 * markov.status.approximation_gap < 0.2

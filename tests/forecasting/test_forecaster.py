@@ -349,3 +349,14 @@ def test_horizons_that_cannot_be(plain: GPForecaster) -> None:
             ask()
     with pytest.raises(InputError, match="must be positive, as all values before"):
         GPForecaster([], trend="level", link="log").fit(series()).update(pd.Series([-1.0], MONTHS[[N]]))
+
+
+def test_a_far_gross_error_is_drawn_at_the_edge() -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    y = series()
+    y.iloc[20] = 1e4
+    axis = GPForecaster([], trend="level", link="identity").fit(y).plot(6)
+    assert axis.get_ylim()[1] < 1e3
+    assert [text.get_text() for text in axis.texts] == ["1e+04"]

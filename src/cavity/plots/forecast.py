@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 FAN = (0.95, 0.8, 0.5)
 """Coverage of the bands of a fan chart, the widest first."""
 
+REACH = 0.5
+"""Part of the range of regular values by which gross errors may lie beyond it and be drawn in their place."""
+
 LIKELY = 0.5
 """Probability from which a value is marked as a gross error."""
 
@@ -68,10 +71,6 @@ def plot_forecast(
     axis.plot(
         times[~wrong], values[~wrong], ".-", color=data_color, markersize=3, linewidth=0.6, label="data"
     )
-    if wrong.any():
-        axis.plot(
-            times[wrong], values[wrong], "D", color=OUTLIER, markersize=5, label="probable gross errors"
-        )
     ahead = default_horizon(model) if horizon is None else horizon
     for level, alpha in zip(FAN, (0.16, 0.22, 0.3)):
         fan = model.forecast(ahead, level)
@@ -80,11 +79,35 @@ def plot_forecast(
             later, fan["lower"], fan["upper"], color=BAND, alpha=alpha, lw=0, label=f"{level:.0%}"
         )
     axis.plot(later, fan["median"], color=BAND, linewidth=1.6, label="median")
+    if wrong.any():
+        _mark_errors(axis, times[wrong], values[wrong])
     name = "" if model.y_.name is None else str(model.y_.name)
     label(axis, "", plain(name), "")
     legend(axis, fontsize=8)
     tidy(axis)
     return axis
+
+
+def _mark_errors(axis: Axes, times: Any, values: Any) -> None:
+    """Gross errors: those far beyond all that was drawn so far at the edge, with their values."""
+    low, high = axis.get_ylim()
+    reach = REACH * (high - low)
+    inside = (values > low - reach) & (values < high + reach)
+    axis.plot(times[inside], values[inside], "D", color=OUTLIER, markersize=5, label="probable gross errors")
+    low, high = axis.get_ylim()
+    for time, value in zip(times[~inside], values[~inside]):
+        edge, marker, up = (high, "^", -12) if value > high else (low, "v", 6)
+        axis.plot([time], [edge], marker, color=OUTLIER, markersize=6, clip_on=False)
+        axis.annotate(
+            f"{value:.3g}",
+            (time, edge),
+            (0, up),
+            textcoords="offset points",
+            ha="center",
+            color=OUTLIER,
+            fontsize=7,
+        )
+    axis.set_ylim(low, high)
 
 
 def plot_series_components(
