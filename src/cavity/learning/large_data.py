@@ -135,7 +135,8 @@ def candidates(model: GP, X: Array | RowSource, size: Size, objective: str | Non
 
 def _suits_markov(model: GP, X: Array | RowSource) -> bool:
     """Whether the process has an exact state-space form, of fewer states than make matrices cheaper."""
-    if model.likelihood.n_latent > 1 and not isinstance(model.rule, FunctionByFunction):  # functions are coupled
+    coupled = model.likelihood.n_latent > 1 and not isinstance(model.rule, FunctionByFunction)
+    if coupled:
         return False
     kernels = list(model.kernel) if isinstance(model.kernel, PerLatent) else [model.kernel]
     first = as_rows(X).take(np.arange(1))
