@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from cavity import GP
+from cavity.design import moments_of
 from cavity.design.acquisition import (
     draw_minima,
     entropy_search,
@@ -24,7 +25,6 @@ from cavity.design.acquisition import (
     probability_of_improvement,
 )
 from cavity.kernels import Matern
-from cavity.latent.moments import moments_of
 from cavity.likelihoods import Gaussian
 from cavity.plots import BAND, DATA, PALETTE, TRUTH
 

@@ -194,8 +194,8 @@ def integrate(posterior: Posterior, measure: Measure) -> GaussianPrediction:
     >>> x = np.linspace(-4, 4, 17)[:, None]
     >>> posterior = GP(4.0 * Matern(2.0, nu=2.5), Noiseless()).condition(x, x[:, 0] ** 2)
     >>> found = integrate(posterior, NormalMeasure([0.0], [1.0]))
-    >>> found.mean.round(3), found.sd.round(3)  # of x^2 under N(0, 1), which is one
-    (array([1.]), array([0.002]))
+    >>> bool(abs(found.mean[0] - 1.0) < 2 * found.sd[0] < 0.01)  # of x^2 under N(0, 1), which is one
+    True
     """
     process: Any = posterior.process
     if not isinstance(process, PosteriorProcess) or process.weights.ndim > 1:

@@ -21,6 +21,7 @@ PUBLIC = {
     "cavity.control.mdp",
     "cavity.control.problems",
     "cavity.control.value_iteration",
+    "cavity.design.acquisition",
     "cavity.parameters.priors",
     "cavity.sampling.diagnostics",
 }

@@ -457,7 +457,7 @@ def test_estimators_name_the_parameter_and_only_models_are_saved(tmp_path):
     assert list(tmp_path.iterdir()) == []
     for thing in (SE(1.0), 3, [regressor()]):
         with pytest.raises(
-            ModelFileError, match="cannot be saved; Dynamics, GP, GPClassifier, GPForecaster, GPRegressor"
+            ModelFileError, match="cannot be saved; CoregionalizedRegressor, Dynamics, GP, GPClassifier"
         ):
             save(thing, tmp_path / "m.cavity")
     from sklearn.exceptions import NotFittedError

@@ -38,6 +38,7 @@ _MODULES = {
     "information_gain": "cavity.design.information",
     "integrated_variance_design": "cavity.design.information",
     "minimize": "cavity.design.optimizer",
+    "moments_of": "cavity.latent.moments",
     "read_log": "cavity.design.log",
     "simple_regret": "cavity.design.regret",
     "suggest": "cavity.design.suggestion",
@@ -75,5 +76,6 @@ if TYPE_CHECKING:
     from cavity.design.suggestion import Suggestion as Suggestion
     from cavity.design.suggestion import suggest as suggest
     from cavity.design.surrogate import Surrogate as Surrogate
+    from cavity.latent.moments import moments_of as moments_of
 
 __getattr__, __dir__ = on_first_use(__name__, _MODULES)

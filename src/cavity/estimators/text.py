@@ -40,8 +40,8 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     --------
     >>> from cavity import TextEncoder
     >>> TextEncoder(width=4).fit_transform(["abc", "bd"])
-    array([[97., 98., 99., -1.],
-           [98., 100., -1., -1.]])
+    array([[ 97.,  98.,  99.,  -1.],
+           [ 98., 100.,  -1.,  -1.]])
     """
 
     def __init__(self, unit: str = "letters", width: int | None = None) -> None:

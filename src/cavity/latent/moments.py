@@ -152,7 +152,18 @@ class Moments:
 
 
 def moments_of(process: Any) -> Moments:
-    """Of a posterior process that predicts from kernel values and has no integrated basis functions."""
+    """Of a posterior process that predicts from kernel values and has no integrated basis functions.
+
+    Examples
+    --------
+    >>> from cavity import GP
+    >>> from cavity.design import moments_of
+    >>> from cavity.kernels import SE
+    >>> posterior = GP(1.0 * SE(1.0)).condition([[0.0], [1.0]], [0.5, -0.5])
+    >>> mean, variance = moments_of(posterior.process)([[0.0], [9.0]])
+    >>> mean.shape, bool(variance[0] < variance[1])
+    ((2, 1), True)
+    """
     if process.basis is not None:
         raise ValueError(
             "moments with a pullback are not for basis functions whose weights are integrated out"
