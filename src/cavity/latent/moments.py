@@ -156,11 +156,12 @@ def moments_of(process: Any) -> Moments:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from cavity import GP
     >>> from cavity.design import moments_of
     >>> from cavity.kernels import SE
     >>> posterior = GP(1.0 * SE(1.0)).condition([[0.0], [1.0]], [0.5, -0.5])
-    >>> mean, variance = moments_of(posterior.process)([[0.0], [9.0]])
+    >>> mean, variance = moments_of(posterior.process)(np.array([[0.0], [9.0]]))
     >>> mean.shape, bool(variance[0] < variance[1])
     ((2, 1), True)
     """

@@ -48,7 +48,7 @@ class OnDemandDraw:
     >>> from cavity import GP
     >>> from cavity.design.acquisition import OnDemandDraw
     >>> from cavity.kernels import SE
-    >>> from cavity.latent.moments import moments_of
+    >>> from cavity.design import moments_of
     >>> from cavity.likelihoods import Gaussian
     >>> posterior = GP(1.0 * SE(1.0), Gaussian(1e-6)).condition([[0.0]], [1.0])
     >>> draw = OnDemandDraw(moments_of(posterior.process), np.random.default_rng(0))
