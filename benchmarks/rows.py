@@ -11,8 +11,8 @@
 - `strings_error`, `svm_error`: strings of 20 letters out of 4, half of them with a planted substring of 3; `Substrings`
   of lengths 1 to 4 under EP beside a linear support vector machine on n-grams, n and C by cross-validation, and how
   often the planted length has the largest weight.
-- outputs: macroeconomic series of the United States (statsmodels, in `.venv-peers`; else simulated), half of the
-  entries left out at random: MSLL of correlated outputs beside a model for each.
+- outputs: series of statsmodels (in `.venv-peers`; else simulated), half of the entries left out at random: MSLL of
+  correlated outputs beside a model for each.
 - uncertain inputs: coverage of 95 % intervals for the function, with and without `input_sd`.
 """
 
@@ -212,41 +212,43 @@ def long_strings(rng: np.random.Generator) -> None:
     print(f"1000 strings of 60 letters: a fit takes {time.process_time() - start:.1f} s of processor time")
 
 
-MACRO = """
+SHIPPED = """
 import sys, numpy as np
-from statsmodels.datasets import macrodata
+from statsmodels.datasets import elnino, macrodata
 columns = ["unemp", "infl", "tbilrate", "realint", "realgdp", "realcons", "realinv"]
-np.save(sys.argv[1], macrodata.load_pandas().data[columns].to_numpy(float))
+macro, ocean = (one.load_pandas().data for one in (macrodata, elnino))
+np.savez(sys.argv[1], macro=macro[columns].to_numpy(float), ocean=ocean.to_numpy(float))
 """
 
 
-def series() -> tuple[Array, Array, str]:
-    """Times and standardized series: those that statsmodels ships, in the peers' environment, or simulated ones."""
+def series() -> dict[str, Array]:
+    """Standardized series at equal steps, a column for each output: of statsmodels, else simulated."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "macro.npy"
-        done = subprocess.run([str(interpreter()), "-c", MACRO, str(path)], capture_output=True, check=False)
-        table = np.load(path) if done.returncode == 0 else None
-    if table is not None:  # rates as they are, growth of the others
-        growth = 100 * np.diff(np.log(table[:, 4:]), axis=0)
-        Y, name = np.hstack([table[1:, :4], growth])[-120:], "macrodata of statsmodels"
-    else:
-        rng = np.random.default_rng(0)
-        t = np.linspace(0, 12, 120)
-        parts = np.column_stack([np.sin(t), np.cos(0.7 * t), np.sin(2.1 * t)])
-        Y = parts @ rng.standard_normal((3, 5)) + 0.3 * rng.standard_normal((120, 5))
-        name = "simulated series"
-    return np.arange(len(Y), dtype=float)[:, None], (Y - Y.mean(axis=0)) / Y.std(axis=0), name
+        path = Path(folder) / "series.npz"
+        done = subprocess.run(
+            [str(interpreter()), "-c", SHIPPED, str(path)], capture_output=True, check=False
+        )
+        if done.returncode == 0:
+            given = np.load(path)
+            macro, ocean = given["macro"], given["ocean"]
+            # rates as they are, growth of the others; the ocean by month, a row for each year
+            growth = 100 * np.diff(np.log(macro[:, 4:]), axis=0)
+            found = {"economy": np.hstack([macro[1:, :4], growth])[-120:], "ocean": ocean[:, 1:]}
+        else:
+            rng = np.random.default_rng(0)
+            t = np.linspace(0, 12, 120)
+            parts = np.column_stack([np.sin(t), np.cos(0.7 * t), np.sin(2.1 * t)])
+            found = {"simulated": parts @ rng.standard_normal((3, 5)) + 0.3 * rng.standard_normal((120, 5))}
+    return {name: (Y - Y.mean(axis=0)) / Y.std(axis=0) for name, Y in found.items()}
 
 
-def outputs(subsets: int) -> tuple[float, float]:
+def outputs(name: str, Y: Array, subsets: int) -> tuple[float, float]:
     """Mean log loss of correlated outputs less that of models apart, and its standard error."""
-    X, Y, name = series()
-    gains = []
+    X, gains = np.arange(len(Y), dtype=float)[:, None], []
     for seed in range(subsets):
-        rng = np.random.default_rng(seed)
-        hidden = rng.random(Y.shape) < 0.5
+        hidden = np.random.default_rng(seed).random(Y.shape) < 0.5
         seen = np.where(hidden, np.nan, Y)
-        together = CoregionalizedRegressor(Matern(10.0, nu=1.5), rank=2, random_state=0, n_restarts=0).fit(
+        together = CoregionalizedRegressor(Matern(10.0, nu=1.5), rank=3, random_state=0, n_restarts=0).fit(
             X, seen
         )
         mean, sd = together.predict(X, return_std=True)
@@ -311,7 +313,8 @@ def main(argv: list[str] | None = None) -> int:
         coverage(20 if options.quick else 200)
         if not options.quick:
             long_strings(rng)
-            outputs(10)
+            for name, table in series().items():
+                outputs(name, table, 10)
     print(
         f"RESULT slopes_cost={cost:.2f} kronecker={ratio:.1f} grad_vs_gpytorch={peer:.1f} strings_error={ours:.4f} "
         f"svm_error={svm:.4f}"
