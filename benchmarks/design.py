@@ -78,10 +78,11 @@ def ours(name: str, seed: int) -> Outcome:
 
 
 def stored() -> list[Outcome]:
-    """Results of earlier runs."""
+    """Results of earlier runs; of one that was repeated the last."""
     if not STORED.exists():
         return []
-    return [Outcome(**json.loads(line)) for line in STORED.read_text().splitlines() if line.strip()]
+    lines = [Outcome(**json.loads(line)) for line in STORED.read_text().splitlines() if line.strip()]
+    return list({(o.method, o.problem, o.seed): o for o in lines}.values())
 
 
 def store(outcome: Outcome) -> None:
@@ -134,12 +135,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, help="number of seeds")
     parser.add_argument("--first", type=int, default=FIRST_SEED, help="first seed")
     parser.add_argument("--store", action="store_true", help="keep our results")
+    parser.add_argument("--stored", action="store_true", help="run nothing; show what is stored")
     options = parser.parse_args(argv)
     plan = QUICK if options.quick else FULL
     known = stored()
     peers = [o for o in known if o.method != "cavity"]
-    found: list[Outcome] = []
-    for name, count in plan.items():
+    found: list[Outcome] = [o for o in known if o.method == "cavity"] if options.stored else []
+    for name, count in {} if options.stored else plan.items():
         if options.problem and name not in options.problem:
             continue
         for seed in range(options.first, options.first + (options.seeds or count)):

@@ -208,6 +208,26 @@ def test_a_pending_run_is_done_first(program, tmp_path: Path) -> None:
     assert [line["tell"] for line in lines if "tell" in line] == [1, 2, 3]
 
 
+def test_ctrl_c_leaves_a_log_to_go_on_with(program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cavity.cli import optimize as module
+
+    whole = program(6, "whole.jsonl")
+    assert whole.exit_code == 0
+    before, calls = module._one, iter(range(100))
+
+    def interrupted(*arguments):
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return before(*arguments)
+
+    monkeypatch.setattr(module, "_one", interrupted)
+    stopped = program(6)
+    assert stopped.exit_code == 130
+    assert "goes on with the same command" in stopped.output
+    assert program(6).exit_code == 0
+    assert (tmp_path / "run.jsonl").read_text() == (tmp_path / "whole.jsonl").read_text()
+
+
 def test_bad_programs_and_spaces_are_one_sentence(program, tmp_path: Path) -> None:
     (tmp_path / "silent.py").write_text("print('done')")
     refused(program(2, "a.jsonl", script="silent.py"), "no run of the program printed a number")

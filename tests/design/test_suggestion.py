@@ -73,6 +73,16 @@ def test_affine_changes_of_outcomes_change_no_suggestion(noise):
     assert two.mean == pytest.approx(3.0 * one.mean + 7.0, rel=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_extreme_units_change_no_suggestion(scale):
+    history, other = told(9), History()
+    for trial in history:
+        other = other.with_outcome(trial.x, scale * trial.y)
+    one, two = suggest(history, SPACE)[0], suggest(other, SPACE)[0]
+    assert distance(one.x, two.x) < 1e-6
+    assert two.mean == pytest.approx(scale * one.mean, rel=1e-6)
+
+
 def test_units_of_inputs_change_no_suggestion():
     history, wide = told(9), Space({"a": (-500.0, 500.0), "b": (1e3, 2e3)})
     other = History()

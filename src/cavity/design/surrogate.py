@@ -53,7 +53,7 @@ VARIANCE_PRIOR = (1.5, 0.7)
 outside of them, and from few rows a variance is learned too small."""
 
 TWO_STARTS_UP_TO = 20
-"""Rows up to which learning starts twice: with more, both runs nearly always end at the same place."""
+"""Rows up to which learning starts twice: with more, a second start brought no gain for its time."""
 
 START_LENGTHS = (0.3, 1.0)
 """Length scales, over the square root of the number of inputs, at which learning starts."""
@@ -108,8 +108,9 @@ class Units:
     def of(cls, y: Array, robust: bool = False) -> Units:
         """Read off the outcomes; if robust, their bulk."""
         if not robust:
-            size = float(np.std(y))
-            return cls(float(np.mean(y)), size if size > 0 else 1.0)
+            top = float(np.max(np.abs(y))) or 1.0  # squares of very large outcomes are no numbers
+            size = top * float(np.std(y / top))
+            return cls(top * float(np.mean(y / top)), size if size > 0 else 1.0)
         center = float(np.median(y))
         spread = 1.4826 * float(np.median(np.abs(y - center)))
         low, high = np.quantile(y, [0.1, 0.9])
