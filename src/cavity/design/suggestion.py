@@ -183,6 +183,8 @@ class Study:
     history : History
     space : Space
     options : Options, optional
+    fit : Surrogate, optional
+        The model of the outcomes, if it is known from the same finished trials.
 
     Examples
     --------
@@ -194,8 +196,11 @@ class Study:
     {'x': 0.5}
     """
 
-    def __init__(self, history: History, space: Space, options: Options | None = None) -> None:
+    def __init__(
+        self, history: History, space: Space, options: Options | None = None, fit: Surrogate | None = None
+    ) -> None:
         self.history, self.space, self.options = history, space, options or Options()
+        self._fit = fit
         history.check(space)
         for name in self.options.fixed:
             space.require(name)
@@ -211,6 +216,8 @@ class Study:
     @cached_property
     def fit(self) -> Surrogate:
         """The model of what is minimized."""
+        if self._fit is not None:
+            return self._fit
         sd = np.array([trial.noise_sd or 0.0 for trial in self.done])
         return fit_surrogate(
             self.space,
@@ -326,15 +333,11 @@ def suggest(
     if n < 1:
         raise InputError(f"must be a whole number >= 1, got {n!r}", parameter="n")
     found: list[Suggestion] = []
-    fitted: Study | None = None
+    fit: Surrogate | None = None
     for _ in range(n):
-        study = Study(history, space, options)
-        if fitted is not None and len(fitted.y) == len(study.y):  # pending trials change nothing in the model
-            study.__dict__.update(
-                {k: v for k, v in fitted.__dict__.items() if k in ("fit", "extra", "feasible")}
-            )
+        study = Study(history, space, options, fit)  # pending trials change nothing in the model
         one = _suggest_one(study, seed)
-        fitted = study
+        fit = None if one.reason is Reason.INITIAL else study.fit
         found.append(one)
         history = history.with_pending(one.x, one.why)
     return found

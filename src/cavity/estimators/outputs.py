@@ -32,6 +32,8 @@ from cavity.likelihoods import Gaussian, GaussianNoise, Likelihood, Switch, as_l
 from cavity.means import Basis, Mean, Zero
 from cavity.means.basis_features import OutputLevels
 from cavity.numerics.arrays import Array
+from cavity.parameters.param import Param
+from cavity.parameters.priors import LogNormal
 from cavity.parameters.units import Unit
 from cavity.posterior import Posterior
 from cavity.prediction import Prediction
@@ -43,6 +45,9 @@ LEAST_OWN = 0.05
 
 START_NOISE = 0.1
 """Share of an output's variance that is noise where learning starts."""
+
+NOISE_SPREAD = 1.5
+"""Prior standard deviation of the log of that share: factor models with few rows of an output learn no noise at all."""
 
 LEVEL_SD = 10.0
 """Prior standard deviation of an output's level, in its own, where levels are not left to the data alone."""
@@ -209,17 +214,19 @@ class CoregionalizedRegressor(RegressorMixin, MultiOutputMixin, NestedParameters
         scaled = (
             (y - units.center[code]) / units.scale[code] if self.mean == "constant" else y / units.scale[code]
         )
-        model = GP(kernel, Switch(dict(enumerate(noise)), by=0), mean, self.inference)
-        model = model.bind(rows.shape[1])
+        likelihood = Switch(dict(enumerate(noise)), by=0)
+        model = GP(kernel, likelihood, mean, self.inference).bind(rows.shape[1])
         if self.objective is not None:
-            learned = model.learn(
+            weak = Switch({o: _with_prior(one) for o, one in enumerate(noise)}, by=0)
+            learned = model.with_likelihood(weak).learn(
                 rows,
                 scaled,
                 n_restarts=self.n_restarts,
                 rng=generator(self.random_state),
                 max_time=self.max_time,
             )
-            model, self.runs_ = learned.model, learned.runs
+            found = likelihood.with_flat(learned.model.likelihood.flat)
+            model, self.runs_ = learned.model.with_likelihood(found), learned.runs
         self.posterior_: Posterior | Kronecker = units.restored(
             model, centered=self.mean == "constant"
         ).condition(rows, y)
@@ -447,6 +454,13 @@ def _noise_models(given: Any, names: Sequence[str]) -> list[Likelihood]:
             parameter="likelihood",
         )
     return [as_likelihood(one) for one in listed]
+
+
+def _with_prior(noise: Likelihood) -> Likelihood:
+    """Normal noise of which nothing was said gets a weak prior, in units of its output."""
+    if type(noise) is not Gaussian or noise != Gaussian():
+        return noise
+    return Gaussian(Param(START_NOISE, prior=LogNormal(float(np.log(START_NOISE)), NOISE_SPREAD)))
 
 
 def _long(X: Array, Y: Array) -> Array:
