@@ -9,6 +9,7 @@ import numpy as np
 from cavity.kernels import (
     SE,
     Additive,
+    Autoregressive,
     Blurred,
     Categorical,
     Celerite,
@@ -28,6 +29,7 @@ from cavity.kernels import (
     Mismatch,
     NeuralNetwork,
     Normalized,
+    OnCircle,
     Periodic,
     PiecewisePolynomial,
     Polynomial,
@@ -67,6 +69,8 @@ class Case:
             X = np.abs(X) + 0.1
         if self.inputs == "codes":
             X = rng.integers(0, 3, (n, self.columns)).astype(float)
+        if self.inputs == "whole":
+            X = rng.integers(-4, 9, (n, self.columns)).astype(float)
         if self.inputs == "bits":
             X = rng.integers(0, 2, (n, self.columns)).astype(float)
         if self.inputs == "mixed":
@@ -141,6 +145,11 @@ def everything() -> dict[str, Case]:
         "DampedOscillator-critical": Case(DampedOscillator(1.9, 0.5), columns=1),
         "Celerite": Case(Celerite(1.9, 1.3, 0.6), columns=1),
         "Celerite-velocity": Case(Celerite(1.9, 1.3, -0.7), columns=1),
+        "Autoregressive": Case(Autoregressive(-0.6), columns=1, inputs="whole", smooth_inputs=False),
+        "Autoregressive-3": Case(
+            Autoregressive([0.6, -0.4, 0.3]), columns=1, inputs="whole", smooth_inputs=False
+        ),
+        "OnCircle": Case(OnCircle(1.9, 0.7), columns=1),
         "Categorical": Case(Categorical(3, -0.3), columns=1, inputs="codes", smooth_inputs=False),
         "Categorical-open": Case(
             Categorical(correlation=0.3), columns=1, inputs="codes", smooth_inputs=False

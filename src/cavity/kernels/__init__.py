@@ -3,6 +3,7 @@
 from cavity.kernels.additive import Additive
 from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.automatic_relevance import ard
+from cavity.kernels.autoregressive import Autoregressive
 from cavity.kernels.base import Kernel
 from cavity.kernels.blurred import Blurred
 from cavity.kernels.categorical import Categorical
@@ -17,6 +18,7 @@ from cavity.kernels.invariant import Invariant
 from cavity.kernels.linear import Linear
 from cavity.kernels.matern import Matern
 from cavity.kernels.neural_network import NeuralNetwork
+from cavity.kernels.on_circle import OnCircle
 from cavity.kernels.outputs import Convolved, Coregionalized
 from cavity.kernels.parse import parse
 from cavity.kernels.periodic import Periodic
@@ -39,6 +41,7 @@ from cavity.kernels.with_slopes import WithSlopes, slopes, values
 __all__ = [
     "SE",
     "Additive",
+    "Autoregressive",
     "Blurred",
     "Categorical",
     "Celerite",
@@ -59,6 +62,7 @@ __all__ = [
     "NeuralNetwork",
     "Normalized",
     "On",
+    "OnCircle",
     "Periodic",
     "PiecewisePolynomial",
     "Polynomial",

@@ -96,7 +96,7 @@ class Celerite(Correlation):
         part = float(np.clip(abs(skew.value), LEAST, 1.0 - LEAST))
         wave = Factor(FactorKind.MATERN, 0, decay), Factor(FactorKind.ROTATION, 0, frequency)
         kind = FactorKind.OSCILLATOR if sign > 0 else FactorKind.VELOCITY
-        moved = Factor(kind, 0, Quantity(rate, slope), shape=damping)
+        moved = Factor(kind, 0, Quantity(rate, slope), shapes=(damping,))
         return (
             Block(Quantity(1.0 - part, -sign * skew.slope), wave),
             Block(Quantity(part, sign * skew.slope), (moved,)),

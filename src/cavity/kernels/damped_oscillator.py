@@ -81,7 +81,7 @@ class DampedOscillator(Correlation):
         period, quality = self._quantity("period"), self._quantity("quality")
         rate = Quantity(self._frequency, -self._frequency / period.value * period.slope)
         damping = Quantity(self._damping, -self._damping / quality.value * quality.slope)
-        factor = Factor(FactorKind.OSCILLATOR, 0, rate, shape=damping)
+        factor = Factor(FactorKind.OSCILLATOR, 0, rate, shapes=(damping,))
         return (Block(Quantity.fixed(1.0, self.flat.size), (factor,)),)
 
     def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:

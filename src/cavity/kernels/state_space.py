@@ -17,6 +17,7 @@ and the kernel of a block is variance * (A(h) P(t))[0, 0]. The factors, each of 
     GAUSSIAN  order d, rate 1 / lengthscale: stands for a squared exponential, whose spectrum exp(-w^2 / 2) becomes
               1 / sum_{j <= d} (w^2 / 2)^j / j! (Hartikainen and Sarkka 2010); state (f, f', ..., f^(d - 1)), each
               of unit variance
+    AUTOREGRESSION  order p, shapes its partial autocorrelations: at whole times, in the state of `numerics.lattice`
 
 Sums of kernels list their blocks one after the other; products pair them. Every number that depends on a parameter is
 a `Quantity`, which knows its derivative in the kernel's natural values.
@@ -48,6 +49,7 @@ class FactorKind(IntEnum):
     OSCILLATOR = 4
     GAUSSIAN = 5
     VELOCITY = 6
+    AUTOREGRESSION = 7
 
 
 class NoStateSpaceError(ValueError):
@@ -68,6 +70,17 @@ class NoStateSpaceError(ValueError):
             "representation='dense'"
         )
         self.term, self.nearest = term, nearest
+
+
+def require_whole_times(t: Array) -> None:
+    """Refuse times between those of an autoregression."""
+    off = t != np.round(t)
+    if off.any():
+        raise ValueError(
+            f"Autoregressive is a process at whole times, got {t[np.argmax(off)]!s}; count the steps of the grid, "
+            "t = 0, 1, 2, ..., or use a process in continuous time, such as Matern(lengthscale, nu=0.5) or "
+            "DampedOscillator(period, quality)"
+        )
 
 
 @dataclass(frozen=True)
@@ -107,20 +120,24 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor of a block: `rate` is lam or omega, `shape` zeta, `origin` where a process starts that has a start."""
+    """One factor of a block: `rate` is lam or omega, `origin` where a process starts that has a start.
+
+    `shapes` are its other parameters: zeta, or partial autocorrelations.
+    """
 
     kind: FactorKind
     order: int
     rate: Quantity
     origin: float = 0.0
-    shape: Quantity | None = None
+    shapes: tuple[Quantity, ...] = ()
 
     @property
     def size(self) -> int:
         """Length of its state."""
         if self.kind in (FactorKind.MATERN, FactorKind.POWER):
             return self.order + 1
-        return self.order if self.kind in (FactorKind.WIENER, FactorKind.GAUSSIAN) else 2
+        counted = (FactorKind.WIENER, FactorKind.GAUSSIAN, FactorKind.AUTOREGRESSION)
+        return self.order if self.kind in counted else 2
 
     @property
     def generator(self) -> tuple[Array, Array, float]:
@@ -135,8 +152,8 @@ class Factor:
 
     def moved(self, offset: int, size: int) -> Factor:
         """See `Quantity.moved`."""
-        shape = None if self.shape is None else self.shape.moved(offset, size)
-        return Factor(self.kind, self.order, self.rate.moved(offset, size), self.origin, shape)
+        shapes = tuple(shape.moved(offset, size) for shape in self.shapes)
+        return Factor(self.kind, self.order, self.rate.moved(offset, size), self.origin, shapes)
 
 
 @dataclass(frozen=True)
@@ -210,9 +227,16 @@ class StateSpace:
         )
 
     @property
+    def at_whole_times(self) -> bool:
+        """Whether it is a process at whole times only."""
+        return any(
+            factor.kind is FactorKind.AUTOREGRESSION for block in self.blocks for factor in block.factors
+        )
+
+    @property
     def rates_only(self) -> bool:
         """Whether the parameters of all factors are rates of generators (`Block.generators`)."""
-        shaped = any(factor.shape is not None for block in self.blocks for factor in block.factors)
+        shaped = any(factor.shapes for block in self.blocks for factor in block.factors)
         return not self.moving and not shaped
 
 

@@ -124,6 +124,8 @@ def why_not(kernel: Kernel) -> str:
         "GammaExponential": "whose functions have no slope for gamma < 2",
         "PiecewisePolynomial": "whose functions have no slope for q = 0",
         "Wiener": "which is nowhere differentiable",
+        "OnCircle": "which is nowhere differentiable",
+        "Autoregressive": "which is a process at whole times",
         "White": "which is independent from point to point",
         "Categorical": "whose levels have no direction",
     }

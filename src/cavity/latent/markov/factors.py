@@ -21,8 +21,9 @@ from cavity.latent.markov.small_matrices import (
     write_matrix,
 )
 from cavity.numerics.damped_waves import damped_waves
+from cavity.numerics.lattice import lattice_steps
 
-MATERN, ROTATION, WIENER, POWER, OSCILLATOR, GAUSSIAN, VELOCITY = 0, 1, 2, 3, 4, 5, 6
+MATERN, ROTATION, WIENER, POWER, OSCILLATOR, GAUSSIAN, VELOCITY, AUTOREGRESSION = 0, 1, 2, 3, 4, 5, 6, 7
 """Kinds of factors, as in `kernels.state_space.FactorKind`."""
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -42,8 +43,8 @@ class System(NamedTuple):
     """A state space as arrays: B blocks of F factors, of at most S states.
 
     start (B + 1): offsets of the blocks' states; first (B + 1): their factors; variance (B). By factor: same, the
-    first that is equal to it; kind, size, rate, origin, shape; power (F, S, S, S): (F + I)^m / m! of a Matern
-    factor; strength: of its noise; covariance, drift (F, S, S).
+    first that is equal to it; kind, size, rate, origin; shape (F, W): its parameters besides the rate;
+    power (F, S, S, S): (F + I)^m / m! of a Matern factor; strength: of its noise; covariance, drift (F, S, S).
     """
 
     start: NDArray
@@ -243,8 +244,10 @@ def factor_prior(system, f, t, P):
         P[0, 0], P[0, 1], P[1, 0], P[1, 1] = 1.0, 0.0, 0.0, 1.0
     elif kind == WIENER:
         _wiener_covariance(n, t - system.origin[f], P)
-    elif kind in (OSCILLATOR, VELOCITY):
-        P[0, 0], P[0, 1], P[1, 0], P[1, 1] = 1.0, 0.0, 0.0, 1.0
+    elif kind in (OSCILLATOR, VELOCITY, AUTOREGRESSION):
+        for i in range(n):
+            for j in range(n):
+                P[i, j] = 1.0 if i == j else 0.0
     else:  # the derivatives of t^(n - 1), times themselves
         for i in range(n):
             P[i, i] = 1.0
@@ -339,13 +342,17 @@ def factor_step(system, f, gap, A, Q, g):
     if kind == GAUSSIAN:
         _gaussian(system, f, gap, A, Q)
         return
+    if kind == AUTOREGRESSION:
+        unused = np.empty((2, n, n))
+        lattice_steps(system.shape[f, :n], gap, -1, A[:n, :n], Q[:n, :n], unused[0], unused[1])
+        return
     for i in range(n):
         for j in range(n):
             A[i, j], Q[i, j] = 0.0, 0.0
     if kind == ROTATION:
         rotation(system.rate[f] * gap, A)
     elif kind in (OSCILLATOR, VELOCITY):
-        _oscillator(system.rate[f] * gap, system.shape[f], A, Q)
+        _oscillator(system.rate[f] * gap, system.shape[f, 0], A, Q)
         if kind == VELOCITY:
             _exchanged(A)
             _exchanged(Q)
@@ -360,15 +367,27 @@ def factor_step(system, f, gap, A, Q, g):
 
 
 @compiled
-def factor_slope(system, f, gap, by_shape, A, dA, dQ):
-    """Derivatives of A and Q in the rate of a factor that has one, or in its shape."""
+def shapes_of(system, f):
+    """Number of a factor's parameters besides its rate."""
+    if system.kind[f] == AUTOREGRESSION:
+        return system.size[f]
+    return 1 if system.kind[f] in (OSCILLATOR, VELOCITY) else 0
+
+
+@compiled
+def factor_slope(system, f, gap, wrt, A, dA, dQ):
+    """Derivatives of A and Q in the rate of a factor that has one (`wrt` = 0), or in one of its shapes (1, ...)."""
     n = system.size[f]
+    if system.kind[f] == AUTOREGRESSION:
+        again = np.empty((2, n, n))
+        lattice_steps(system.shape[f, :n], gap, wrt - 1, again[0], again[1], dA[:n, :n], dQ[:n, :n])
+        return
     if system.kind[f] == OSCILLATOR:
-        _oscillator_slopes(system.rate[f] * gap, gap, system.shape[f], by_shape, A, dA, dQ)
+        _oscillator_slopes(system.rate[f] * gap, gap, system.shape[f, 0], wrt == 1, A, dA, dQ)
         return
     if system.kind[f] == VELOCITY:
         _exchanged(A)
-        _oscillator_slopes(system.rate[f] * gap, gap, system.shape[f], by_shape, A, dA, dQ)
+        _oscillator_slopes(system.rate[f] * gap, gap, system.shape[f, 0], wrt == 1, A, dA, dQ)
         _exchanged(A)
         _exchanged(dA)
         _exchanged(dQ)

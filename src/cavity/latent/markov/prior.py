@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel
-from cavity.kernels.state_space import FactorKind, StateSpace
+from cavity.kernels.state_space import FactorKind, StateSpace, require_whole_times
 from cavity.latent.base import Conditioning, Inputs, LatentPrior, ObservedEvidence
 from cavity.latent.markov.conditioning import MarkovConditioning
 from cavity.latent.markov.filtered import CHUNK, Filtered, White, filtered
@@ -44,6 +44,8 @@ class MarkovPrior(LatentPrior):
         super().__init__(kernel, times, mean_function)
         self._times, self.t, self._in_order = times, times.t, times.in_order
         self.form = kernel.state_space(representation.states)
+        if self.form.at_whole_times:
+            require_whole_times(times.X[:, 0])
         self.system = compiled_system(self.form)
         self.start: NDArray[np.intp] = self.system.start
         self.dim = int(self.start[-1])
@@ -284,8 +286,8 @@ class MarkovPrior(LatentPrior):
             out += d_variance[b] * block.variance.slope
             for factor in block.factors:
                 out += d_rate[0, at] * factor.rate.slope
-                if factor.shape is not None:
-                    out += d_rate[1, at] * factor.shape.slope
+                for s, shape in enumerate(factor.shapes, start=1):
+                    out += d_rate[s, at] * shape.slope
                 at += 1
         return out
 
@@ -309,7 +311,7 @@ class Pulled:
     def __init__(self, prior: MarkovPrior, dtype: Any = float) -> None:
         self.prior = prior
         self.d_variance = np.zeros(len(prior.system.variance), dtype)
-        self.d_rate = np.zeros((2, len(prior.system.rate)), dtype)
+        self.d_rate = np.zeros((1 + prior.system.shape.shape[1], len(prior.system.rate)), dtype)
         self._waiting: tuple[Stretch, Array, Array, Array] | None = None
         self._rates: tuple[Array, Array, Array] | None = None
 
@@ -413,7 +415,10 @@ def compiled_system(form: StateSpace) -> Any:
         for m in range(n):
             power[f, m, :n, :n] = term
             term = term @ (F + np.eye(n)) / (m + 1)
-    keys = [(f.kind, f.order, f.rate.value, f.origin, f.shape and f.shape.value) for f in factors]
+    shape = np.zeros((count, max([len(factor.shapes) for factor in factors], default=0) or 1))
+    for f, factor in enumerate(factors):
+        shape[f, : len(factor.shapes)] = [part.value for part in factor.shapes]
+    keys = [(f.kind, f.order, f.rate.value, f.origin, *shape[i]) for i, f in enumerate(factors)]
     blank = [0] * (count - len(factors))  # so that there is always an array to index
     return System(
         start=np.cumsum([0] + [block.size for block in form.blocks]),
@@ -423,7 +428,7 @@ def compiled_system(form: StateSpace) -> Any:
         size=np.array([factor.size for factor in factors] + blank),
         rate=np.array([factor.rate.value for factor in factors] + blank, dtype=float),
         origin=np.array([factor.origin for factor in factors] + blank, dtype=float),
-        shape=np.array([0.0 if f.shape is None else f.shape.value for f in factors] + blank, dtype=float),
+        shape=shape,
         power=power,
         strength=strength,
         covariance=covariance,

@@ -11,17 +11,17 @@ from __future__ import annotations
 import numpy as np
 
 from cavity.latent.markov.factors import (
+    AUTOREGRESSION,
     MATERN,
-    OSCILLATOR,
     POWER,
     ROTATION,
-    VELOCITY,
     WIENER,
     factor_prior,
     factor_slope,
     factor_step,
     few_matern_states,
     rotation,
+    shapes_of,
 )
 from cavity.latent.markov.small_matrices import FORGOTTEN, compiled
 
@@ -196,7 +196,7 @@ def transitions(system, gaps, times):
 
 @compiled
 def pull_transitions(system, gaps, times, Q, GA, GQ, d_variance, d_rate):
-    """Add sum_k <GA_k, dA_k> + <GQ_k, dQ_k> to the derivatives in the variances (B,), and rates and shapes (2, F)."""
+    """Add sum_k <GA_k, dA_k> + <GQ_k, dQ_k> to the derivatives in variances (B,), and rates and shapes (1 + W, F)."""
     own, new, moments = _room(system)
     dA, dQ = np.zeros_like(new[0]), np.zeros_like(new[0])
     for k in range(len(gaps)):
@@ -206,22 +206,22 @@ def pull_transitions(system, gaps, times, Q, GA, GQ, d_variance, d_rate):
             for i in range(n):
                 for j in range(n):
                     d_variance[b] += GQ[k, b, i, j] * Q[k, b, i, j] / system.variance[b]
-        for by_shape in (False, True):
+        for wrt in range(len(d_rate)):
             for b in range(len(system.variance)):
                 first, last = system.first[b], system.first[b + 1]
                 n = system.start[b + 1] - system.start[b]
                 for e in range(first, last):
                     f, kind = system.same[e], system.kind[e]
-                    if kind in (WIENER, POWER) or (by_shape and kind not in (OSCILLATOR, VELOCITY)):
+                    if wrt > shapes_of(system, e) or (wrt == 0 and kind in (WIENER, POWER, AUTOREGRESSION)):
                         continue
                     if e == f:  # equal factors come later and find the slopes of the first
-                        factor_slope(system, f, gaps[k], by_shape, own[0, f], own[3, f], own[4, f])
+                        factor_slope(system, f, gaps[k], wrt, own[0, f], own[3, f], own[4, f])
                     if last > first + 1:
                         _block_slope(system, b, e, own, dA, dQ, new)
                         value = _contracted(n, GA[k, b], GQ[k, b], dA, dQ, system.variance[b])
                     else:
                         value = _contracted(n, GA[k, b], GQ[k, b], own[3, f], own[4, f], system.variance[b])
-                    d_rate[1 if by_shape else 0, e] += value
+                    d_rate[wrt, e] += value
 
 
 @compiled

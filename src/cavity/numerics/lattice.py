@@ -1,0 +1,140 @@
+# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
+"""The normalized lattice of a stationary autoregression of order p and variance one, as a Gaussian Markov process.
+
+With k_i the partial autocorrelations, c_i^2 = 1 - k_i^2, e_i and b_i the errors of predicting forwards and backwards
+from i values, each divided by its standard deviation, and e_p = white noise,
+
+    e_{i-1}(t) = c_i e_i(t) + k_i b_{i-1}(t - 1),    b_i(t) = c_i b_{i-1}(t - 1) - k_i e_i(t),    e_0 = b_0 = f.
+
+Each line is a rotation, so the state (b_0, ..., b_{p-1}) has covariance I whatever the k_i are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+
+MOST_STEPS = 2.0**62
+"""Steps that are told apart."""
+
+
+@compiled
+def lattice_step(partial, wrt, A, noise, dA, d_noise):
+    """A (p, p) and the response to the noise (p,) of one step, and their derivatives in the partial autocorrelation
+    `wrt`."""
+    p = len(partial)
+    for column in range(p + 1):  # the last is the noise
+        e, de = (1.0 if column == p else 0.0), 0.0
+        for i in range(p - 1, -1, -1):
+            k = partial[i]
+            c = np.sqrt((1.0 - k) * (1.0 + k))
+            b = 1.0 if column == i else 0.0
+            back, d_back = c * b - k * e, -k * de
+            ahead, d_ahead = c * e + k * b, c * de
+            if i == wrt:
+                d_back -= k / c * b + e
+                d_ahead += b - k / c * e
+            if i + 1 < p:
+                if column == p:
+                    noise[i + 1], d_noise[i + 1] = back, d_back
+                else:
+                    A[i + 1, column], dA[i + 1, column] = back, d_back
+            e, de = ahead, d_ahead
+        if column == p:
+            noise[0], d_noise[0] = e, de
+        else:
+            A[0, column], dA[0, column] = e, de
+
+
+@compiled
+def _product(X, Y, out):
+    """out <- X Y."""
+    n = len(X)
+    for i in range(n):
+        for j in range(n):
+            total = 0.0
+            for k in range(n):
+                total += X[i, k] * Y[k, j]
+            out[i, j] = total
+
+
+@compiled
+def _follow(B, N, dB, dN, A, Q, dA, dQ, room):
+    """A <- B A, Q <- B Q B' + N, a sum of positive terms, and the derivatives; `B` and `A` may be the same arrays."""
+    n = len(A)
+    new, d_new, spread, d_spread = room[0], room[1], room[2], room[3]
+    _product(B, A, new)
+    _product(dB, A, d_new)
+    _product(B, dA, room[4])
+    _product(B, Q, spread)
+    _product(dB, Q, d_spread)
+    _product(B, dQ, room[5])
+    for i in range(n):
+        for j in range(i + 1):
+            total, d_total = N[i, j], dN[i, j]
+            for k in range(n):
+                total += spread[i, k] * B[j, k]
+                d_total += (d_spread[i, k] + room[5, i, k]) * B[j, k] + spread[i, k] * dB[j, k]
+            room[6, i, j], room[7, i, j] = total, d_total
+    for i in range(n):
+        for j in range(n):
+            low, high = max(i, j), min(i, j)
+            Q[i, j], dQ[i, j] = room[6, low, high], room[7, low, high]
+            A[i, j], dA[i, j] = new[i, j], d_new[i, j] + room[4, i, j]
+
+
+@compiled
+def lattice_steps(partial, count, wrt, A, Q, dA, dQ):
+    """A and Q (p, p) of so many steps at once, by doubling, and their derivatives in the partial autocorrelation
+    `wrt`."""
+    n = len(partial)
+    one, room = np.zeros((4, n, n)), np.empty((8, n, n))
+    noise, d_noise = np.empty(n), np.empty(n)
+    lattice_step(partial, wrt, one[0], noise, one[2], d_noise)
+    for i in range(n):
+        for j in range(n):
+            one[1, i, j] = noise[i] * noise[j]
+            one[3, i, j] = d_noise[i] * noise[j] + noise[i] * d_noise[j]
+            A[i, j] = 1.0 if i == j else 0.0
+            Q[i, j], dA[i, j], dQ[i, j] = 0.0, 0.0, 0.0
+    left = np.int64(min(np.round(count), MOST_STEPS))
+    while left > 0:
+        if left & 1:
+            _follow(one[0], one[1], one[2], one[3], A, Q, dA, dQ, room)
+        left >>= 1
+        if left > 0:
+            _follow(one[0], one[1], one[2], one[3], one[0], one[1], one[2], one[3], room)
+
+
+@compiled
+def correlations(partial, lags):
+    """Correlations at whole lags >= 0, (U,), and their derivatives in the partial autocorrelations (U, p)."""
+    n = len(partial)
+    value, slope = np.empty(len(lags)), np.empty((len(lags), n))
+    room = np.empty((4, n, n))
+    one, noise, d_noise = np.empty((2, n, n)), np.empty(n), np.empty(n)
+    row, d_row, new, d_new = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
+    for wrt in range(n):
+        lattice_step(partial, wrt, one[0], noise, one[1], d_noise)
+        last = np.int64(0)
+        row[:], d_row[:] = 0.0, 0.0
+        row[0] = 1.0  # the first row of A^lag
+        for u in range(len(lags)):
+            gap = np.int64(lags[u]) - last
+            last += gap
+            far = gap > n
+            if far:
+                lattice_steps(partial, float(gap), wrt, room[0], room[1], room[2], room[3])
+            for _ in range(1 if far else gap):
+                A, dA = (room[0], room[2]) if far else (one[0], one[1])
+                for j in range(n):
+                    total, d_total = 0.0, 0.0
+                    for k in range(n):
+                        total += row[k] * A[k, j]
+                        d_total += d_row[k] * A[k, j] + row[k] * dA[k, j]
+                    new[j], d_new[j] = total, d_total
+                row[:], d_row[:] = new, d_new
+            value[u], slope[u, wrt] = row[0], d_row[0]
+    return value, slope
