@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from cavity.assessment.evidence_check import check_evidence
 from cavity.inference.base import ConvergenceWarning, Stage
 from cavity.learning.data_scale import DataScale, resolution
 from cavity.learning.guesses import Reader
@@ -118,6 +117,8 @@ def _about_evidence(posterior: Posterior | SamplePosterior) -> Message | None:
     """That EP's evidence is off, if a check in passing says so."""
     if isinstance(posterior, SamplePosterior) or not posterior.status.converged:
         return None
+    from cavity.assessment.evidence_check import check_evidence  # samplers take a while to load
+
     found = check_evidence(posterior)
     return None if found is None else found.message
 

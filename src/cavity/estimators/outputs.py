@@ -14,7 +14,6 @@ from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -531,6 +530,8 @@ class _Complete:
 
     def learned(self, n_restarts: int, rng: np.random.Generator) -> _Complete:
         """At the highest evidence of several runs."""
+        from scipy.optimize import minimize  # only to learn: commands that predict start without it
+
         inner = self.kernel.kernel
         typical = Starts.of(GP(inner).bind(self.X.shape[1]), self.X, self.Y.mean(axis=1))
         size, place = len(inner.theta), len(self.kernel.theta) - len(inner.theta)
