@@ -16,6 +16,7 @@ SECTIONS = (
             "StackedRegressor",
             "CoregionalizedRegressor",
             "TextEncoder",
+            "GraphEncoder",
             "GP",
             "Posterior",
             "assess",

@@ -21,6 +21,7 @@ _MODULES = {
     "GPForecaster": "cavity.forecasting",
     "GPLVM": "cavity.estimators",
     "GPRegressor": "cavity.estimators",
+    "GraphEncoder": "cavity.estimators",
     "Inducing": "cavity.latent.inducing",
     "Neighbors": "cavity.latent.neighbors",
     "Param": "cavity.parameters",
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from cavity.estimators import CoregionalizedRegressor as CoregionalizedRegressor
     from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
+    from cavity.estimators import GraphEncoder as GraphEncoder
     from cavity.estimators import RelevanceVectorRegressor as RelevanceVectorRegressor
     from cavity.estimators import StackedRegressor as StackedRegressor
     from cavity.estimators import TextEncoder as TextEncoder

@@ -12,6 +12,7 @@ _MODULES = {
     "GPClassifier": "cavity.estimators.classifier",
     "GPRegressor": "cavity.estimators.regressor",
     "GPLVM": "cavity.estimators.latent_variables",
+    "GraphEncoder": "cavity.estimators.graphs",
     "RelevanceVectorRegressor": "cavity.estimators.relevance_vectors",
     "StackedRegressor": "cavity.estimators.stacking",
     "TextEncoder": "cavity.estimators.text",
@@ -22,6 +23,7 @@ __all__ = list(_MODULES)
 if TYPE_CHECKING:
     from cavity.estimators.bayesian_latent_variables import BayesianGPLVM as BayesianGPLVM
     from cavity.estimators.classifier import GPClassifier as GPClassifier
+    from cavity.estimators.graphs import GraphEncoder as GraphEncoder
     from cavity.estimators.latent_variables import GPLVM as GPLVM
     from cavity.estimators.outputs import CoregionalizedRegressor as CoregionalizedRegressor
     from cavity.estimators.regressor import GPRegressor as GPRegressor

@@ -13,6 +13,7 @@ from cavity.kernels.cosine import Cosine
 from cavity.kernels.damped_oscillator import DampedOscillator
 from cavity.kernels.gamma_exponential import GammaExponential
 from cavity.kernels.gibbs import Gibbs
+from cavity.kernels.graphs import RandomWalk, WeisfeilerLehman, encode_graphs
 from cavity.kernels.input_functions import register_function
 from cavity.kernels.invariant import Invariant
 from cavity.kernels.linear import Linear
@@ -20,6 +21,7 @@ from cavity.kernels.matern import Matern
 from cavity.kernels.neural_network import NeuralNetwork
 from cavity.kernels.on_circle import OnCircle
 from cavity.kernels.outputs import Convolved, Coregionalized
+from cavity.kernels.paciorek_schervish import PaciorekSchervish
 from cavity.kernels.parse import parse
 from cavity.kernels.periodic import Periodic
 from cavity.kernels.piecewise_polynomial import PiecewisePolynomial
@@ -63,11 +65,13 @@ __all__ = [
     "Normalized",
     "On",
     "OnCircle",
+    "PaciorekSchervish",
     "Periodic",
     "PiecewisePolynomial",
     "Polynomial",
     "Power",
     "Product",
+    "RandomWalk",
     "RationalQuadratic",
     "Rescaled",
     "Scaled",
@@ -80,12 +84,14 @@ __all__ = [
     "Sum",
     "ThinPlate",
     "Warped",
+    "WeisfeilerLehman",
     "White",
     "Wiener",
     "WithSlopes",
     "Words",
     "ard",
     "encode",
+    "encode_graphs",
     "parse",
     "register_function",
     "slopes",

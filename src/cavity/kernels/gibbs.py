@@ -17,10 +17,32 @@ from numpy.typing import NDArray
 
 from cavity.kernels.base import Correlation, Kernel, Rows
 from cavity.kernels.distances import difference
-from cavity.kernels.input_functions import InputFunction, as_function
+from cavity.kernels.input_functions import InputFunction, NamedFunction, as_function
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import IDENTITY, LOG, Transform
 from cavity.parameters.units import Unit
+
+
+def positive_scales(function: NamedFunction, X: Array, owner: str) -> Array:
+    """Length scales (n, D) by a function of the inputs that returns one or D columns, checked."""
+    scales = function(X, owner)
+    if scales.shape[1] not in (1, X.shape[1]):
+        raise ValueError(
+            f"{owner}: {function!r} must return 1 or {X.shape[1]} columns, got {scales.shape[1]}"
+        )
+    if not (scales > 0).all():
+        row = int(np.argwhere(~(scales > 0))[0, 0])
+        raise ValueError(
+            f"{owner}: {function!r} must be positive, but is {scales[row].tolist()} at row {row}"
+        )
+    return np.ascontiguousarray(np.broadcast_to(scales, X.shape))
+
+
+def through_function(function: NamedFunction, X: Array, dl: Array, owner: str) -> Array:
+    """From a cotangent of the length scales (n, D) to one of the inputs."""
+    width = function(X, owner).shape[1]
+    dl = dl if width == dl.shape[1] else dl.sum(axis=1, keepdims=True)
+    return cast(Array, np.einsum("ne,ned->nd", dl, function.slopes(X, width, owner)))
 
 
 class Gibbs(Correlation):
@@ -78,17 +100,7 @@ class Gibbs(Correlation):
         self._check_width(X.shape[1])
         if self.function is None:
             return X, self._log_linear(X)
-        scales = self.function(X, "Gibbs")
-        if scales.shape[1] not in (1, X.shape[1]):
-            raise ValueError(
-                f"Gibbs: {self.function!r} must return 1 or {X.shape[1]} columns, got {scales.shape[1]}"
-            )
-        if not (scales > 0).all():
-            row = int(np.argwhere(~(scales > 0))[0, 0])
-            raise ValueError(
-                f"Gibbs: {self.function!r} must be positive, but is {scales[row].tolist()} at row {row}"
-            )
-        return X, np.ascontiguousarray(np.broadcast_to(scales, X.shape))
+        return X, positive_scales(self.function, X, "Gibbs")
 
     def _log_linear(self, X: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -164,9 +176,7 @@ class Gibbs(Correlation):
         X, scales = rows
         if self.function is None:
             return cast(Array, dl * scales * self.slope)
-        width = self.function(X, "Gibbs").shape[1]
-        dl = dl if width == dl.shape[1] else dl.sum(axis=1, keepdims=True)
-        return cast(Array, np.einsum("ne,ned->nd", dl, self.function.slopes(X, width, "Gibbs")))
+        return through_function(self.function, X, dl, "Gibbs")
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         dla, dlb, dxa, dxb = self._adjoints(a, b, G, K)

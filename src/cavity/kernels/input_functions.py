@@ -97,7 +97,7 @@ _REGISTRY: dict[str, NamedFunction] = {
 
 
 def register_function(name: str, function: InputFunction, jacobian: InputFunction | None = None) -> None:
-    """Name a function of the inputs, for use in `Warped`, `Rescaled`, `Gibbs` and in kernel texts.
+    """Name a function of the inputs, for `Warped`, `Rescaled`, `Gibbs`, `PaciorekSchervish` and kernel texts.
 
     Parameters
     ----------

@@ -126,7 +126,8 @@ class StringKernel(Kernel):
     def _kind(self) -> tuple[Any, ...]:
         """What `_of_pairs` depends on besides the rows."""
 
-    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+    def _require_rows(self, X: Array) -> None:
+        """Refuse what is no row of codes."""
         letters = (np.round(X) == X) & (X >= END)
         ended = np.cumsum(X == END, axis=1) > 0
         good = letters.all(axis=1) & ~(ended & (X >= 0)).any(axis=1) & (X[:, 0] >= 0)
@@ -139,6 +140,9 @@ class StringKernel(Kernel):
                 row=row,
                 remedy="make rows by cavity.kernels.encode(texts) or cavity.TextEncoder",
             )
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        self._require_rows(X)
         digest = hashlib.blake2b(np.ascontiguousarray(X).tobytes(), digest_size=8).digest()
         mark = int.from_bytes(digest, "little", signed=True)
         if _ROWS.find(mark) is None:
@@ -203,7 +207,59 @@ def count_matrix(number: NDArray[np.intp], columns: int) -> csr_array:
     return csr_array((np.ones(len(row)), (row, number[row, place])), shape=(len(number), columns))
 
 
-class Substrings(StringKernel):
+class WeightedCounts(StringKernel):
+    """Counts of several kinds, k = sum_l weights_l sum_s N_ls(x) N_ls(x'), with a learned weight for each kind."""
+
+    normalized: bool
+    _transforms: ClassVar[dict[str, Transform]] = {"weights": LOG}
+    _units: ClassVar = {"weights": Unit.SHARED_VARIANCE}
+
+    @abstractmethod
+    def _numbers(self, A: Array, B: Array) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """For each kind: numbers of what the rows of A and B hold, equal for equal things, -1 for nothing."""
+
+    @property
+    def _n_parts(self) -> int:
+        return int(np.size(self.weights))
+
+    def _of_pairs(self, A: Array, B: Array) -> Array:
+        out = np.empty((self._n_parts, len(A), len(B)))
+        for place, (first, second) in enumerate(self._numbers(A, B)):
+            columns = int(max(first.max(initial=-1), second.max(initial=-1))) + 1
+            if columns == 0:
+                out[place] = 0.0
+                continue
+            one, other = count_matrix(first, columns), count_matrix(second, columns)
+            out[place] = (one @ other.T).toarray()
+            if self.normalized:
+                for side, counts in ((out[place], one), (out[place].T, other)):
+                    norm = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1)).ravel())
+                    side /= np.where(norm > 0, norm, 1.0)[:, None]
+        return out
+
+    def _of_self(self, A: Array) -> Array:
+        out = np.empty((self._n_parts, len(A)))
+        for place, (first, _) in enumerate(self._numbers(A, A[:0])):
+            columns = int(first.max(initial=-1)) + 1
+            own = count_matrix(first, max(columns, 1))
+            total = np.asarray(own.multiply(own).sum(axis=1)).ravel()
+            out[place] = (total > 0) if self.normalized else total
+        return out
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        return cast(Array, np.tensordot(self.weights, self._parts_of(a, b), axes=1))
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        return np.array([np.vdot(G, part) for part in self._parts_of(a, b)])
+
+    def _diag(self, a: Rows) -> Array:
+        return cast(Array, self.weights @ self._of_self(a[2]))
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.asarray(self._of_self(a[2]) @ g)
+
+
+class Substrings(WeightedCounts):
     """Shared substrings of each length, k = sum_l weights_l k_l, with a learned weight for each length.
 
     Parameters
@@ -223,9 +279,6 @@ class Substrings(StringKernel):
     >>> Substrings([1.0, 1.0, 1.0], normalized=False)(rows)[0, 1]  # 13 + 8 + 5
     np.float64(26.0)
     """
-
-    _transforms: ClassVar[dict[str, Transform]] = {"weights": LOG}
-    _units: ClassVar = {"weights": Unit.SHARED_VARIANCE}
 
     def __init__(
         self, weights: Any = (1.0, 1.0, 1.0), lengths: Iterable[int] | None = None, normalized: bool = True
@@ -251,52 +304,12 @@ class Substrings(StringKernel):
 
     __hash__ = Kernel.__hash__
 
-    @property
-    def _n_parts(self) -> int:
-        return len(self.lengths)
-
     def _kind(self) -> tuple[Any, ...]:
         return self.lengths, self.normalized
 
-    def _of_pairs(self, A: Array, B: Array) -> Array:
-        out = np.empty((len(self.lengths), len(A), len(B)))
+    def _numbers(self, A: Array, B: Array) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         numbers = windows(A, B, max(self.lengths))
-        for place, length in enumerate(self.lengths):
-            first, second = numbers[length - 1]
-            columns = int(max(first.max(initial=-1), second.max(initial=-1))) + 1
-            if columns == 0:
-                out[place] = 0.0
-                continue
-            one, other = count_matrix(first, columns), count_matrix(second, columns)
-            out[place] = (one @ other.T).toarray()
-            if self.normalized:
-                for side, counts in ((out[place], one), (out[place].T, other)):
-                    norm = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1)).ravel())
-                    side /= np.where(norm > 0, norm, 1.0)[:, None]
-        return out
-
-    def _of_self(self, A: Array) -> Array:
-        out = np.empty((len(self.lengths), len(A)))
-        numbers = windows(A, A[:0], max(self.lengths))
-        for place, length in enumerate(self.lengths):
-            first = numbers[length - 1][0]
-            columns = int(first.max(initial=-1)) + 1
-            own = count_matrix(first, max(columns, 1))
-            total = np.asarray(own.multiply(own).sum(axis=1)).ravel()
-            out[place] = (total > 0) if self.normalized else total
-        return out
-
-    def _block(self, a: Rows, b: Rows) -> Array:
-        return cast(Array, np.tensordot(self.weights, self._parts_of(a, b), axes=1))
-
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return np.array([np.vdot(G, part) for part in self._parts_of(a, b)])
-
-    def _diag(self, a: Rows) -> Array:
-        return cast(Array, self.weights @ self._of_self(a[2]))
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return np.asarray(self._of_self(a[2]) @ g)
+        return [numbers[length - 1] for length in self.lengths]
 
 
 class Words(StringKernel):
@@ -451,7 +464,29 @@ class Mismatch(StringKernel):
         return np.array([g @ self._of_self(a[2])[0]])
 
 
-class Gappy(StringKernel):
+class Decaying(StringKernel):
+    """Kernels with a learned decay between 0 and 1; their parts are the value and its derivative in the decay."""
+
+    _transforms: ClassVar[dict[str, Transform]] = {"decay": UNIT}
+
+    @property
+    def _n_parts(self) -> int:
+        return 2
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        return np.array(self._parts_of(a, b)[0])
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        return np.array([np.vdot(G, self._parts_of(a, b)[1])])
+
+    def _diag(self, a: Rows) -> Array:
+        return np.asarray(self._of_self(a[2])[0])
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.array([g @ self._of_self(a[2])[1]])
+
+
+class Gappy(Decaying):
     """Subsequences of k letters with gaps, each counting decay^(length from its first to its last letter).
 
     Parameters
@@ -467,18 +502,12 @@ class Gappy(StringKernel):
     np.float64(0.0625)
     """
 
-    _transforms: ClassVar[dict[str, Transform]] = {"decay": UNIT}
-
     def __init__(self, k: int = 2, decay: Any = 0.5) -> None:
         self.k = require_integer(k, "Gappy: k", 1)
         self._set_up({"decay": decay})
 
     def _arguments(self) -> list[str]:
         return [f"k={self.k}", *super()._arguments()]
-
-    @property
-    def _n_parts(self) -> int:
-        return 2
 
     def _kind(self) -> tuple[Any, ...]:
         return self.k, float(self.decay)
@@ -494,18 +523,6 @@ class Gappy(StringKernel):
 
         own = np.ascontiguousarray(A)
         return np.asarray(gappy_pairs(own, own, self.k, float(self.decay), True)[:, :, 0])
-
-    def _block(self, a: Rows, b: Rows) -> Array:
-        return np.array(self._parts_of(a, b)[0])
-
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return np.array([np.vdot(G, self._parts_of(a, b)[1])])
-
-    def _diag(self, a: Rows) -> Array:
-        return np.asarray(self._of_self(a[2])[0])
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return np.array([g @ self._of_self(a[2])[1]])
 
 
 class Subsets(Kernel):
