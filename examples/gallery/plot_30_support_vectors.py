@@ -2,7 +2,7 @@
 Support vectors as most probable functions
 ==========================================
 
-Support vector regression minimizes :math:`\\tfrac12 f'K^{-1}f + C\\sum_i \\max(|y_i - f_i| - \\epsilon, 0)`.
+Support vector regression minimizes :math:`\\frac{1}{2} f'K^{-1}f + C\\sum_i \\max(|y_i - f_i| - \\epsilon, 0)`.
 That is minus a log posterior: of a Gaussian process whose noise is flat within :math:`\\epsilon` and falls off
 exponentially outside, with :math:`C` one over its scale. The machine finds the most probable function; the process also
 says how far to trust it. Both have the same covariance here, and a free constant.

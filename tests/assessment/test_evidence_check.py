@@ -75,7 +75,7 @@ def test_what_is_said(check, told):
 
 def test_a_fit_warns(monkeypatch):
     wrong = EvidenceCheck(5.0, 0.1, True)
-    monkeypatch.setattr("cavity.estimators.fit_warnings.check_evidence", lambda posterior: wrong)
+    monkeypatch.setattr("cavity.assessment.evidence_check.check_evidence", lambda posterior: wrong)
     X = np.linspace(0, 3, 12)[:, None]
     with pytest.warns(ConvergenceWarning, match="EP's log evidence is too high by about 5.0 nats"):
         GPRegressor(likelihood="student-t", n_restarts=0).fit(X, np.sin(X[:, 0]) + 0.1 * np.cos(7 * X[:, 0]))
