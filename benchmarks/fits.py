@@ -12,17 +12,23 @@ eight columns, five of which matter; robust noise has 5 % gross errors among the
   whether its chains pass their checks.
 
 The full run adds more sizes with the exponents of growth, and scikit-learn, GPy and GPyTorch, whose default is one
-start, at the same problems; their evidences are brought to the units of y.
+start, at the same problems; their evidences are brought to the units of y. A peer is stopped at ten times our default
+time, or at `LONGEST` seconds if that is at least twice our time: its time is then a lower bound, and its evidence what
+it had reached. `vs_peers` is the smallest ratio of a peer's time to our default time. Every result is written to the
+file named by `--store` as it comes, and what is there is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,8 +49,17 @@ DIGITS_ROWS = 300
 DIGITS_BEFORE = 21.1
 """CPU time of the default classifier of so many digits at b8ee38e, in units of n = 1000: 24.3 s over 1.15 s."""
 
-PEERS_UP_TO = 2000
-"""Most rows that other packages are given: they take hours for more."""
+PATIENCE = 10.0
+"""Times our default time at which a peer is stopped."""
+
+LONGEST, AT_LEAST = 240.0, 2.0
+"""CPU seconds at which a peer is stopped in any case, once it has taken so many times our default time."""
+
+WARM_UP = 50
+"""Rows of an uncounted fit of everything."""
+
+STORED = Path(__file__).with_name("fits_results.jsonl")
+"""Results of the last full run."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +93,52 @@ LIKELIHOODS = {
 }
 
 
+@dataclass(frozen=True)
+class Result:
+    """CPU seconds of a subject by round, and the log evidence it ended with; of a peer that was stopped, so far."""
+
+    problem: str
+    subject: str
+    cpu: list[float]
+    evidence: float
+    stopped: bool = False
+    commit: str = ""
+
+
 @dataclass
 class Outcome:
-    """All that was measured: times by problem, evidences by problem and subject, and what there is to say."""
+    """All that was measured, and what there is to say; results are added to `file` as they come."""
 
-    series: dict[str, timing.Series] = field(default_factory=dict)
-    evidences: dict[str, dict[str, float]] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    file: Path | None = None
+    commit: str = ""
     mcmc_seconds: float | None = None
     notes: list[str] = field(default_factory=list)
+
+    def add(
+        self, problem: str, subject: str, cpu: list[float], evidence: float, stopped: bool = False
+    ) -> None:
+        """Keep a result."""
+        self.results.append(Result(problem, subject, cpu, evidence, stopped, self.commit))
+        if self.file is not None:
+            with open(self.file, "a") as file:
+                file.write(json.dumps(asdict(self.results[-1])) + "\n")
+
+    def of(self, problem: str) -> dict[str, Result]:
+        """By subject."""
+        return {result.subject: result for result in self.results if result.problem == problem}
+
+    @property
+    def problems(self) -> list[str]:
+        return list(dict.fromkeys(result.problem for result in self.results))
+
+    def series(self, problem: str) -> timing.Series:
+        """Times by round."""
+        of = self.of(problem)
+        rounds = max((len(result.cpu) for result in of.values()), default=0)
+        return timing.Series(
+            [{name: r.cpu[k] for name, r in of.items() if k < len(r.cpu)} for k in range(rounds)]
+        )
 
     def figures(self) -> dict[str, float | None]:
         """What the last line reports."""
@@ -93,11 +146,17 @@ class Outcome:
         found = {name: self._ratio(name) for name in names}
         units = self._ratio(f"digits_{DIGITS_ROWS}")
         softmax = None if units is None else units / DIGITS_BEFORE
-        return {**found, "softmax": softmax, "mcmc_s": self.mcmc_seconds}
+        figures = {**found, "softmax": softmax, "mcmc_s": self.mcmc_seconds}
+        against = [
+            self.series(result.problem).ratio(result.subject, "default")
+            for result in self.results
+            if result.subject in peers.TITLES.values()
+        ]
+        known = [value for value in against if value is not None and np.isfinite(value)]
+        return {**figures, "vs_peers": min(known)} if known else figures
 
     def _ratio(self, name: str) -> float | None:
-        series = self.series.get(name)
-        return None if series is None else series.ratio("default", "one start")
+        return self.series(name).ratio("default", "one start")
 
 
 # --- problems ---------------------------------------------------------------------------------------------------------
@@ -155,22 +214,9 @@ class Fit:
         return took
 
 
-class PeerFit:
-    """The same of another package, in a warm worker."""
-
-    def __init__(self, worker: peers.Worker, file: str, shift: float) -> None:
-        self.worker, self.shift, self.value = worker, shift, np.nan
-        self.file = file
-
-    def __call__(self, k: int) -> float:
-        self.worker.ask(op="load", file=self.file)
-        try:
-            answer = self.worker.ask(op="fit")
-        except peers.PeerError as error:
-            print(error)
-            return np.nan
-        self.value = answer["value"] + self.shift
-        return float(answer["cpu"])
+def patience(ours: float) -> float:
+    """CPU seconds that a peer has, if our default fit took so many."""
+    return min(PATIENCE * ours, max(LONGEST, AT_LEAST * ours))
 
 
 def one_start(X: Array, y: Array) -> Fit:
@@ -181,17 +227,19 @@ def one_start(X: Array, y: Array) -> Fit:
 # --- measurements -----------------------------------------------------------------------------------------------------
 
 
-def measure(plan: Plan) -> Outcome:
-    """Everything, with what was found printed as it comes."""
-    found, workers = Outcome(), {}
+def measure(plan: Plan, found: Outcome) -> Outcome:
+    """Everything that is not known yet, with what was found printed as it comes."""
+    workers: Mapping[str, peers.Worker] = {}
     if plan.with_peers:
         workers, missing = peers.start()
         found.notes += [f"{peers.TITLES[name]} is missing: {why}" for name, why in missing.items()]
     try:
+        _peers(Outcome(), WARM_UP, workers)  # what a package loads at its first fit is loaded
         for noise, sizes in plan.sizes.items():
             for n in sizes:
-                with_peers = workers if noise == "gaussian" and n <= PEERS_UP_TO else {}
-                _noise(found, noise, n, plan.rounds if n <= 500 else 1, with_peers)
+                _noise(found, noise, n, plan.rounds if n <= 500 else 1)
+                if noise == "gaussian":
+                    _peers(found, n, workers)
     finally:
         for worker in workers.values():
             worker.close()
@@ -202,15 +250,31 @@ def measure(plan: Plan) -> Outcome:
     return found
 
 
-def _noise(found: Outcome, noise: str, n: int, rounds: int, workers: Mapping[str, peers.Worker]) -> None:
+def _noise(found: Outcome, noise: str, n: int, rounds: int) -> None:
     X, y = friedman(n, 0.0 if noise == "gaussian" else OUTLIERS)
     default = Fit(lambda: GPRegressor(likelihood=LIKELIHOODS[noise], random_state=0), X, y)
-    subjects: dict[str, Any] = {"one start": one_start(X, y), "default": default}
+    _take_turns(found, f"{noise}_{n}", {"one start": one_start(X, y), "default": default}, rounds)
+
+
+def _peers(found: Outcome, n: int, workers: Mapping[str, peers.Worker]) -> None:
+    """Other packages on the problem of Gaussian noise, once each."""
+    name = f"gaussian_{n}"
+    problem, shift = for_peers(*friedman(n))
+    limit = patience(found.series(name).median("default") or np.inf)
     with tempfile.TemporaryDirectory() as folder:
-        problem, shift = for_peers(X, y)
-        file = str(peers.save(problem, folder, f"friedman_{n}"))
-        others = {peers.TITLES[name]: PeerFit(worker, file, shift) for name, worker in workers.items()}
-        _take_turns(found, f"{noise}_{n}", subjects, others, rounds)
+        file = str(peers.save(problem, folder, name))
+        for peer, worker in workers.items():
+            title = peers.TITLES[peer]
+            if title in found.of(name):
+                continue
+            try:
+                worker.ask(op="load", file=file)
+                answer = worker.ask(op="fit", cpu=limit)
+            except peers.PeerError as error:
+                found.notes.append(f"{name}: {error}")
+                continue
+            found.add(name, title, [answer["cpu"]], answer["value"] + shift, answer["stopped"])
+            print(_line(found, name), flush=True)
 
 
 def _probit(found: Outcome, n: int) -> None:
@@ -218,13 +282,13 @@ def _probit(found: Outcome, n: int) -> None:
     labels = (y > np.median(y)).astype(int)
     one = Fit(lambda: GPClassifier(inference="ep", n_restarts=0), X, labels)
     default = Fit(lambda: GPClassifier(inference="ep", random_state=0), X, labels)
-    _take_turns(found, f"probit_{n}", {"one start": one, "default": default}, {}, 1)
+    _take_turns(found, f"probit_{n}", {"one start": one, "default": default}, 1)
 
 
 def _digits(found: Outcome, n: int) -> None:
     default = Fit(lambda: GPClassifier(random_state=0), *digits(n))
     subjects = {"one start": one_start(*friedman(1000)), "default": default}
-    _take_turns(found, f"digits_{n}", subjects, {}, 1)
+    _take_turns(found, f"digits_{n}", subjects, 1)
 
 
 def _chains(found: Outcome) -> None:
@@ -235,14 +299,12 @@ def _chains(found: Outcome) -> None:
     found.notes.append(f"chains: {'certified' if notice is None else notice}")
 
 
-def _take_turns(
-    found: Outcome, name: str, ours: Mapping[str, Any], others: Mapping[str, PeerFit], rounds: int
-) -> None:
-    """Time subjects in turn; peers once."""
-    series = timing.interleave(ours, others, rounds, rounds, warm_up=0, warm_sometimes=False)
-    found.series[name] = series
-    values = {title: _evidence(subject.fitted) for title, subject in ours.items()}
-    found.evidences[name] = values | {title: peer.value for title, peer in others.items()}
+def _take_turns(found: Outcome, name: str, subjects: Mapping[str, Fit], rounds: int) -> None:
+    """Time subjects in turn, unless they are known."""
+    if set(subjects) - set(found.of(name)):
+        series = timing.interleave(subjects, {}, rounds, rounds, warm_up=0)
+        for title, subject in subjects.items():
+            found.add(name, title, series.times(title), _evidence(subject.fitted))
     print(_line(found, name), flush=True)
 
 
@@ -253,33 +315,80 @@ def _evidence(model: Any) -> float:
 
 def _line(found: Outcome, name: str) -> str:
     """Times, ratios and evidences of one problem."""
-    series = found.series[name]
-    parts = []
-    for title, value in found.evidences[name].items():
-        ratio = report.ratio(series.ratio(title, "one start"))
-        parts.append(f"{title} {report.seconds(series.median(title))} ({ratio}, evidence {value:.2f})")
+    series, parts = found.series(name), []
+    for title, result in found.of(name).items():
+        ratio = report.ratio(series.ratio(title, "one start"), at_least=result.stopped)
+        parts.append(
+            f"{title} {report.seconds(series.median(title))} ({ratio}, evidence {result.evidence:.2f})"
+        )
     return f"{name}: " + ", ".join(parts)
 
 
+def against_peers(found: Outcome) -> str:
+    """Default fits and those of peers, side by side."""
+    titles = [t for t in peers.TITLES.values() if any(r.subject == t for r in found.results)]
+    rows = []
+    for name in found.problems:
+        of, series = found.of(name), found.series(name)
+        if not any(title in of for title in titles):
+            continue
+        row = [name.rsplit("_", 1)[1]]
+        row += [report.seconds(series.median(title)) for title in ("one start", "default")]
+        for title in titles:
+            stopped = title in of and of[title].stopped
+            row.append(report.ratio(series.ratio(title, "default"), at_least=stopped))
+        best = of["default"].evidence
+        row += [f"{of[title].evidence - best:+.2f}" if title in of else "-" for title in titles]
+        rows.append(row)
+    header = ["rows", "one start", "default", *titles, *(f"evidence of {title}" for title in titles)]
+    return report.table(header, rows)
+
+
 def exponents(found: Outcome) -> list[str]:
-    """By how much CPU times grow with n, as a power, between the smallest and the largest size of each noise."""
+    """By how much CPU times grow with n, as a power, over the sizes at which a subject was not stopped."""
     lines = []
     for noise in LIKELIHOODS:
-        sizes = sorted(int(name.rsplit("_", 1)[1]) for name in found.series if name.startswith(f"{noise}_"))
-        for title in ("one start", "default"):
-            times = [found.series[f"{noise}_{n}"].median(title) for n in sizes]
-            if len(sizes) > 1 and all(times):
-                power = np.polyfit(np.log(sizes), np.log(np.array(times, dtype=float)), 1)[0]
-                lines.append(f"{noise}, {title}: n^{power:.2f} from {sizes[0]} to {sizes[-1]} rows")
+        for title in ("one start", "default", *peers.TITLES.values()):
+            points = [
+                (int(result.problem.rsplit("_", 1)[1]), float(np.median(result.cpu)))
+                for result in found.results
+                if result.problem.startswith(f"{noise}_") and result.subject == title and not result.stopped
+            ]
+            if len(points) > 1:
+                sizes, times = np.array(sorted(points)).T
+                power = np.polyfit(np.log(sizes), np.log(times), 1)[0]
+                lines.append(f"{noise}, {title}: n^{power:.2f} from {sizes[0]:.0f} to {sizes[-1]:.0f} rows")
     return lines
+
+
+def stored(file: Path) -> list[Result]:
+    """Results of earlier runs."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [Result(**json.loads(line)) for line in lines if line.strip()]
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=STORED.parent)
+    return done.stdout.strip()
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks fits", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="under four minutes, without other packages")
+    parser.add_argument(
+        "--store", type=Path, help="file for results as they come; what is there is not run again"
+    )
+    parser.add_argument("--stored", action="store_true", help="run nothing; show the stored run")
     options = parser.parse_args(argv)
-    one_start(*friedman(50))(0)  # compiled passes are loaded
-    found = measure(QUICK if options.quick else FULL)
+    if options.stored:
+        found = Outcome(stored(STORED))
+    else:
+        one_start(*friedman(WARM_UP))(0)  # compiled passes are loaded
+        known = stored(options.store) if options.store else []
+        found = measure(QUICK if options.quick else FULL, Outcome(known, options.store, _commit()))
+    if any(result.subject in peers.TITLES.values() for result in found.results):
+        print(against_peers(found))
     print("\n".join([*exponents(found), *found.notes]))
     print(report.result_line(found.figures()))
     return 0

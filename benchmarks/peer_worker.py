@@ -25,12 +25,12 @@ class Stop(BaseException):
 class Trace(list):
     """Evidences with the time at which they were seen; ends the fit where it has been told to."""
 
-    stop_at, deadline = float("inf"), float("inf")
+    stop_at, deadline, most_cpu = float("inf"), float("inf"), float("inf")
 
     def see(self, value):
         now = time.time()
         self.append((now, float(value)))
-        if value >= self.stop_at or now > self.deadline:
+        if value >= self.stop_at or now > self.deadline or time.process_time() > self.most_cpu:
             raise Stop
 
 
@@ -289,11 +289,17 @@ def serve(package):
                 reply({})
             elif request["op"] == "fit":
                 start, cpu = time.perf_counter(), time.process_time()
-                value = subject.fit()
+                value, stopped = None, False
+                if "cpu" in request:
+                    subject.trace.most_cpu = cpu + request["cpu"]
+                try:
+                    value = subject.fit()
+                except Stop:
+                    stopped = True
                 took, cpu = time.perf_counter() - start, time.process_time() - cpu
                 if value is None:
                     value = max(seen for _, seen in subject.trace)
-                reply({"seconds": took, "cpu": cpu, "value": float(value)})
+                reply({"seconds": took, "cpu": cpu, "value": float(value), "stopped": stopped})
             else:
                 took, value, gradient = subject.evidence(np.array(request["theta"]))
                 reply(

@@ -296,10 +296,10 @@ def test_a_peer_gets_half_as_much_again_as_our_time_in_a_quick_run(monkeypatch, 
 
 def test_the_last_line_of_fits_has_ratios_over_one_start_and_seconds_of_chains():
     found = fits.Outcome(mcmc_seconds=12.0)
-    found.series["gaussian_500"] = series(**{"one start": 2.0, "default": 3.0})
-    found.series[f"digits_{fits.DIGITS_ROWS}"] = series(
-        **{"one start": 1.0, "default": 2.0 * fits.DIGITS_BEFORE}
-    )
+    digits = f"digits_{fits.DIGITS_ROWS}"
+    for problem, one, default in (("gaussian_500", 2.0, 3.0), (digits, 1.0, 2.0 * fits.DIGITS_BEFORE)):
+        found.add(problem, "one start", [one, one], 0.0)
+        found.add(problem, "default", [default, default], 0.0)
     line = report.result_line(found.figures())
     assert line == (
         "RESULT gaussian_500=1.500 student_t_500=missing student_t_1000=missing mixture_500=missing "
@@ -310,20 +310,53 @@ def test_the_last_line_of_fits_has_ratios_over_one_start_and_seconds_of_chains()
 def test_growth_is_a_power_of_n():
     found = fits.Outcome()
     for n in (100, 200, 400):
-        found.series[f"gaussian_{n}"] = series(**{"one start": 1e-6 * n**2, "default": 1e-6 * n**3})
-    found.series["student_t_100"] = series(**{"one start": 1.0, "default": 1.0})
+        found.add(f"gaussian_{n}", "one start", [1e-6 * n**2], 0.0)
+        found.add(f"gaussian_{n}", "default", [1e-6 * n**3], 0.0)
+        found.add(f"gaussian_{n}", "GPy", [1e-6 * min(n, 200) ** 3], 0.0, stopped=n == 400)
+    found.add("student_t_100", "default", [1.0], 0.0)
     assert fits.exponents(found) == [
         "gaussian, one start: n^2.00 from 100 to 400 rows",
         "gaussian, default: n^3.00 from 100 to 400 rows",
+        "gaussian, GPy: n^3.00 from 100 to 200 rows",
     ]
+
+
+class SlowPeer:
+    """A worker that is stopped at its limit."""
+
+    limits: list[float]
+
+    def __init__(self) -> None:
+        self.limits = []
+
+    def ask(self, op: str, file: str = "", cpu: float = np.inf) -> dict[str, object]:
+        if op == "fit":
+            self.limits.append(cpu)
+        return {"cpu": cpu, "value": -5.0, "stopped": True}
+
+
+def test_a_slow_peer_counts_with_a_lower_bound_and_results_are_kept_as_they_come(tmp_path):
+    file = tmp_path / "results.jsonl"
+    found, peer = fits.Outcome(file=file), SlowPeer()
+    found.add("gaussian_20", "one start", [1.0], 0.0)
+    found.add("gaussian_20", "default", [2.0], 0.0)
+    fits._peers(found, 20, {"gpy": peer})
+    assert peer.limits == [2.0 * fits.PATIENCE]
+    assert found.figures()["vs_peers"] == fits.PATIENCE
+    assert f">={fits.PATIENCE:.2f}x" in fits.against_peers(found)
+    again = fits.Outcome(fits.stored(file), file)
+    fits._peers(again, 20, {"gpy": peer})
+    assert len(peer.limits) == 1
+    assert again.results == found.results
+    assert fits.patience(1000.0) == fits.AT_LEAST * 1000.0
 
 
 def test_fits_are_timed_with_their_evidences(capsys):
     found = fits.Outcome()
-    fits._noise(found, "gaussian", 30, 2, {})
-    assert len(found.series["gaussian_30"].rounds) == 2
-    ours = found.evidences["gaussian_30"]
-    assert ours["default"] >= ours["one start"] - 1e-6
+    fits._noise(found, "gaussian", 30, 2)
+    ours = found.of("gaussian_30")
+    assert len(ours["default"].cpu) == 2
+    assert ours["default"].evidence >= ours["one start"].evidence - 1e-6
     assert capsys.readouterr().out.startswith("gaussian_30: one start ")
 
 
