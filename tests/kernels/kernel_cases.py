@@ -157,6 +157,9 @@ def everything() -> dict[str, Case]:
         "Autoregressive-3": Case(
             Autoregressive([0.6, -0.4, 0.3]), columns=1, inputs="whole", smooth_inputs=False
         ),
+        "Autoregressive-moving": Case(
+            Autoregressive([0.6, -0.4], [0.5, -0.3]), columns=1, inputs="whole", smooth_inputs=False
+        ),
         "OnCircle": Case(OnCircle(1.9, 0.7), columns=1),
         "Categorical": Case(Categorical(3, -0.3), columns=1, inputs="codes", smooth_inputs=False),
         "Categorical-open": Case(

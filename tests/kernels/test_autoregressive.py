@@ -1,4 +1,5 @@
-"""Autoregressions at whole times: Yule-Walker equations, state-space form against dense matrices."""
+"""Autoregressions and moving averages at whole times: Yule-Walker equations, responses to single shocks, likelihoods of
+statsmodels, state-space form against dense matrices."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from cavity.kernels import Autoregressive, Cosine, Linear, Matern, OnCircle
 from cavity.latent import Dense, Markov
 from cavity.latent.base import Inputs
 from cavity.likelihoods import Gaussian, StudentT
+from cavity.parameters.param import fixed
 
 PARTIALS = [[0.5], [-0.97], [5 / 7, 0.3], [0.6, -0.9], [0.3, -0.5, 0.8, 0.2, -0.6]]
 T = np.array([3.0, 0.0, 1.0, 1.0, 5.0, 40.0, 41.0, 7.0, 200.0, -6.0, 8.0, 9.0, 10.0, 12.0])[:, None]
@@ -70,12 +72,71 @@ def test_lags_in_the_hundred_millions():
     assert found[2, 3] == pytest.approx((1 - 1e-9) ** 3, rel=1e-14)
 
 
+MIXED = [
+    (0.5, 0.4),
+    ([5 / 7, 0.3], [0.3, -0.2]),
+    ([0.3, -0.5, 0.8, 0.2, -0.6], [-0.5]),
+    (-0.3, [0.5, -0.6, 0.2, 0.9]),
+]
+
+
+@pytest.mark.parametrize(("partial", "moving"), MIXED, ids=str)
+def test_a_moving_average_has_the_correlations_of_its_response_to_single_shocks(partial, moving):
+    """f(t) = sum_j psi_j e(t - j), so that the covariance at lag h is sum_j psi_j psi_{j+h}."""
+    kernel, count = Autoregressive(partial, moving), 3000
+    a, theta = kernel.coefficients, kernel.moving_coefficients
+    psi = np.zeros(count)
+    psi[: len(theta) + 1] = [1.0, *theta]
+    for j in range(count):
+        past = psi[max(0, j - len(a)) : j][::-1]
+        psi[j] += a[: len(past)] @ past
+    expected = np.array([psi[: count - h] @ psi[h:] for h in range(60)])
+    np.testing.assert_allclose(kernel(np.arange(60.0)[:, None])[0], expected / expected[0], atol=1e-12)
+    assert kernel.innovation_variance * expected[0] == pytest.approx(1.0, rel=1e-12)
+    assert np.all(np.abs(np.roots([1.0, *theta])) < 1)  # invertible
+
+
+def partials(coefficients: list[float]) -> list[float]:
+    """Partial autocorrelations of the coefficients of an autoregression, the recursion of Levinson backwards."""
+    a, found = np.array(coefficients), []
+    while len(a):
+        k, rest = a[-1], a[:-1]
+        found.insert(0, float(k))
+        a = (rest + k * rest[::-1]) / (1 - k**2)
+    return found
+
+
+STATSMODELS = [  # SARIMAX(y, order=(p, 0, q), measurement_error=True).loglike of statsmodels 0.15.0, ssm.tolerance = 0
+    ([0.5], [0.4], 0.6, 0.1, -68.36740037317728),
+    ([0.5, 0.3], [-0.5, 0.2], 0.6, 0.1, -73.88509960607308),
+    ([], [0.9, 0.3, -0.2], 0.6, 0.05, -64.8332909741698),
+    ([1.2, -0.5, 0.1], [0.3], 0.2, 0.3, -64.19805726790264),
+]
+
+
+@pytest.mark.parametrize(("regression", "moving", "shocks", "noise", "expected"), STATSMODELS, ids=str)
+@pytest.mark.parametrize("form", ["markov", "dense"])
+def test_the_likelihood_of_statsmodels(regression, moving, shocks, noise, expected, form):
+    """With noise of measurement, and three values missing."""
+    t = np.arange(60.0)
+    y = np.sin(0.7 * t) + 0.5 * np.cos(1.9 * t**1.1)
+    known = np.delete(np.arange(60), [7, 8, 30])
+    m = -np.array(partials([-c for c in moving]))
+    kernel = Autoregressive(partials(regression) if regression else fixed(0.0), m)
+    np.testing.assert_allclose(kernel.moving_coefficients, moving, atol=1e-14)
+    model = GP(shocks / kernel.innovation_variance * kernel, Gaussian(noise), representation=form)
+    assert model.evidence(t[known, None], y[known])[0] == pytest.approx(expected, abs=1e-9)
+
+
 KERNELS = [
     1.7 * Autoregressive(-0.6),
     0.8 * Autoregressive([0.6, -0.9]),
     Autoregressive([0.3, -0.5, 0.8, 0.2, -0.6]) + 0.5 * Matern(4.0, nu=1.5),
     Autoregressive([0.9, -0.3]) * Autoregressive([0.2, 0.1, 0.5]) + Linear(0.01),
     2.0 * Autoregressive([0.9, -0.3, 0.2]) * Cosine(7.0) + Autoregressive([0.9, -0.3, 0.2]),
+    1.3 * Autoregressive(0.5, moving=-0.9),
+    Autoregressive([0.6, -0.9], moving=[0.3, -0.7, 0.2]) * Cosine(7.0)
+    + 0.5 * Autoregressive([0.3, 0.2, -0.5], 0.4),
 ]
 
 
@@ -92,11 +153,12 @@ def test_the_state_space_form_is_exact(kernel):
 
 
 @pytest.mark.parametrize(("likelihood", "rule"), [(Gaussian(0.1), "exact"), (StudentT(0.3, 4.0), EP(1e-9))])
-def test_evidence_and_its_gradient_equal_those_of_dense_matrices(likelihood, rule):
+@pytest.mark.parametrize("kernel", [KERNELS[1], KERNELS[-1]], ids=["AR", "ARMA"])
+def test_evidence_and_its_gradient_equal_those_of_dense_matrices(kernel, likelihood, rule):
     rng = np.random.default_rng(1)
     t = np.delete(np.arange(80.0), [3, 4, 30])[:, None]
     y = np.sin(t[:, 0]) + 0.2 * rng.standard_normal(len(t))
-    models = [GP(KERNELS[1], likelihood, inference=rule, representation=form) for form in ("markov", "dense")]
+    models = [GP(kernel, likelihood, inference=rule, representation=form) for form in ("markov", "dense")]
     (value, gradient), (same, slope) = (model.evidence(t, y) for model in models)
     assert value == pytest.approx(same, rel=1e-8)
     np.testing.assert_allclose(gradient, slope, rtol=1e-7, atol=1e-7)
@@ -116,11 +178,21 @@ def test_times_off_the_grid_are_refused_by_name(form):
         posterior.mean([[0.25]])
 
 
+def test_a_moving_average_that_nearly_undoes_the_regression_is_nearly_white():
+    """Equal numbers of either sign cancel: f is the white noise itself."""
+    k = 1 - 1e-9
+    for form in (Markov(), Dense()):
+        prior = form.prior(Autoregressive(k, moving=-k).bind(1), None, Inputs(T))
+        np.testing.assert_allclose(prior.times(np.eye(len(T))), T == T.T, atol=1e-6)
+
+
 def test_what_is_no_partial_autocorrelation_is_refused():
     with pytest.raises(ValueError, match="partial"):
         Autoregressive([0.5, 1.0])
     with pytest.raises(ValueError, match="one per lag"):
         Autoregressive([[0.5]])
+    with pytest.raises(ValueError, match="moving must be a number, or a vector with one per lag, got"):
+        Autoregressive(0.5, moving=[[0.5]])
 
 
 # --- the process on a circle --------------------------------------------------------------------------------

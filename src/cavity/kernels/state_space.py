@@ -18,6 +18,7 @@ and the kernel of a block is variance * (A(h) P(t))[0, 0]. The factors, each of 
               1 / sum_{j <= d} (w^2 / 2)^j / j! (Hartikainen and Sarkka 2010); state (f, f', ..., f^(d - 1)), each
               of unit variance
     AUTOREGRESSION  order p, shapes its partial autocorrelations: at whole times, in the state of `numerics.lattice`
+    ARMA      order n, n partial autocorrelations and n - 1 numbers of a moving average: the same with that average
 
 Sums of kernels list their blocks one after the other; products pair them. Every number that depends on a parameter is
 a `Quantity`, which knows its derivative in the kernel's natural values.
@@ -50,6 +51,11 @@ class FactorKind(IntEnum):
     GAUSSIAN = 5
     VELOCITY = 6
     AUTOREGRESSION = 7
+    ARMA = 8
+
+
+AT_WHOLE_TIMES = (FactorKind.AUTOREGRESSION, FactorKind.ARMA)
+"""Kinds of processes on a grid."""
 
 
 class NoStateSpaceError(ValueError):
@@ -122,7 +128,7 @@ class Quantity:
 class Factor:
     """One factor of a block: `rate` is lam or omega, `origin` where a process starts that has a start.
 
-    `shapes` are its other parameters: zeta, or partial autocorrelations.
+    `shapes` are its other parameters: zeta, or partial autocorrelations and a moving average.
     """
 
     kind: FactorKind
@@ -136,7 +142,7 @@ class Factor:
         """Length of its state."""
         if self.kind in (FactorKind.MATERN, FactorKind.POWER):
             return self.order + 1
-        counted = (FactorKind.WIENER, FactorKind.GAUSSIAN, FactorKind.AUTOREGRESSION)
+        counted = (FactorKind.WIENER, FactorKind.GAUSSIAN, *AT_WHOLE_TIMES)
         return self.order if self.kind in counted else 2
 
     @property
@@ -229,9 +235,7 @@ class StateSpace:
     @property
     def at_whole_times(self) -> bool:
         """Whether it is a process at whole times only."""
-        return any(
-            factor.kind is FactorKind.AUTOREGRESSION for block in self.blocks for factor in block.factors
-        )
+        return any(factor.kind in AT_WHOLE_TIMES for block in self.blocks for factor in block.factors)
 
     @property
     def rates_only(self) -> bool:

@@ -1,12 +1,15 @@
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
-"""The normalized lattice of a stationary autoregression of order p and variance one, as a Gaussian Markov process.
+"""The normalized lattice of a stationary process ARMA(p, q) of variance one, as a Gaussian Markov process.
 
-With k_i the partial autocorrelations, c_i^2 = 1 - k_i^2, e_i and b_i the errors of predicting forwards and backwards
-from i values, each divided by its standard deviation, and e_p = white noise,
+An autoregression u is written by the errors of its predictions. With k_i the partial autocorrelations,
+c_i^2 = 1 - k_i^2, e_i and b_i the errors of predicting forwards and backwards from i values, each divided by its
+standard deviation, and e_n = white noise,
 
-    e_{i-1}(t) = c_i e_i(t) + k_i b_{i-1}(t - 1),    b_i(t) = c_i b_{i-1}(t - 1) - k_i e_i(t),    e_0 = b_0 = f.
+    e_{i-1}(t) = c_i e_i(t) + k_i b_{i-1}(t - 1),    b_i(t) = c_i b_{i-1}(t - 1) - k_i e_i(t),    e_0 = b_0 = u.
 
-Each line is a rotation, so the state (b_0, ..., b_{p-1}) has covariance I whatever the k_i are.
+Each line is a rotation, so the state b = (b_0, ..., b_{n-1}) has covariance I whatever the k_i are. A moving average
+f = u(t) + sum_j theta_j u(t - j) with j < n is a functional of that state, f = w'b, and x = U b, with U orthogonal and
+w / |w| its first row, is a state of covariance I whose first entry is f, scaled to variance one.
 """
 
 from __future__ import annotations
@@ -49,6 +52,83 @@ def lattice_step(partial, wrt, A, noise, dA, d_noise):
 
 
 @compiled
+def moving_average(partial, moving, wrt, w, dw):
+    """w (n,) of f = w'b, and its derivative in the number `wrt`, n partial autocorrelations first.
+
+    The theta_j come from the `moving` numbers between -1 and 1 by the recursion of Levinson. Older values of u are
+    brought to the present one step at a time, by the rotations backwards, which keep the length of w.
+    """
+    n, q = len(partial), len(moving)
+    theta, d_theta, new, d_new = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    theta[0] = 1.0  # theta_0, theta_1, ...
+    for i in range(q):
+        m = moving[i]
+        dm = 1.0 if wrt == n + i else 0.0
+        for j in range(i + 2):
+            new[j] = theta[j] + m * theta[i + 1 - j]
+            d_new[j] = d_theta[j] + m * d_theta[i + 1 - j] + dm * theta[i + 1 - j]
+        theta[: i + 2], d_theta[: i + 2] = new[: i + 2], d_new[: i + 2]
+    w[:], dw[:] = 0.0, 0.0
+    for lag in range(q, -1, -1):
+        if lag < q:
+            ahead, d_ahead = 0.0, 0.0
+            for i in range(n - 1, 0, -1):
+                k, b, db = partial[i - 1], w[i - 1], dw[i - 1]
+                c = np.sqrt((1.0 - k) * (1.0 + k))
+                w[i], dw[i] = c * b - k * ahead, c * db - k * d_ahead
+                d_ahead = k * db + c * d_ahead
+                if i - 1 == wrt:
+                    dw[i] -= k / c * b + ahead
+                    d_ahead += b - k / c * ahead
+                ahead = k * b + c * ahead
+            w[0], dw[0] = ahead, d_ahead
+        w[0] += theta[lag]
+        dw[0] += d_theta[lag]
+
+
+@compiled
+def _unit(w, dw):
+    """w / |w| and its derivative, in place; returns |w|."""
+    norm = np.sqrt(np.sum(w * w))
+    w /= norm
+    dw -= w * np.sum(w * dw)
+    dw /= norm
+    return norm
+
+
+@compiled
+def _reflected(w, dw, A, noise, dA, d_noise):
+    """A <- U A U, noise <- U noise, and the derivatives, in place, for the reflection U = U' with first row w, |w| = 1.
+
+    U = s (v v' / (1 + |w_0|) - I) with s the sign of w_0 and v = w + s e_0.
+    """
+    n = len(w)
+    s = 1.0 if w[0] >= 0 else -1.0
+    v = w.copy()
+    v[0] += s
+    scale = 1.0 + abs(w[0])
+    U, dU, first, second = np.empty((n, n)), np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            U[i, j] = s * v[i] * v[j] / scale - (s if i == j else 0.0)
+            dU[i, j] = s * (dw[i] * v[j] + v[i] * dw[j]) / scale - v[i] * v[j] * dw[0] / scale**2
+    _product(dU, A, first)
+    _product(U, dA, second)
+    first += second
+    _product(U, A, second)
+    _product(second, dU, dA)  # d(U A U) = (dU A + U dA) U + U A dU
+    _product(second, U, A)
+    _product(first, U, second)
+    dA += second
+    old, d_old = noise.copy(), d_noise.copy()
+    for i in range(n):
+        noise[i], d_noise[i] = 0.0, 0.0
+        for j in range(n):
+            noise[i] += U[i, j] * old[j]
+            d_noise[i] += U[i, j] * d_old[j] + dU[i, j] * old[j]
+
+
+@compiled
 def _product(X, Y, out):
     """out <- X Y."""
     n = len(X)
@@ -86,13 +166,18 @@ def _follow(B, N, dB, dN, A, Q, dA, dQ, room):
 
 
 @compiled
-def lattice_steps(partial, count, wrt, A, Q, dA, dQ):
-    """A and Q (p, p) of so many steps at once, by doubling, and their derivatives in the partial autocorrelation
-    `wrt`."""
+def lattice_steps(partial, moving, count, wrt, A, Q, dA, dQ):
+    """A and Q (n, n) of so many steps at once, by doubling, and their derivatives in the number `wrt`: one of the n
+    partial autocorrelations, or of the fewer than n numbers of the moving average after them."""
     n = len(partial)
     one, room = np.zeros((4, n, n)), np.empty((8, n, n))
     noise, d_noise = np.empty(n), np.empty(n)
     lattice_step(partial, wrt, one[0], noise, one[2], d_noise)
+    if len(moving) > 0:
+        w, dw = np.empty(n), np.empty(n)
+        moving_average(partial, moving, wrt, w, dw)
+        _unit(w, dw)
+        _reflected(w, dw, one[0], noise, one[2], d_noise)
     for i in range(n):
         for j in range(n):
             one[1, i, j] = noise[i] * noise[j]
@@ -109,24 +194,29 @@ def lattice_steps(partial, count, wrt, A, Q, dA, dQ):
 
 
 @compiled
-def correlations(partial, lags):
-    """Correlations at whole lags >= 0, (U,), and their derivatives in the partial autocorrelations (U, p)."""
-    n = len(partial)
-    value, slope = np.empty(len(lags)), np.empty((len(lags), n))
-    room = np.empty((4, n, n))
+def correlations(partial, moving, lags):
+    """Correlations at whole lags >= 0, (U,), and their derivatives in all numbers of the process (U, n + q).
+
+    w'A^lag w, of the lattice with w its unit vector of the moving average.
+    """
+    n, q = len(partial), len(moving)
+    value, slope = np.empty(len(lags)), np.empty((len(lags), n + q))
+    room, none = np.empty((4, n, n)), np.empty(0)
     one, noise, d_noise = np.empty((2, n, n)), np.empty(n), np.empty(n)
+    w, dw = np.empty(n), np.empty(n)
     row, d_row, new, d_new = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
-    for wrt in range(n):
+    for wrt in range(n + q):
         lattice_step(partial, wrt, one[0], noise, one[1], d_noise)
+        moving_average(partial, moving, wrt, w, dw)
+        _unit(w, dw)
         last = np.int64(0)
-        row[:], d_row[:] = 0.0, 0.0
-        row[0] = 1.0  # the first row of A^lag
+        row[:], d_row[:] = w, dw  # w'A^lag
         for u in range(len(lags)):
             gap = np.int64(lags[u]) - last
             last += gap
             far = gap > n
             if far:
-                lattice_steps(partial, float(gap), wrt, room[0], room[1], room[2], room[3])
+                lattice_steps(partial, none, float(gap), wrt, room[0], room[1], room[2], room[3])
             for _ in range(1 if far else gap):
                 A, dA = (room[0], room[2]) if far else (one[0], one[1])
                 for j in range(n):
@@ -136,5 +226,8 @@ def correlations(partial, lags):
                         d_total += d_row[k] * A[k, j] + row[k] * dA[k, j]
                     new[j], d_new[j] = total, d_total
                 row[:], d_row[:] = new, d_new
-            value[u], slope[u, wrt] = row[0], d_row[0]
+            value[u], slope[u, wrt] = 0.0, 0.0
+            for j in range(n):
+                value[u] += row[j] * w[j]
+                slope[u, wrt] += d_row[j] * w[j] + row[j] * dw[j]
     return value, slope

@@ -23,7 +23,7 @@ from cavity.latent.markov.small_matrices import (
 from cavity.numerics.damped_waves import damped_waves
 from cavity.numerics.lattice import lattice_steps
 
-MATERN, ROTATION, WIENER, POWER, OSCILLATOR, GAUSSIAN, VELOCITY, AUTOREGRESSION = 0, 1, 2, 3, 4, 5, 6, 7
+MATERN, ROTATION, WIENER, POWER, OSCILLATOR, GAUSSIAN, VELOCITY, AUTOREGRESSION, ARMA = range(9)
 """Kinds of factors, as in `kernels.state_space.FactorKind`."""
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -244,7 +244,7 @@ def factor_prior(system, f, t, P):
         P[0, 0], P[0, 1], P[1, 0], P[1, 1] = 1.0, 0.0, 0.0, 1.0
     elif kind == WIENER:
         _wiener_covariance(n, t - system.origin[f], P)
-    elif kind in (OSCILLATOR, VELOCITY, AUTOREGRESSION):
+    elif kind in (OSCILLATOR, VELOCITY, AUTOREGRESSION, ARMA):
         for i in range(n):
             for j in range(n):
                 P[i, j] = 1.0 if i == j else 0.0
@@ -333,6 +333,16 @@ def _exchanged(M):
 
 
 @compiled
+def shapes_of(system, f):
+    """Number of a factor's parameters besides its rate."""
+    if system.kind[f] == AUTOREGRESSION:
+        return system.size[f]
+    if system.kind[f] == ARMA:
+        return 2 * system.size[f] - 1
+    return 1 if system.kind[f] in (OSCILLATOR, VELOCITY) else 0
+
+
+@compiled
 def factor_step(system, f, gap, A, Q, g):
     """A and Q of a factor."""
     n, kind = system.size[f], system.kind[f]
@@ -342,9 +352,9 @@ def factor_step(system, f, gap, A, Q, g):
     if kind == GAUSSIAN:
         _gaussian(system, f, gap, A, Q)
         return
-    if kind == AUTOREGRESSION:
-        unused = np.empty((2, n, n))
-        lattice_steps(system.shape[f, :n], gap, -1, A[:n, :n], Q[:n, :n], unused[0], unused[1])
+    if kind in (AUTOREGRESSION, ARMA):
+        unused, shape = np.empty((2, n, n)), system.shape[f, : shapes_of(system, f)]
+        lattice_steps(shape[:n], shape[n:], gap, -1, A[:n, :n], Q[:n, :n], unused[0], unused[1])
         return
     for i in range(n):
         for j in range(n):
@@ -367,20 +377,12 @@ def factor_step(system, f, gap, A, Q, g):
 
 
 @compiled
-def shapes_of(system, f):
-    """Number of a factor's parameters besides its rate."""
-    if system.kind[f] == AUTOREGRESSION:
-        return system.size[f]
-    return 1 if system.kind[f] in (OSCILLATOR, VELOCITY) else 0
-
-
-@compiled
 def factor_slope(system, f, gap, wrt, A, dA, dQ):
     """Derivatives of A and Q in the rate of a factor that has one (`wrt` = 0), or in one of its shapes (1, ...)."""
     n = system.size[f]
-    if system.kind[f] == AUTOREGRESSION:
-        again = np.empty((2, n, n))
-        lattice_steps(system.shape[f, :n], gap, wrt - 1, again[0], again[1], dA[:n, :n], dQ[:n, :n])
+    if system.kind[f] in (AUTOREGRESSION, ARMA):
+        again, shape = np.empty((2, n, n)), system.shape[f, : shapes_of(system, f)]
+        lattice_steps(shape[:n], shape[n:], gap, wrt - 1, again[0], again[1], dA[:n, :n], dQ[:n, :n])
         return
     if system.kind[f] == OSCILLATOR:
         _oscillator_slopes(system.rate[f] * gap, gap, system.shape[f, 0], wrt == 1, A, dA, dQ)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from cavity.latent.markov.factors import (
+    ARMA,
     AUTOREGRESSION,
     MATERN,
     POWER,
@@ -212,7 +213,9 @@ def pull_transitions(system, gaps, times, Q, GA, GQ, d_variance, d_rate):
                 n = system.start[b + 1] - system.start[b]
                 for e in range(first, last):
                     f, kind = system.same[e], system.kind[e]
-                    if wrt > shapes_of(system, e) or (wrt == 0 and kind in (WIENER, POWER, AUTOREGRESSION)):
+                    if wrt > shapes_of(system, e) or (
+                        wrt == 0 and kind in (WIENER, POWER, AUTOREGRESSION, ARMA)
+                    ):
                         continue
                     if e == f:  # equal factors come later and find the slopes of the first
                         factor_slope(system, f, gaps[k], wrt, own[0, f], own[3, f], own[4, f])
