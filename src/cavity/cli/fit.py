@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from cavity.cli.forecast import fit_series
 from cavity.cli.keeping import exit_if_moved, keep
+from cavity.cli.outputs import fit_several
 from cavity.cli.shared import (
     INTERRUPTED,
     Debug,
@@ -24,6 +26,12 @@ from cavity.cli.words import in_options
 FOR_SERIES = ("target", "time", "season", "likelihood", "out", "report", "debug")
 """Options of a fit that also time series have."""
 
+FOR_SEVERAL = (
+    *("target", "drop", "kernel", "likelihood", "inference", "mean", "impute", "categories", "test_size"),
+    *("restarts", "rank", "max_time", "seed", "out", "report", "debug"),
+)
+"""Options of a fit that also several targets have."""
+
 
 def fit(
     context: typer.Context,
@@ -34,7 +42,10 @@ def fit(
             show_default=False,
         ),
     ],
-    target: Annotated[str, typer.Option(help="Column to predict.", show_default=False)],
+    target: Annotated[
+        list[str],
+        typer.Option(help="Column to predict; repeated, several at once, with gaps.", show_default=False),
+    ],
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")] = None,
     time: Annotated[
         str | None, typer.Option(help="Column of dates or numbers: learn a time series, for cavity forecast.")
@@ -51,7 +62,7 @@ def fit(
         typer.Option(
             help="auto, gaussian, positive, share, ordinal, heteroscedastic, student-t, laplace, mixture, "
             "epsilon-insensitive, poisson, negative-binomial, "
-            "probit, logit, lapse-probit."
+            "probit, logit, lapse-probit; of several targets also price=student-t,visits=poisson."
         ),
     ] = "auto",
     inference: Annotated[str, typer.Option(help="auto, exact, laplace, ep, variational, mcmc.")] = "auto",
@@ -73,6 +84,7 @@ def fit(
     inducing: Annotated[
         int | None, typer.Option(help="Inducing inputs \\[default: doubled while it pays].", min=1)
     ] = None,
+    rank: Annotated[int, typer.Option(help="Of several targets: functions that they share.", min=1)] = 1,
     max_time: Annotated[
         float | None, typer.Option(help="Seconds for all of learning, after which it stops.")
     ] = None,
@@ -98,6 +110,8 @@ def fit(
     Example: cavity fit flowers.csv --target species --kernel "1.0*SE(ard)"
 
     Example: cavity fit co2.csv --time month --target ppm
+
+    Example: cavity fit rivers.csv --target lead --target zinc
     """
     with one_sentence(debug, early="--max-time or Ctrl-C ends it early"):
         from cavity.cli.summary import show, show_verdict
@@ -110,22 +124,31 @@ def fit(
         file = _out_file(data, out)
         check_output(report, "--report", (data, file))
         if time is not None:
-            _refuse_for_series(context)
-            fit_series(data, time, target, season, likelihood, file, report, command_line(context))
+            _refuse_others(context, FOR_SERIES, "time series (--time)")
+            if len(target) > 1:
+                raise ValueError("a time series (--time) has one --target; fit a model of each")
+            fit_series(data, time, target[0], season, likelihood, file, report, command_line(context))
             return
         if season:
             raise ValueError("--season is for time series; name the column of times with --time")
         _check_kernel(kernel)
+        if len(target) > 1:
+            _refuse_others(context, FOR_SEVERAL, "several targets")
+            how = {"drop": drop or (), "impute": impute, "categories": categories}
+            asked = Options(kernel, likelihood, inference, mean, test_size, restarts, seed, max_time)
+            fit_several(data, target, how, asked, rank, file, report, command_line(context))
+            return
+        _refuse_given(context, "rank", "several targets; name them with --target, repeated")
         table = read_table(data, SAMPLE_ROWS, seed)
         rows, columns = counted(table.total, "row"), counted(table.frame.shape[1], "column")
         say(f"Read {rows} and {columns} from {data}.")
-        table = table.with_target(target)
+        table = table.with_target(target[0])
         for note in table.notes:
             say(note)
         if representation == "dense":
             check_size(len(table.frame), subset=False)
         preparation, X, y = prepare(
-            table, target, drop=drop or (), task=task, impute=impute, categories=categories
+            table, target[0], drop=drop or (), task=task, impute=impute, categories=categories
         )
         number = "auto" if inducing is None else inducing
         size = (learn_rows, representation, number)
@@ -155,13 +178,18 @@ def fit(
         exit_if_moved(kept, file)
 
 
-def _refuse_for_series(context: typer.Context) -> None:
-    """Options that say something about a table mean nothing for a time series."""
+def _refuse_others(context: typer.Context, allowed: Sequence[str], what: str) -> None:
+    """Refuse options that mean nothing for a time series, or for several targets."""
     for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        given = source is not None and source.name == "COMMANDLINE"
-        if given and parameter.param_type_name == "option" and parameter.name not in FOR_SERIES:
-            raise ValueError(f"{parameter.opts[0]} is not for time series (--time); leave it out")
+        if parameter.param_type_name == "option" and parameter.name not in allowed:
+            _refuse_given(context, str(parameter.name), f"{what}; leave it out", "is not for")
+
+
+def _refuse_given(context: typer.Context, name: str, what: str, verb: str = "is for") -> None:
+    """Refuse an option if it was given."""
+    source = context.get_parameter_source(name)
+    if source is not None and source.name == "COMMANDLINE":
+        raise ValueError(f"--{name.replace('_', '-')} {verb} {what}")
 
 
 def _out_file(data: Path, out: Path | None) -> Path:

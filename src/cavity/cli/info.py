@@ -20,7 +20,7 @@ def info(
     with one_sentence(debug):
         from cavity.cli.summary import show, show_verdict
         from cavity.io import header
-        from cavity.tables import TableModel
+        from cavity.tables import OutputsModel, TableModel
 
         loaded = load_model(model)
         written = header(model)
@@ -32,6 +32,11 @@ def info(
         if isinstance(loaded, TableModel):
             show(loaded)
             show_verdict(loaded)
+        elif isinstance(loaded, OutputsModel):
+            from cavity.cli.outputs import show_outputs, show_outputs_verdict
+
+            show_outputs(loaded)
+            show_outputs_verdict(loaded)
         else:
             for line in _describe(loaded):
                 say(line)

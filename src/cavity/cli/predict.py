@@ -12,7 +12,7 @@ from typing import IO, Annotated, Any
 import numpy as np
 import typer
 
-from cavity.cli.shared import Debug, check_output, load_table_model, one_sentence, say
+from cavity.cli.shared import Debug, check_output, load_predictor, one_sentence, say
 from cavity.runtime.atomic import replaced
 
 NO_SD = "The sd is empty where it is infinite: noise with tails this heavy has none; the interval says what to expect"
@@ -52,7 +52,7 @@ def predict(
     block_rows: Annotated[int, typer.Option(help="Rows held in memory at a time.", min=1)] = 20_000,
     debug: Debug = False,
 ) -> None:
-    """Predict the rows of a table: mean, sd and interval, or probabilities of classes.
+    """Predict the rows of a table: mean, sd and interval (of each target), or probabilities of classes.
 
     Columns are matched by name, in any order. Files may be larger than memory. A sd that is infinite is left empty.
 
@@ -61,19 +61,20 @@ def predict(
     with one_sentence(debug):
         from cavity.runtime.progress import Progress
         from cavity.runtime.sentences import counted
-        from cavity.tables.writing import as_cells
+        from cavity.tables.writing import as_cells, regression_targets
 
         separator = _separator(out)
         check_output(out, "--out", (model, data))
-        fitted = load_table_model(model)
+        fitted = load_predictor(model)
         rows, infinite = 0, 0
         with _opened(out) as file, Progress("predicting", 0) as progress:
             blocks = fitted.predict_file(
                 data, interval, block_rows, lambda text: say(text, stderr=True), keep or (), clean=clean
             )
             for block in blocks:
-                infinite += int(np.isinf(block["sd"]).sum()) if "sd" in block else 0
                 names = [str(name) for name in block if name not in (keep or ())]
+                sds = block[[f"{target}sd" for target in regression_targets(names)]].to_numpy(dtype=float)
+                infinite += int(np.isinf(sds).any(axis=1).sum())
                 cells = as_cells(block, names, digits, escape)
                 cells.to_csv(file, sep=separator, index=False, header=rows == 0)
                 rows += len(block)

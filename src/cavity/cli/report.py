@@ -13,7 +13,7 @@ from cavity.cli.shared import (
     at_least_zero,
     check_output,
     command_line,
-    load_table_model,
+    load_predictor,
     one_sentence,
     say,
 )
@@ -39,10 +39,19 @@ def report(
     with one_sentence(debug, max_time="--assess"):
         from cavity.cli.assess import assess_table
         from cavity.report import model_page
-        from cavity.tables import read_table
+        from cavity.report.outputs import outputs_page
+        from cavity.tables import OutputsModel, read_table
 
         check_output(out, "--out", (model, data))
-        loaded = load_table_model(model)
+        loaded = load_predictor(model)
+        if isinstance(loaded, OutputsModel):
+            if assess is not None:
+                raise ValueError("--assess is not for a model of several targets; leave it out")
+            shown = outputs_page(
+                loaded, read_table(data, max_rows, seed), command=command_line(context), words=in_options
+            )
+            say(f"Report: {shown.write(out)}")
+            return
         found = None
         if assess is None:
             table = read_table(data, max_rows, seed).with_target(loaded.preparation.target)

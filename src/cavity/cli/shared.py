@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cavity.frames.notes import Note
-    from cavity.tables import TableModel
+    from cavity.tables import OutputsModel, TableModel
 
 AT_FAULT, UNEXPECTED, INTERRUPTED = 1, 3, 130
 
@@ -200,11 +200,30 @@ def command_line(context: typer.Context) -> str:
     return shlex.join([*words, *options])
 
 
-def load_table_model(path: Path) -> TableModel:
-    """The model of a table in a file."""
-    from cavity.tables import TableModel
+def load_predictor(path: Path) -> TableModel | OutputsModel:
+    """The model of one or several targets of a table in a file."""
+    from cavity.tables import OutputsModel
 
     model = load_model(path)
+    return model if isinstance(model, OutputsModel) else _require_table_model(path, model)
+
+
+def load_table_model(path: Path) -> TableModel:
+    """The model of one target of a table in a file."""
+    from cavity.tables import OutputsModel
+
+    model = load_model(path)
+    if isinstance(model, OutputsModel):
+        raise ValueError(
+            f"{path} holds a model of several targets ({', '.join(model.names)}), which this command does not take; "
+            "use cavity predict, info or report, or fit one target by itself"
+        )
+    return _require_table_model(path, model)
+
+
+def _require_table_model(path: Path, model: Any) -> TableModel:
+    from cavity.tables import TableModel
+
     if type(model).__name__ == "GPForecaster":
         raise ValueError(
             f"{path} holds a model of a time series; use cavity forecast, with --report for a report"

@@ -87,7 +87,10 @@ def _tables(model: TableModel) -> list[tuple[str, Table | None]]:
     return found
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], most: int = SHOWN, more: str = "") -> Table:
+def printed_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], most: int = SHOWN, more: str = ""
+) -> Table:
+    """A table for a terminal: columns of numbers to the right, rows beyond `most` counted."""
     from rich.table import Table
     from rich.text import Text
 
@@ -131,7 +134,7 @@ def overview(model: TableModel) -> Table:
     rows += [("chains", _chains(posterior)) for posterior in draws_of(estimator)]
     rows += _calibration(report)
     rows.append(("seconds", f"{report.seconds:.1f}"))
-    return _table(("", ""), rows, len(rows))
+    return printed_table(("", ""), rows, len(rows))
 
 
 LONGEST_KERNEL = 160
@@ -225,10 +228,12 @@ def score_table(report: FitReport) -> Table:
         ):
             median, loss = (unknown if one is None else one for one in known)
             rows.append((name, error, median, loss, scores.standardized(error), loss - scores.guess_nlp))
-        return _table(head, rows)
+        return printed_table(head, rows)
     assert scores is not None
     others = [(b.name, percent(b.error, 1), unknown if b.nlp is None else b.nlp) for b in report.baselines]
-    return _table(("", "wrong", "log loss"), [("this model", percent(scores.error, 1), scores.nlp), *others])
+    return printed_table(
+        ("", "wrong", "log loss"), [("this model", percent(scores.error, 1), scores.nlp), *others]
+    )
 
 
 def value_table(model: TableModel) -> Table | None:
@@ -253,7 +258,7 @@ def value_table(model: TableModel) -> Table | None:
         *(["90 % of draws"] if drawn else []),
         "meaning",
     )
-    return _table(head, rows) if rows else None
+    return printed_table(head, rows) if rows else None
 
 
 def _interval(ends: tuple[float, float] | None) -> str:
@@ -276,7 +281,7 @@ def input_table(model: TableModel) -> Table:
         )
     idle_rows = sum(1 for one in (model.report.relevance or ())[SHOWN:] if one.share < NO_INFLUENCE)
     more = f", {idle_rows} of them without influence" if idle_rows else ""
-    return _table(("input", "share", "prediction", "matters over"), rows, SHOWN, more)
+    return printed_table(("input", "share", "prediction", "matters over"), rows, SHOWN, more)
 
 
 def _reaches(model: TableModel) -> dict[str, str]:
@@ -312,4 +317,4 @@ def outlier_table(model: TableModel) -> Table:
         (one.row, one.value, *([f"{one.probability:.3f}"] if robust else []))
         for one in model.report.outliers or ()
     ]
-    return _table(("row", model.preparation.target, *(["probability"] if robust else [])), rows)
+    return printed_table(("row", model.preparation.target, *(["probability"] if robust else [])), rows)

@@ -26,6 +26,7 @@ from cavity.kernels import parse as parse_kernel
 from cavity.kernels.categorical import Categorical
 from cavity.kernels.outputs import as_correlations
 from cavity.learning.data_scale import without_far
+from cavity.learning.robust_starts import is_robust
 from cavity.learning.starts import Starts
 from cavity.likelihoods import Gaussian, GaussianNoise, Likelihood, Switch, as_likelihood
 from cavity.means import Basis, Mean, Zero
@@ -309,13 +310,16 @@ class CoregionalizedRegressor(RegressorMixin, MultiOutputMixin, NestedParameters
             cov[:, np.arange(p), np.arange(p)] = np.column_stack([one.variance for one in found])
         return mean, cov
 
-    def predict_dist(self, X: ArrayLike) -> dict[str, Prediction]:
-        """Predictive distribution of new observations, by output."""
+    def predict_dist(self, X: ArrayLike, *, clean: bool = False) -> dict[str, Prediction]:
+        """Predictive distribution of new observations, by output.
+
+        With `clean`, of observations that are no outliers; of outputs whose noise knows none, it is the same.
+        """
         check_is_fitted(self, "posterior_")
         x = checked_inputs(self, X, reset=False)
-        return {name: self._predicted(x, o, True) for o, name in enumerate(self.output_names_)}
+        return {name: self._predicted(x, o, True, clean) for o, name in enumerate(self.output_names_)}
 
-    def _predicted(self, x: Array, output: int, noise: bool) -> Prediction:
+    def _predicted(self, x: Array, output: int, noise: bool, clean: bool = False) -> Prediction:
         if isinstance(self.posterior_, Kronecker):
             variance = self.posterior_.covariance(x)[:, output, output]
             own = Gaussian(self.noise_covariance_[output, output]) if noise else None
@@ -329,7 +333,8 @@ class CoregionalizedRegressor(RegressorMixin, MultiOutputMixin, NestedParameters
         if not noise:
             return self.posterior_.predict_f(rows)
         likelihood = cast(Switch, self.posterior_.model.likelihood).likelihoods[output]
-        return likelihood.predictive(self.posterior_.mean(rows), self.posterior_.variance(rows))
+        predictive = likelihood.clean_predictive if clean and is_robust(likelihood) else likelihood.predictive
+        return predictive(self.posterior_.mean(rows), self.posterior_.variance(rows))
 
     def _joint(self, x: Array) -> Array:
         """Covariances of the functions across outputs at each row, a few rows at a time."""

@@ -60,6 +60,7 @@ HOMES = {
     "HMM": "cavity.em.files",
     "LinearPolicy": "cavity.control.files",
     "Mixture": "cavity.em.files",
+    "OutputsModel": "cavity.tables.files",
     "Posterior": "cavity.io.posterior",
     "RBFPolicy": "cavity.control.files",
     "SamplePosterior": "cavity.io.draws",

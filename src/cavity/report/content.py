@@ -146,18 +146,18 @@ def _asked(model: TableModel, command: str, words: Words) -> list[Block]:
     return [Facts(pairs)]
 
 
-def glance(frame: pd.DataFrame, preparation: Preparation) -> DataTable:
+def glance(frame: pd.DataFrame, preparation: Preparation, targets: Sequence[str] = ()) -> DataTable:
     """One line per column: kind, missing values, range or most frequent levels."""
     import pandas as pd
 
     rows, dates = [], {column.name: column for column in preparation.columns if column.unit}
     blank = [float("nan")] * 3
-    for name in [preparation.target, *(c.name for c in preparation.columns)]:
+    for name in [preparation.target, *targets, *(c.name for c in preparation.columns)]:
         if name not in frame:
             continue
         values = frame[name]
         numbers = pd.to_numeric(values, errors="coerce")
-        role = "target" if name == preparation.target else "input"
+        role = "target" if name in (preparation.target, *targets) else "input"
         missing = int(values.isna().sum())
         if name in dates:
             rows.append([name, role, _span(dates[name], values), missing, *blank, ""])

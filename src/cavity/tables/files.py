@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields as fields_of
 from typing import Any
 
-from cavity.estimators import GPClassifier, GPRegressor
+from cavity.estimators import CoregionalizedRegressor, GPClassifier, GPRegressor
+from cavity.frames.coding import Coding
 from cavity.frames.columns import Column
 from cavity.frames.files import all_of, is_count
 from cavity.frames.notes import Note
@@ -24,6 +25,7 @@ from cavity.tables.fit_report import (
     Scores,
 )
 from cavity.tables.model import TableModel
+from cavity.tables.outputs import Output, OutputsModel, OutputsReport
 from cavity.tables.preparation import TASKS, Preparation
 
 
@@ -143,3 +145,38 @@ add(
     )
 )
 add(Codec("TableModel", TableModel, _fields("preparation", "estimator", "report"), _model))
+
+
+# --- several targets ----------------------------------------------------------------------------------------
+
+
+def _output(name: Any, style: Any, noise: Any) -> Output:
+    styled = style is None or isinstance(style, NumberStyle)
+    require(isinstance(name, str) and isinstance(noise, str) and styled, "an output has a name and noise")
+    return Output(name, style, noise)
+
+
+def _outputs_report(**found: Any) -> OutputsReport:
+    report = OutputsReport(**found)
+    require(is_count(report.rows) and is_float(report.seconds), "a report counts its rows")
+    require(all_of(FitReport, report.each) and all_of(Message, report.warnings), "every output has a report")
+    require(
+        isinstance(report.by_row, bool) and isinstance(report.interrupted, bool), "flags are true or false"
+    )
+    return report
+
+
+def _outputs_model(coding: Any, outputs: Any, estimator: Any, report: Any) -> OutputsModel:
+    require(isinstance(coding, Coding) and all_of(Output, outputs), "several targets have names and inputs")
+    require(isinstance(estimator, CoregionalizedRegressor), "several targets need a CoregionalizedRegressor")
+    require(
+        isinstance(report, OutputsReport) and len(report.each) == len(outputs), "every output has a report"
+    )
+    require([one.name for one in outputs] == list(estimator.output_names_), "targets and outputs differ")
+    names = list(getattr(estimator, "feature_names_in_", []))
+    require(names == coding.features, "the columns of the table and of the model differ")
+    return OutputsModel(coding, outputs, estimator, report)
+
+
+for _several, _made in ((Output, _output), (OutputsReport, _outputs_report), (OutputsModel, _outputs_model)):
+    add(Codec(_several.__name__, _several, _fields(*(f.name for f in fields_of(_several))), _made))

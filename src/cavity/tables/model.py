@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.frames.coding import Coding
 from cavity.frames.columns import News
 from cavity.frames.errors import TableError
 from cavity.tables.fit_report import FitReport
@@ -63,10 +64,7 @@ class TableModel:
         """
         import pandas as pd
 
-        if not 0.0 < interval < 1.0:
-            raise TableError(
-                f"must be between 0 and 1, got {interval!r}", parameter="interval", value=interval
-            )
+        checked_level(interval)
         X = self.preparation.inputs(frame, rows)
         if self.preparation.task == "classification":
             if clean:
@@ -101,33 +99,57 @@ class TableModel:
         `keep` (keys, say) stand before the predictions, as they are in the file; inputs of the model as they were
         understood.
         """
-        done = 0
-        news: list[News] | None = None
-        inputs = {column.name for column in self.preparation.columns}
-        for block in read_blocks(path, block_rows, [name for name in keep if name not in inputs]):
-            if done == 0:
-                unknown = [name for name in self.preparation.unknown(block) if name not in keep]
-                if unknown and heard is not None:
-                    self.preparation.require_columns(block)
-                    heard(
-                        f"Ignored, because the data of the fit did not have them: {', '.join(map(repr, unknown))}."
-                    )
-            predicted = self.predict(block, interval, np.arange(done + 1, done + 1 + len(block)), clean=clean)
-            found = self.preparation.news(block)
-            news = found if news is None else [a + b for a, b in zip(news, found)]
-            yield _beside(block, keep, predicted)
-            done += len(block)
-        if done == 0:
-            raise TableError(f"{path} has a header but no rows")
-        for sentence in (told for one in news or [] for told in one.sentences):
-            if heard is not None:
-                heard(f"Warning: {sentence}.")
+
+        def predict(block: pd.DataFrame, rows: NDArray[np.intp]) -> pd.DataFrame:
+            return self.predict(block, interval, rows, clean=clean)
+
+        made = self.preparation
+        return predicted_blocks(predict, made.coding, [made.target], path, block_rows, heard, keep)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file that `cavity.load` reads."""
         from cavity.io import save
 
         save(self, path)
+
+
+def checked_level(interval: float) -> None:
+    """Refuse what is no probability of an interval."""
+    if not 0.0 < interval < 1.0:
+        raise TableError(f"must be between 0 and 1, got {interval!r}", parameter="interval", value=interval)
+
+
+def predicted_blocks(
+    predict: Callable[[pd.DataFrame, NDArray[np.intp]], pd.DataFrame],
+    coding: Coding,
+    targets: Sequence[str],
+    path: str | Path,
+    block_rows: int,
+    heard: Callable[[str], None] | None,
+    keep: Sequence[str],
+) -> Iterator[pd.DataFrame]:
+    """Predictions for a file by blocks of rows and their numbers; see `TableModel.predict_file`."""
+    done = 0
+    news: list[News] | None = None
+    inputs = {column.name for column in coding.columns}
+    for block in read_blocks(path, block_rows, [name for name in keep if name not in inputs]):
+        if done == 0:
+            unknown = [name for name in coding.unknown(block, targets) if name not in keep]
+            if unknown and heard is not None:
+                coding.require_columns(block, targets)
+                heard(
+                    f"Ignored, because the data of the fit did not have them: {', '.join(map(repr, unknown))}."
+                )
+        predicted = predict(block, np.arange(done + 1, done + 1 + len(block)))
+        found = coding.news(block)
+        news = found if news is None else [a + b for a, b in zip(news, found)]
+        yield _beside(block, keep, predicted)
+        done += len(block)
+    if done == 0:
+        raise TableError(f"{path} has a header but no rows")
+    for sentence in (told for one in news or [] for told in one.sentences):
+        if heard is not None:
+            heard(f"Warning: {sentence}.")
 
 
 def _beside(block: pd.DataFrame, keep: Sequence[str], predicted: pd.DataFrame) -> pd.DataFrame:

@@ -209,8 +209,16 @@ def _check_options(
     impute: str,
     categories: str,
 ) -> None:
+    check_columns(frame, [target], drop)
+    if task not in (None, *TASKS):
+        raise TableError(f"must be one of {', '.join(TASKS)}, got {task!r}", parameter="task", value=task)
+    check_treatment(impute, categories)
+
+
+def check_columns(frame: pd.DataFrame, targets: Sequence[str], drop: Sequence[str]) -> None:
+    """Refuse targets, and columns to drop, that are not there."""
     names = [str(name) for name in frame.columns]
-    for name, what in [(target, "the target"), *((d, "to drop") for d in drop)]:
+    for name, what in [*((t, "the target") for t in targets), *((d, "to drop") for d in drop)]:
         if name not in names:
             close = similar(name, names)
             hint = f"did you mean {close[0]!r}? " if close else ""
@@ -221,10 +229,13 @@ def _check_options(
             raise TableError(
                 f"there is no column {name!r} ({what}); {hint}the columns are {listed(names)}{remedy}"
             )
-    if target in drop:
-        raise TableError(f"{target!r} is the target and cannot be dropped")
-    if task not in (None, *TASKS):
-        raise TableError(f"must be one of {', '.join(TASKS)}, got {task!r}", parameter="task", value=task)
+    both = next((target for target in targets if target in drop), None)
+    if both is not None:
+        raise TableError(f"{both!r} is the target and cannot be dropped")
+
+
+def check_treatment(impute: str, categories: str) -> None:
+    """Refuse ways to treat missing values and categories that do not exist."""
     if impute not in IMPUTATIONS:
         problem = f"must be {' or '.join(map(repr, IMPUTATIONS))}, got {impute!r}"
         raise TableError(problem, parameter="impute", value=impute)

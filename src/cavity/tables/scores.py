@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.prediction import Prediction
 from cavity.prediction.calibration import expected_calibration_error
 from cavity.tables.fit_report import ClassificationScores, RegressionScores
 
@@ -32,8 +33,12 @@ GROUPS = 7
 
 
 def regression_scores(model: Any, X: pd.DataFrame, y: Array, y_train: Array) -> RegressionScores:
+    """Scores of a model that has learned from targets `y_train`."""
+    return scores_of(model.predict_dist(X), y, y_train)
+
+
+def scores_of(prediction: Prediction, y: Array, y_train: Array) -> RegressionScores:
     """RMSE, NLP and coverage, and RMSE and NLP of a normal density with the mean and variance of the targets."""
-    prediction = model.predict_dist(X)
     mean, variance = float(np.mean(y_train)), float(np.var(y_train)) or 1.0
     coverage = []
     for level in LEVELS:

@@ -164,7 +164,7 @@ class Fitted:
     undone: tuple[str, ...] = ()
 
 
-def fitted(model: Any, X: pd.DataFrame, y: NDArray[Any], time: Deadline) -> Fitted:
+def fitted(model: Any, X: pd.DataFrame, y: NDArray[Any] | pd.DataFrame, time: Deadline) -> Fitted:
     """The estimator, after it has learned in the time that is left.
 
     RuntimeWarnings of arithmetic are dropped: users cannot act on them.

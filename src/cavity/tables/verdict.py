@@ -127,9 +127,9 @@ class Verdict:
     def lines(self, words: Words = str) -> tuple[tuple[str, str], ...]:
         """Three pairs of a heading and a sentence."""
         return (
-            ("How good", _how_good(self.quality)),
+            ("How good", how_good(self.quality)),
             ("What matters", _what_matters(self.target, self.matter, self.idle)),
-            ("Beware", _beware(self.cautions, words)),
+            ("Beware", beware(self.cautions, words)),
         )
 
 
@@ -141,7 +141,7 @@ def verdict(model: TableModel) -> Verdict:
     found = report.relevance or ()
     matter = tuple(one for one in found if one.share >= NO_INFLUENCE)
     idle = tuple(one.column for one in found if one.share < NO_INFLUENCE)
-    return Verdict(target, _quality(report), matter, idle, tuple(_cautions(model, matter)))
+    return Verdict(target, quality(report), matter, idle, tuple(_cautions(model, matter)))
 
 
 # --- how good -----------------------------------------------------------------------------------------------
@@ -151,7 +151,8 @@ Plain = tuple[str, float | None, float | None]
 """A plain model: name, error, loss."""
 
 
-def _quality(report: FitReport) -> Quality | None:
+def quality(report: FitReport) -> Quality | None:
+    """Where a model stands beside plain ones; None if no rows were held out."""
     scores, rows = report.scores, report.held_out_rows
     if scores is None:
         return None
@@ -204,7 +205,8 @@ def _placed(
     return Quality(rows, measure, error, guess, standing, (best[:2],))
 
 
-def _how_good(found: Quality | None) -> str:
+def how_good(found: Quality | None) -> str:
+    """The same in a sentence."""
     if found is None:
         return "unknown, because no rows were held out."
     rows = f"{found.rows} held-out row" + ("" if found.rows == 1 else "s")
@@ -273,7 +275,8 @@ def _what_matters(target: str, matter: Sequence[Relevance], idle: Sequence[str])
 # --- what to beware of --------------------------------------------------------------------------------------
 
 
-def _beware(cautions: Sequence[Message], words: Words) -> str:
+def beware(cautions: Sequence[Message], words: Words) -> str:
+    """The first cautions, in sentences."""
     if not cautions:
         return "of nothing that was found."
     told = [caution.told(words).strip().rstrip(".") for caution in cautions[:CAUTIONS]]
@@ -288,7 +291,7 @@ def _cautions(model: TableModel, matter: Sequence[Relevance]) -> list[Message]:
     report = model.report
     found = [Message((report.interruption.rstrip("."),))] if report.interrupted else []
     found += report.warnings
-    found += _unfair_intervals(report) + _unfair_probabilities(report) + _outliers(report)
+    found += unfair_intervals(report) + _unfair_probabilities(report) + _outliers(report)
     if report.rows_in_file > report.rows:
         part = f"it was learned from {report.rows} of {report.rows_in_file} rows, a random subset"
         found.append(Message((part,), remedy=("give more ", Setting("learn_rows"))))
@@ -297,7 +300,7 @@ def _cautions(model: TableModel, matter: Sequence[Relevance]) -> list[Message]:
     return found
 
 
-def _unfair_intervals(report: FitReport) -> list[Message]:
+def unfair_intervals(report: FitReport) -> list[Message]:
     """If the 90 % intervals held fewer or more rows than fair ones do."""
     if not isinstance(report.scores, RegressionScores):
         return []

@@ -8,7 +8,7 @@ spreadsheets take for the mark of text. Numbers are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,19 +37,30 @@ def as_cells(block: pd.DataFrame, predicted: Iterable[str], digits: int, escape:
     """A table of predictions as text; `predicted` are its columns that are predictions, the others are kept ones."""
     names = list(predicted)
     out = block.copy()
-    if names == list(REGRESSION):
-        rows = _decimals(block, digits)
-        for name in names:
+    targets = regression_targets(names)
+    for target in targets:
+        rows = _decimals(block, target, digits)
+        for name in (target + part for part in REGRESSION):
             out[name] = [_fixed(value, places) for value, places in zip(block[name], rows)]
-    else:
+    if not targets:
         for name in names[1:]:
             out[name] = [f"{value:.{max(digits, PROBABILITY_DIGITS)}g}" for value in block[name]]
     if escape:
         kept = [str(name) for name in out if name not in names]
-        for name in [*kept, *(names[:1] if names != list(REGRESSION) else [])]:
+        for name in [*kept, *([] if targets else names[:1])]:
             out[name] = [escaped(value) for value in out[name]]
         out.columns = [escaped(name) for name in out.columns]
     return out
+
+
+def regression_targets(names: Sequence[str]) -> list[str]:
+    """How the columns of each target begin, if all are mean, sd and interval: one that is empty, or "price " and so on.
+
+    >>> regression_targets(["mean", "sd", "lower", "upper"]), regression_targets(["color", "p(red)"])
+    ([''], [])
+    """
+    found = [name.removesuffix(REGRESSION[0]) for name in names if name.endswith(REGRESSION[0])]
+    return found if [target + part for target in found for part in REGRESSION] == list(names) else []
 
 
 def escaped(value: Any) -> Any:
@@ -72,10 +83,10 @@ def _is_number(text: str) -> bool:
     return text.strip() == text
 
 
-def _decimals(block: pd.DataFrame, digits: int) -> Array:
+def _decimals(block: pd.DataFrame, target: str, digits: int) -> Array:
     """Places behind the decimal point for each row; those of the sd, else of the interval's half width."""
-    sd = block["sd"].to_numpy(dtype=float)
-    half = (block["upper"] - block["lower"]).to_numpy(dtype=float) / 2
+    sd = block[target + "sd"].to_numpy(dtype=float)
+    half = (block[target + "upper"] - block[target + "lower"]).to_numpy(dtype=float) / 2
     scale = np.where(np.isfinite(sd) & (sd > 0), sd, half)
     known = np.isfinite(scale) & (scale > 0)
     size = np.floor(np.log10(np.where(known, scale, 1.0)))
