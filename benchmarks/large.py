@@ -31,6 +31,7 @@ from cavity.kernels import SE
 from cavity.latent.inducing import Inducing
 from cavity.latent.sites import Sites
 from cavity.likelihoods import Gaussian, Probit
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.compiled import load_compiled
 from cavity.numerics.threads import small_products
 
@@ -89,7 +90,7 @@ def subjects(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], object]]:
     fitc, its_rows = GP(kernel, Probit(), representation=Inducing(500, "fitc", learn=True)).training(
         few, labels
     )
-    problem = EPProblem(fitc.prior(fitc.representation.prepare(few)), Probit(), labels)
+    problem = EPProblem(fitc.prior(fitc.representation.prepare(few)), Observations(Probit(), labels))
 
     def given_sites() -> object:
         q = fitc.prior(its_rows.inputs).given(sites)

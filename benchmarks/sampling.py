@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers, report
+from cavity.likelihoods.observations import Observations
 
 N, CHAINS, SEED = 200, 8, 0
 REPEATS = 3
@@ -88,11 +89,11 @@ def ours(method: str, draws: int, repeats: int = REPEATS) -> Row:
 
         rng = np.random.default_rng(SEED)
         if method == "hmc":
-            target = LatentTarget(prior, Probit(), y, metric="ep")
+            target = LatentTarget(prior, Observations(Probit(), y), metric="ep")
             start = target.center + rng.standard_normal((CHAINS, N))
             trace = hamiltonian(target, start, n_draws=draws, warmup=warmup, rng=rng, progress=watch)
         else:
-            target = LatentTarget(prior, Probit(), y)
+            target = LatentTarget(prior, Observations(Probit(), y))
             start = 0.1 * rng.standard_normal((CHAINS, N))
             marks.append(time.perf_counter())
             trace = elliptical_slice_sampling(

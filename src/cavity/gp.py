@@ -326,7 +326,7 @@ class GP(Parametrized):
         """
         model = self._for_data(data)
         with threads_for(len(data.X)):
-            found = model.rule.evidence(model.prior(data.inputs), model.likelihood, data.y, data.weight, warm)
+            found = model.rule.evidence(model.prior(data.inputs), data.under(model.likelihood), warm)
         return found.value, model.to_theta(found.gradient.flat), found.warm
 
     def leave_one_out_log_prob(
@@ -344,7 +344,7 @@ class GP(Parametrized):
         model = self._for_data(data)
         with threads_for(len(data.X)):
             value, gradient = model.rule.leave_one_out_log_prob(
-                model.prior(data.inputs), model.likelihood, data.y, data.weight, averaged
+                model.prior(data.inputs), data.under(model.likelihood), averaged
             )
         return value, model.to_theta(gradient.flat)
 
@@ -445,7 +445,7 @@ class GP(Parametrized):
         data = replace(data, X=X, y=y, inputs=model.representation.prepare(X))
         model = model._for_data(data)
         with threads_for(len(X)):
-            approximation = model.rule.infer(model.prior(data.inputs), model.likelihood, y, data.weight, warm)
+            approximation = model.rule.infer(model.prior(data.inputs), data.under(model.likelihood), warm)
         if model._note:
             message = "; ".join(part for part in (approximation.status.message, model._note) if part)
             approximation = replace(approximation, status=replace(approximation.status, message=message))
@@ -459,13 +459,13 @@ class GP(Parametrized):
         model, data = self.training(X, y, sample_weight)
         model = model._for_data(data)
         with threads_for(len(data.X)):
-            return model.rule.leave_one_out(model.prior(data.inputs), model.likelihood, data.y, data.weight)
+            return model.rule.leave_one_out(model.prior(data.inputs), data.under(model.likelihood))
 
     def degrees_of_freedom(self, X: ArrayLike, y: ArrayLike) -> float:
         """Effective number of parameters of the fit."""
         model, data = self.training(X, y)
         model = model._for_data(data)
-        return float(model.rule.degrees_of_freedom(model.prior(data.inputs), model.likelihood, data.y))
+        return float(model.rule.degrees_of_freedom(model.prior(data.inputs), data.under(model.likelihood)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from cavity.latent.inducing import EvidenceInterval, Inducing
 from cavity.latent.markov import WINDOW, Markov
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.likelihoods.gaussian import GaussianNoise
+from cavity.likelihoods.observations import Observations
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
@@ -306,7 +307,7 @@ class Posterior:
             )
         batch = GivenOthers(model.prior(Inputs(X)), Knowledge.of(before))
         with threads_for(len(X)):
-            found = model.rule.infer(batch, model.likelihood, y)
+            found = model.rule.infer(batch, Observations(model.likelihood, y))
         new = cast(PosteriorProcess, found.process)
         given = cast(InducingConditioning, new.conditioning.for_rows())
         process = copy(before)
@@ -441,7 +442,7 @@ class Posterior:
             return model.condition(X_all, y_all, sample_weight=weight)
         both = TrainingData(X_all, y_all, weight, model.representation.prepare(X_all))
         approximation = cast(Any, model.rule).extend(
-            known, model.prior(both.inputs), model.likelihood, y_all, weight
+            known, model.prior(both.inputs), both.under(model.likelihood)
         )
         both.inputs.release()
         return Posterior(model, approximation, both)

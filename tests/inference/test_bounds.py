@@ -16,7 +16,15 @@ from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
-from cavity.likelihoods import Gaussian, KnownNoise, Laplace, MixtureOfGaussians, Softmax, StudentT
+from cavity.likelihoods import (
+    Gaussian,
+    KnownNoise,
+    Laplace,
+    MixtureOfGaussians,
+    Observations,
+    Softmax,
+    StudentT,
+)
 from cavity.means.basis import Basis
 from cavity.means.functions import Constant
 from tests.inference.variational_cases import (
@@ -89,14 +97,16 @@ def test_sites_that_say_nothing_have_no_divergence():
 @pytest.mark.parametrize("likelihood", [Gaussian(0.3), KnownNoise(np.linspace(0.1, 0.5, 12), 0.2)])
 def test_bound_is_tight_at_the_exact_posterior(likelihood):
     X, y = inputs(12), targets("real", 12)
-    exact = Exact().infer(prior_of(X, mean=Constant(0.4)), likelihood, y)
-    assert lower_bound(exact, likelihood, y) == pytest.approx(exact.log_evidence, abs=1e-9)
+    exact = Exact().infer(prior_of(X, mean=Constant(0.4)), Observations(likelihood, y))
+    assert lower_bound(exact, Observations(likelihood, y)) == pytest.approx(exact.log_evidence, abs=1e-9)
 
 
 def test_bound_with_weights_is_tight_too():
     X, y, w = inputs(12), targets("real", 12), np.linspace(0.5, 2.0, 12)
-    exact = Exact().infer(prior_of(X), Gaussian(0.3), y, w)
-    assert lower_bound(exact, Gaussian(0.3), y, w) == pytest.approx(exact.log_evidence, abs=1e-9)
+    exact = Exact().infer(prior_of(X), Observations(Gaussian(0.3), y, w))
+    assert lower_bound(exact, Observations(Gaussian(0.3), y, w)) == pytest.approx(
+        exact.log_evidence, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -104,22 +114,22 @@ def test_any_gaussian_is_below_the_evidence_and_the_variational_one_is_highest(s
     X, y = inputs(8, seed), targets("real", 8, seed)
     likelihood = MixtureOfGaussians(0.2, 0.2, 8.0)
     truth = mixture_log_evidence(likelihood, prior_of(X).covariance, y)
-    best = Variational().infer(prior_of(X), likelihood, y)
-    assert lower_bound(best, likelihood, y) == pytest.approx(best.log_evidence, abs=1e-9)
+    best = Variational().infer(prior_of(X), Observations(likelihood, y))
+    assert lower_bound(best, Observations(likelihood, y)) == pytest.approx(best.log_evidence, abs=1e-9)
     rng = np.random.default_rng(seed)
     for _ in range(10):
         precision = best.sites.precision * rng.uniform(0.7, 1.4, 8)
         sites = Sites(best.sites.shift + 0.3 * rng.standard_normal(8), precision)
-        value = evidence_lower_bound(Conditioned(prior_of(X), sites), likelihood, y)
+        value = evidence_lower_bound(Conditioned(prior_of(X), sites), Observations(likelihood, y))
         assert value < best.log_evidence < truth
 
 
 def test_bound_at_laplaces_approximation():
     likelihood, kind = likelihoods(10)["probit"]
     X, y = inputs(10), targets(kind, 10)
-    found = LaplaceRule().infer(prior_of(X), likelihood, y)
-    best = Variational().infer(prior_of(X), likelihood, y)
-    assert best.log_evidence - 0.5 < lower_bound(found, likelihood, y) < best.log_evidence
+    found = LaplaceRule().infer(prior_of(X), Observations(likelihood, y))
+    best = Variational().infer(prior_of(X), Observations(likelihood, y))
+    assert best.log_evidence - 0.5 < lower_bound(found, Observations(likelihood, y)) < best.log_evidence
 
 
 def test_bound_by_sampling():
@@ -131,7 +141,7 @@ def test_bound_by_sampling():
     log_joint = stats.t.logpdf(y - f, 3.0, scale=0.4).sum(axis=1)
     log_joint += stats.multivariate_normal(np.zeros(5), K).logpdf(f)
     terms = log_joint - stats.multivariate_normal(m, S).logpdf(f)
-    value = evidence_lower_bound(Conditioned(prior, MIXED), likelihood, y)
+    value = evidence_lower_bound(Conditioned(prior, MIXED), Observations(likelihood, y))
     assert abs(value - terms.mean()) < 4 * terms.std() / np.sqrt(len(terms))
 
 
@@ -153,7 +163,7 @@ def gaussian_with_basis(X, y, variance, B, b):
 def test_marginals_and_divergence_with_basis_functions_integrated_out():
     X, y = inputs(12), targets("real", 12)
     variance = NOISE.noise_variances(12)[0]
-    q = Exact().infer(prior_of(X, length=0.3, mean=FINITE), NOISE, y).q
+    q = Exact().infer(prior_of(X, length=0.3, mean=FINITE), Observations(NOISE, y)).q
     mean, S, K, m, _ = gaussian_with_basis(X, y, variance, FINITE.prior_covariance, FINITE.prior_mean)
     np.testing.assert_allclose(q.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(q.var, np.diag(S), rtol=1e-8)
@@ -167,26 +177,28 @@ def test_marginals_and_divergence_with_basis_functions_integrated_out():
 def test_bound_with_basis_functions_is_tight(basis, weight):
     """At the exact posterior the bound is the evidence, also in the limit of vague weights."""
     X, y = inputs(12), targets("real", 12)
-    exact = Exact().infer(prior_of(X, length=0.3, mean=basis), NOISE, y, weight)
-    assert lower_bound(exact, NOISE, y, weight) == pytest.approx(exact.log_evidence, abs=1e-9)
+    exact = Exact().infer(prior_of(X, length=0.3, mean=basis), Observations(NOISE, y, weight))
+    assert lower_bound(exact, Observations(NOISE, y, weight)) == pytest.approx(exact.log_evidence, abs=1e-9)
 
 
 def test_vague_weights_are_the_limit_of_wide_ones():
     """With weights ~ N(0, c I) the bound loses log c as c grows: 2 weights, each log sqrt(2 pi c)."""
     X, y, c = inputs(12), targets("real", 12), 1e6
     variance = NOISE.noise_variances(12)[0]
-    vague = Exact().infer(prior_of(X, length=0.3, mean=VAGUE), NOISE, y)
+    vague = Exact().infer(prior_of(X, length=0.3, mean=VAGUE), Observations(NOISE, y))
     mean, S, *_, log_evidence = gaussian_with_basis(X, y, variance, c * np.eye(2), np.zeros(2))
     np.testing.assert_allclose(vague.q.mean, mean, atol=1e-4)
     np.testing.assert_allclose(vague.q.var, np.diag(S), atol=1e-4)
-    assert lower_bound(vague, NOISE, y) == pytest.approx(log_evidence + np.log(2 * np.pi * c), abs=1e-4)
+    assert lower_bound(vague, Observations(NOISE, y)) == pytest.approx(
+        log_evidence + np.log(2 * np.pi * c), abs=1e-4
+    )
 
 
 def test_approximations_without_a_bound_are_refused():
     X, y = inputs(6), targets("real", 6)
-    variational = Variational().infer(prior_of(X), StudentT(0.3, 3.0), y)
+    variational = Variational().infer(prior_of(X), Observations(StudentT(0.3, 3.0), y))
     with pytest.raises(UnsupportedPairError, match="noise of positive variance"):
-        lower_bound(Approximation(variational.process, 0.0), StudentT(0.3, 3.0), y)
+        lower_bound(Approximation(variational.process, 0.0), Observations(StudentT(0.3, 3.0), y))
 
 
 # --- WAIC ---------------------------------------------------------------------------------------------------
@@ -194,7 +206,7 @@ def test_approximations_without_a_bound_are_refused():
 
 def test_waic_of_gaussian_noise_in_closed_form():
     X, y, s = inputs(12), targets("real", 12), 0.3
-    found = Exact().infer(prior_of(X), Gaussian(s), y)
+    found = Exact().infer(prior_of(X), Observations(Gaussian(s), y))
     m, v = found.process.mean(X), found.process.variance(X)
     result = waic(found, Gaussian(s), y)
     np.testing.assert_allclose(result.log_density, stats.norm.logpdf(y, m, np.sqrt(v + s)), rtol=1e-9)
@@ -213,7 +225,7 @@ def test_waic_of_gaussian_noise_in_closed_form():
 def test_waic_with_basis_functions_by_sampling(basis):
     """Draws of the weights and of f together, given the data, from explicit matrices."""
     X, y = inputs(12), targets("real", 12)
-    result = waic(Exact().infer(prior_of(X, length=0.3, mean=basis), NOISE, y), NOISE, y)
+    result = waic(Exact().infer(prior_of(X, length=0.3, mean=basis), Observations(NOISE, y)), NOISE, y)
     B = 1e6 * np.eye(2) if basis.vague else basis.prior_covariance
     mean, S, *_ = gaussian_with_basis(X, y, NOISE.noise_variances(12)[0], B, basis.prior_mean)
     f = np.random.default_rng(3).multivariate_normal(mean, S, 100_000)
@@ -261,13 +273,13 @@ def test_waic_is_close_to_refitting_without_each_point():
     X = np.linspace(-3, 3, n)[:, None]
     likelihood = StudentT(0.3, 5.0)
     y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(0).standard_t(5.0, n)
-    found = Variational().infer(prior_of(X), likelihood, y)
+    found = Variational().infer(prior_of(X), Observations(likelihood, y))
     result = waic(found, likelihood, y)
     refitted = np.empty(n)
     for i in range(n):
         w = np.ones(n)
         w[i] = 0.0
-        process = Variational().infer(prior_of(X), likelihood, y, w).process
+        process = Variational().infer(prior_of(X), Observations(likelihood, y, w)).process
         moments = process.mean(X[i : i + 1]), process.variance(X[i : i + 1])
         refitted[i] = likelihood.predictive(*moments).log_prob(y[i : i + 1])[0]
     optimism = result.log_density.sum() - refitted.sum()
@@ -276,7 +288,7 @@ def test_waic_is_close_to_refitting_without_each_point():
 
 def test_waic_needs_one_latent_value():
     X, y = inputs(6), targets("real", 6)
-    found = Variational().infer(prior_of(X), StudentT(0.3, 3.0), y)
+    found = Variational().infer(prior_of(X), Observations(StudentT(0.3, 3.0), y))
     with pytest.raises(UnsupportedPairError, match="Softmax with 3 latent values"):
         waic(found, Softmax(3), np.zeros(6))
 

@@ -10,7 +10,7 @@ from cavity.inference.ep.state import TOLERANCE, EPProblem
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
-from cavity.likelihoods import MixtureOfGaussians, StudentT
+from cavity.likelihoods import MixtureOfGaussians, Observations, StudentT
 from cavity.means.functions import Zero
 
 N = 3
@@ -107,7 +107,7 @@ def problem_of(likelihood, amplitude=1.0, n=60):
     X = rng.uniform(-3, 3, (n, 1))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n)
     y[::9] += 2.0 * rng.choice([-1.0, 1.0], len(y[::9]))
-    return EPProblem(DensePrior(amplitude * SE(0.7), X, Zero()), likelihood, y)
+    return EPProblem(DensePrior(amplitude * SE(0.7), X, Zero()), Observations(likelihood, y))
 
 
 def plain_sweeps(problem, start, tolerance=TOLERANCE, most=2000):

@@ -29,7 +29,7 @@ from cavity.inference.variational.rule import Variational
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites
-from cavity.likelihoods import MixtureOfGaussians, Probit, StudentT
+from cavity.likelihoods import MixtureOfGaussians, Observations, Probit, StudentT
 from cavity.likelihoods.student_t import _gamma_range, _step
 from cavity.means.functions import Constant
 from tests.inference.ep_cases import mismatch_and_evidence
@@ -55,7 +55,7 @@ def warm_at(mark: KnownFixedPoint) -> EPWarm:
 
 
 def problem_of(problem, gp) -> EPProblem:
-    return EPProblem(gp.prior(problem.X), gp.likelihood, problem.y)
+    return EPProblem(gp.prior(problem.X), Observations(gp.likelihood, problem.y))
 
 
 def hold_as_proper_fixed_point(problem, found):
@@ -133,7 +133,7 @@ def test_gradient_at_an_extended_fixed_point():
 
 def test_continuation_finds_the_fixed_point_of_an_easy_problem():
     X, y = inputs(12), targets("real", 12)
-    posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
+    posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), Observations(StudentT(0.3, 3.0), y))
     plain, _, _ = damped(posed, Sites.zero(12), 1e-9)
     sites, steps = continuation.find_fixed_point(posed)
     assert steps >= 0
@@ -145,7 +145,7 @@ def test_continuation_finds_the_fixed_point_of_an_easy_problem():
 
 def test_how_far_a_search_goes_depends_on_work_and_not_on_the_clock(monkeypatch):
     X, y = inputs(12), targets("real", 12)
-    posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
+    posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), Observations(StudentT(0.3, 3.0), y))
     solved = Effort(20.0)
     _, whole = continuation.find_fixed_point(replace(posed, effort=solved))
     short = [Effort(0.5 * (20.0 - solved.left)) for _ in range(2)]
@@ -164,7 +164,7 @@ def test_moments_are_charged_by_their_nodes():
     prior, spent, counts = DensePrior((1.5 * SE(1.0)).bind(1), X), [], []
     for df, power in ((4.0, 1.0), (0.3, 1.0), (0.3, 0.1)):
         effort, noise = Effort(1.0), StudentT(0.3, df)
-        EPProblem(prior, noise, y, power=power, effort=effort).tilted(np.zeros(12), np.ones(12))
+        EPProblem(prior, Observations(noise, y), power=power, effort=effort).tilted(np.zeros(12), np.ones(12))
         spent.append(1.0 - effort.left)
         below, upper = _gamma_range(0.5 * power * (df + 1))
         counts.append((below + upper) / _step(0.5 * power * (df + 1)))
@@ -188,7 +188,7 @@ def test_the_way_from_wide_noise_may_leave_the_bounds_of_the_noise_scale():
 def test_large_problems_are_left_to_other_stages(monkeypatch):
     monkeypatch.setattr("cavity.inference.ep.state.LARGEST_PROBLEM", 5)
     X, y = inputs(12), targets("real", 12)
-    posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y)
+    posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), Observations(StudentT(0.3, 3.0), y))
     assert continuation.find_fixed_point(posed) == (None, 0)
     assert points.newton_from_sites(posed, Sites.zero(12)) is None
 
@@ -246,10 +246,10 @@ def test_a_long_step_is_walked_in_parts(monkeypatch):
     """With a short-sighted Newton's method, which only finds fixed points of models next to the last one found."""
     X, y = inputs(12), targets("real", 12)
     gp = GP(1.5 * SE(1.0), StudentT(0.3, 3.0), mean=Constant(0.1), inference=EP(tolerance=1e-9)).bind(1)
-    here = EPProblem(gp.prior(X), gp.likelihood, y)
+    here = EPProblem(gp.prior(X), Observations(gp.likelihood, y))
     start = EP(tolerance=1e-9)._solve(here).state
     there = gp.update({"studentt.scale": 0.9, "se.lengthscale": 2.0})
-    posed = EPProblem(there.prior(X), there.likelihood, y)
+    posed = EPProblem(there.prior(X), Observations(there.likelihood, y))
     real, at, calls = points.newton, [np.log(0.3)], []
 
     def short_sighted(point, *how, **named):
@@ -280,7 +280,9 @@ def test_the_end_of_a_branch_is_located(branches):
 
     def gone(step):
         there = gp.replace(gp.theta + step)
-        return follow(landmarks[0], EPProblem(there.prior(problem.X), there.likelihood, problem.y))
+        return follow(
+            landmarks[0], EPProblem(there.prior(problem.X), Observations(there.likelihood, problem.y))
+        )
 
     way = gone(step)
     assert way.sites is None
@@ -293,14 +295,14 @@ def test_a_landmark_knows_the_models_it_belongs_to():
     X, y = inputs(9), targets("real", 9)
     kernel = (1.5 * SE(1.0)).bind(1)
     likelihood = StudentT(0.3, 3.0)
-    plain = EPProblem(DensePrior(kernel, X), likelihood, y)
-    shifted = EPProblem(DensePrior(kernel, X, Constant(1.0)), likelihood, y)
+    plain = EPProblem(DensePrior(kernel, X), Observations(likelihood, y))
+    shifted = EPProblem(DensePrior(kernel, X, Constant(1.0)), Observations(likelihood, y))
     mark = KnownFixedPoint.of(plain, Sites.zero(9), -1.0)
     assert mark.fits(plain)
     assert not mark.fits(shifted)
-    assert not mark.fits(EPProblem(DensePrior(kernel, X), Probit(), y))
-    assert not mark.fits(EPProblem(DensePrior(kernel, X[:5]), likelihood, y[:5]))
-    other = EPProblem(DensePrior(kernel, X, Constant(3.0)), StudentT(1.2, 3.0), y)
+    assert not mark.fits(EPProblem(DensePrior(kernel, X), Observations(Probit(), y)))
+    assert not mark.fits(EPProblem(DensePrior(kernel, X[:5]), Observations(likelihood, y[:5])))
+    other = EPProblem(DensePrior(kernel, X, Constant(3.0)), Observations(StudentT(1.2, 3.0), y))
     half = KnownFixedPoint.of(shifted, Sites.zero(9), -1.0).towards(other, 0.5)
     np.testing.assert_allclose(half.prior.mean, 2.0)
     assert half.likelihood.scale == pytest.approx(0.6)
@@ -359,7 +361,11 @@ def test_the_variational_solution_is_the_last_resort_and_is_labeled(monkeypatch)
     monkeypatch.setattr(EP, "_lower_power", lambda self, problem, start: None)
     X, y = inputs(9), targets("real", 9)
     found = GP(1.5 * SE(1.0), StudentT(0.3, 3.0), inference="ep").condition(X, y)
-    bound = Variational().infer(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y).log_evidence
+    bound = (
+        Variational()
+        .infer(DensePrior((1.5 * SE(1.0)).bind(1), X), Observations(StudentT(0.3, 3.0), y))
+        .log_evidence
+    )
     assert not found.status.converged
     assert found.status.stage == "variational"
     assert "its bound is the log evidence" in found.status.message
@@ -381,7 +387,7 @@ def test_without_effort_there_is_no_power_but_still_an_answer(monkeypatch):
 def test_evidence_is_stationary_in_the_sites(power):
     """Minus the energy has zero slope at a fixed point: changing sites by epsilon changes it by epsilon squared."""
     X, y = inputs(9), targets("real", 9)
-    posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), StudentT(0.3, 3.0), y, 1.0, power)
+    posed = EPProblem(DensePrior((1.5 * SE(1.0)).bind(1), X), Observations(StudentT(0.3, 3.0), y), power)
     _, rough, _ = damped(posed, Sites.zero(9), step=power)
     state = EPState(posed, points.newton_from_sites(posed, rough.sites))
     rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from cavity.inference.ep import EP, SequentialEP
 from cavity.inference.exact import Exact
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
-from cavity.likelihoods import Gaussian, Probit, StudentT
+from cavity.likelihoods import Gaussian, Observations, Probit, StudentT
 from cavity.means.functions import Constant
 from tests.inference.variational_cases import inputs, likelihoods, targets
 
@@ -32,8 +32,8 @@ def test_the_fixed_point_is_that_of_parallel_updates(name, weighted):
     X, y = inputs(N), targets(kind, N)
     w = np.linspace(0.5, 2.0, N) if weighted else None
     mean = Constant(0.2)
-    one = SequentialEP(tolerance=1e-8).infer(prior_of(X, mean), likelihood, y, w)
-    all_at_once = EP(tolerance=1e-8).infer(prior_of(X, mean), likelihood, y, w)
+    one = SequentialEP(tolerance=1e-8).infer(prior_of(X, mean), Observations(likelihood, y, w))
+    all_at_once = EP(tolerance=1e-8).infer(prior_of(X, mean), Observations(likelihood, y, w))
     assert one.status.converged
     assert one.status.stage == "sequential ep"
     assert one.log_evidence == pytest.approx(all_at_once.log_evidence, abs=1e-7)
@@ -68,8 +68,8 @@ def test_assumed_density_filtering_says_that_it_is_no_fixed_point():
 
 def test_assumed_density_filtering_is_exact_for_gaussian_noise():
     X, y = inputs(N), targets("real", N)
-    found = SequentialEP(adf=True).infer(prior_of(X), Gaussian(0.3), y)
-    exact = Exact().infer(prior_of(X), Gaussian(0.3), y)
+    found = SequentialEP(adf=True).infer(prior_of(X), Observations(Gaussian(0.3), y))
+    exact = Exact().infer(prior_of(X), Observations(Gaussian(0.3), y))
     assert found.log_evidence == pytest.approx(exact.log_evidence, abs=1e-9)
     assert found.status.converged  # one pass is a fixed point here, and the moments show it
 
@@ -84,16 +84,16 @@ def test_golden_fixed_point():
 def test_evidence_and_gradient_are_those_of_the_parallel_rule():
     X, y = inputs(N), targets("real", N)
     likelihood = StudentT(0.3, 3.0)
-    value, gradient, _ = SequentialEP(tolerance=1e-9).evidence(prior_of(X), likelihood, y)
-    other, reference, _ = EP(tolerance=1e-9).evidence(prior_of(X), likelihood, y)
+    value, gradient, _ = SequentialEP(tolerance=1e-9).evidence(prior_of(X), Observations(likelihood, y))
+    other, reference, _ = EP(tolerance=1e-9).evidence(prior_of(X), Observations(likelihood, y))
     assert value == pytest.approx(other, abs=1e-8)
     np.testing.assert_allclose(gradient.flat, reference.flat, rtol=1e-6, atol=1e-7)
 
 
 def test_damping_changes_the_number_of_sweeps_alone():
     X, y = inputs(N), targets("real", N)
-    full = SequentialEP().infer(prior_of(X), StudentT(0.3, 3.0), y)
-    half = SequentialEP(damping=0.5).infer(prior_of(X), StudentT(0.3, 3.0), y)
+    full = SequentialEP().infer(prior_of(X), Observations(StudentT(0.3, 3.0), y))
+    half = SequentialEP(damping=0.5).infer(prior_of(X), Observations(StudentT(0.3, 3.0), y))
     assert half.status.iterations > full.status.iterations
     assert half.log_evidence == pytest.approx(full.log_evidence, abs=1e-5)
 
@@ -101,9 +101,9 @@ def test_damping_changes_the_number_of_sweeps_alone():
 def test_too_few_sweeps_is_an_error_that_names_the_remedy():
     X, y = inputs(N), targets("real", N)
     with pytest.raises(InferenceFailedError, match="did not converge in 2 sweeps; use inference='ep'"):
-        SequentialEP(sweeps=2).infer(prior_of(X), StudentT(0.3, 3.0), y)
+        SequentialEP(sweeps=2).infer(prior_of(X), Observations(StudentT(0.3, 3.0), y))
     with pytest.raises(InferenceFailedError, match="at these hyperparameters"):
-        SequentialEP(sweeps=2).evidence(prior_of(X), StudentT(0.3, 3.0), y)
+        SequentialEP(sweeps=2).evidence(prior_of(X), Observations(StudentT(0.3, 3.0), y))
 
 
 def test_repr_shows_the_options():

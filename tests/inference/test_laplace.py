@@ -31,6 +31,7 @@ from cavity.likelihoods import (
     Mixture,
     MixtureOfGaussians,
     NegativeBinomial,
+    Observations,
     OrdinalProbit,
     Poisson,
     Probit,
@@ -282,7 +283,7 @@ def test_a_saddle_is_not_taken_for_a_mode():
     # By symmetry f = 0 is stationary, and a minimum along (1, 1): either observation may be believed.
     x, y = np.array([[0.0], [0.01]]), np.array([-3.0, 3.0])
     gp = model(StudentT(0.5, 2.0), 4.0 * SE(1.0))
-    problem = OneLatent(gp.bind(1).prior(x), gp.likelihood, y)
+    problem = OneLatent(gp.bind(1).prior(x), Observations(gp.likelihood, y))
     d = problem.derivatives(np.zeros(2))
     assert np.linalg.eigvalsh(np.linalg.inv(problem.prior.covariance) - np.diag(d.d2))[0] < 0
     mode = problem.newton(problem.prior_mean())
@@ -618,7 +619,9 @@ def test_kinks_are_refused_with_alternatives(likelihood, y):
 
 def test_integrated_basis_functions_and_loo_learning_are_refused():
     with pytest.raises(UnsupportedPairError, match="exact inference"):
-        LaplaceRule().infer(DensePrior(KERNEL.bind(2), X, Basis("linear").bind(2)), Logit(), BINARY)
+        LaplaceRule().infer(
+            DensePrior(KERNEL.bind(2), X, Basis("linear").bind(2)), Observations(Logit(), BINARY)
+        )
     with pytest.raises(UnsupportedPairError, match="objective='evidence'"):
         model(Logit()).leave_one_out_log_prob(X, BINARY)
 

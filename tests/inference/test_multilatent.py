@@ -15,7 +15,7 @@ from cavity.inference.laplace.tracking import search
 from cavity.kernels import SE, Matern
 from cavity.latent.dense_multi_latent import BlockConditioning
 from cavity.learning import learn
-from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Logit, Softmax
+from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Logit, Observations, Softmax
 from cavity.means.basis import Basis
 from tests.warm import Evaluations
 
@@ -95,7 +95,7 @@ def test_the_two_ways_to_factorize_agree(kernel):
     gp = model(Softmax(C), kernel)
     answers = []
     for dense in (False, True):
-        problem = SeveralLatents(gp.prior(X), gp.likelihood, LABELS, WEIGHTS, dense)
+        problem = SeveralLatents(gp.prior(X), Observations(gp.likelihood, LABELS, WEIGHTS), dense)
         mode = search(problem).mode
         left = cavities(Laplace(), problem, mode)
         answers.append((mode.value, mode.curvature.log_det, *left, gradient(problem, mode)[1].flat))
@@ -321,7 +321,7 @@ def test_leaving_out_a_point_whose_removal_is_improper_refits():
 
 def test_the_way_down_from_a_saddle():
     gp, x, y = few_points()
-    problem = SeveralLatents(gp.prior(x), gp.likelihood, y)
+    problem = SeveralLatents(gp.prior(x), Observations(gp.likelihood, y))
     f = np.zeros((5, 2))
     d = problem.derivatives(f)
     da, df = problem.downward(f, d)
@@ -333,7 +333,7 @@ def test_the_way_down_from_a_saddle():
 
 def test_smallest_curvature_is_the_smallest_eigenvalue_of_the_whitened_curvature():
     gp, x, y = few_points()
-    problem = SeveralLatents(gp.prior(x), gp.likelihood, y)
+    problem = SeveralLatents(gp.prior(x), Observations(gp.likelihood, y))
     mode = search(problem).mode
     M = BlockConditioning.whitened(problem.prior, -mode.derivatives.hessian)
     smallest = np.linalg.eigvalsh(np.tril(M) + np.tril(M, -1).T)[0]

@@ -15,7 +15,7 @@ from cavity.inference.variational.rule import Variational
 from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM, squared_residual_bound
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
-from cavity.likelihoods import Gaussian, Laplace, MixtureOfGaussians, Probit, StudentT
+from cavity.likelihoods import Gaussian, Laplace, MixtureOfGaussians, Observations, Probit, StudentT
 from tests.inference.variational_cases import (
     grid_log_evidence,
     inputs,
@@ -75,7 +75,7 @@ def test_same_fixed_point_and_bound_as_algorithm_2(scale, df):
     likelihood = StudentT(scale, df)
     history, m, A = algorithm_2(prior_of(X).covariance.copy(), y, 0.5 * df, 0.5 * df * scale**2)
     assert np.all(np.diff(history) > -1e-9)
-    found = ScaleMixtureEM(tolerance=1e-9).infer(prior_of(X), likelihood, y)
+    found = ScaleMixtureEM(tolerance=1e-9).infer(prior_of(X), Observations(likelihood, y))
     assert found.status.converged
     assert found.log_evidence == pytest.approx(history[-1], abs=1e-8)
     np.testing.assert_allclose(found.process.mean(X), m, atol=1e-6)
@@ -85,7 +85,7 @@ def test_same_fixed_point_and_bound_as_algorithm_2(scale, df):
 def test_site_precisions_are_the_expected_noise_precisions():
     X, y = np.linspace(-4, 4, 15)[:, None], targets("real", 15)
     likelihood = StudentT(0.3, 3.0)
-    found = ScaleMixtureEM(tolerance=1e-9).infer(prior_of(X), likelihood, y)
+    found = ScaleMixtureEM(tolerance=1e-9).infer(prior_of(X), Observations(likelihood, y))
     m, v = found.process.mean(X), found.process.variance(X)
     alpha, beta = 1.5 + 0.5, 0.5 * 3.0 * 0.09 + 0.5 * ((y - m) ** 2 + v)
     np.testing.assert_allclose(found.sites.precision, alpha / beta, rtol=1e-6)
@@ -111,8 +111,8 @@ def test_bound_never_falls(name, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_below_the_bound_of_the_full_gaussian(name, seed):
     X, y = inputs(12, seed), targets("real", 12, seed)
-    em = ScaleMixtureEM().infer(prior_of(X), NOISE[name], y)
-    full = Variational().infer(prior_of(X), NOISE[name], y)
+    em = ScaleMixtureEM().infer(prior_of(X), Observations(NOISE[name], y))
+    full = Variational().infer(prior_of(X), Observations(NOISE[name], y))
     assert em.status.converged
     assert full.status.converged
     assert em.log_evidence < full.log_evidence
@@ -121,7 +121,7 @@ def test_below_the_bound_of_the_full_gaussian(name, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_below_the_exact_evidence_of_mixtures(seed):
     X, y = inputs(8, seed), targets("real", 8, seed)
-    found = ScaleMixtureEM().infer(prior_of(X), NOISE["mixture"], y)
+    found = ScaleMixtureEM().infer(prior_of(X), Observations(NOISE["mixture"], y))
     truth = mixture_log_evidence(NOISE["mixture"], prior_of(X).covariance, y)
     assert truth - 3.0 < found.log_evidence < truth
 
@@ -130,7 +130,7 @@ def test_below_the_exact_evidence_of_mixtures(seed):
 def test_below_the_evidence_by_tensor_quadrature(name):
     X, y = np.array([[0.0], [0.7]]), np.array([0.3, 1.5])
     likelihood = NOISE[name]
-    found = ScaleMixtureEM().infer(prior_of(X), likelihood, y)
+    found = ScaleMixtureEM().infer(prior_of(X), Observations(likelihood, y))
     truth = grid_log_evidence(
         lambda f: likelihood.log_prob(y, f).sum(axis=1), prior_of(X).covariance, count=1601
     )
@@ -140,11 +140,11 @@ def test_below_the_evidence_by_tensor_quadrature(name):
 def test_many_degrees_of_freedom_are_gaussian_noise():
     """The difference vanishes like one over the degrees of freedom."""
     X, y = inputs(15), targets("real", 15)
-    exact = Exact().infer(prior_of(X), Gaussian(0.25), y)
+    exact = Exact().infer(prior_of(X), Observations(Gaussian(0.25), y))
     new = np.linspace(-4, 4, 9)[:, None]
     gaps = []
     for df in (1e5, 1e6):
-        found = ScaleMixtureEM(tolerance=1e-9).infer(prior_of(X), StudentT(0.5, df), y)
+        found = ScaleMixtureEM(tolerance=1e-9).infer(prior_of(X), Observations(StudentT(0.5, df), y))
         moments = [found.process.mean(new), found.process.variance(new)]
         limit = [exact.process.mean(new), exact.process.variance(new)]
         differences = np.abs(np.subtract(moments, limit))
@@ -169,7 +169,7 @@ def test_no_gaussian_has_a_higher_bound(name):
 
     starts = ([0.3, 1.0, -1.0, 0.0, -1.0], [0.2, 0.2, 0.0, 0.0, 0.0], [0.3, 0.3, -2.0, 0.0, -1.0])
     best = min((optimize.minimize(negative_bound, x) for x in starts), key=lambda r: r.fun)
-    found = ScaleMixtureEM().infer(prior_of(X), likelihood, y)
+    found = ScaleMixtureEM().infer(prior_of(X), Observations(likelihood, y))
     assert found.log_evidence == pytest.approx(-best.fun, abs=1e-7)
     np.testing.assert_allclose(found.process.mean(X), best.x[:2], atol=1e-3)
 
@@ -184,7 +184,7 @@ def test_several_starts_avoid_calling_everything_an_outlier():
     y[[5, 17]] += 3.0
     likelihood = MixtureOfGaussians(0.1, 0.05, 60.0)
     one = maximize_bound(prior_of(X), squared_residual_bound(likelihood, y))
-    best = ScaleMixtureEM().infer(prior_of(X), likelihood, y)
+    best = ScaleMixtureEM().infer(prior_of(X), Observations(likelihood, y))
     assert one.converged
     assert best.log_evidence > one.iterate.bound + 20
     outlier = best.sites.precision < 1.0
@@ -219,8 +219,8 @@ def test_weight_two_is_two_observations():
     w = np.where(np.arange(9) % 3 == 0, 2.0, 1.0)
     twice = np.repeat(np.arange(9), w.astype(int))
     for likelihood in (NOISE["student-t"], NOISE["laplace"]):
-        a = ScaleMixtureEM().infer(prior_of(X), likelihood, y, w)
-        b = ScaleMixtureEM().infer(prior_of(X[twice]), likelihood, y[twice])
+        a = ScaleMixtureEM().infer(prior_of(X), Observations(likelihood, y, w))
+        b = ScaleMixtureEM().infer(prior_of(X[twice]), Observations(likelihood, y[twice]))
         assert a.log_evidence == pytest.approx(b.log_evidence, abs=1e-7)
 
 
@@ -230,13 +230,13 @@ def test_weight_two_is_two_observations():
 def test_leave_one_out_is_close_to_refitting():
     n = 14
     X, y, likelihood = inputs(n, 3), targets("real", n, 3), NOISE["student-t"]
-    quick = ScaleMixtureEM().leave_one_out(prior_of(X), likelihood, y).log_prob(y)
-    process = ScaleMixtureEM().infer(prior_of(X), likelihood, y).process
+    quick = ScaleMixtureEM().leave_one_out(prior_of(X), Observations(likelihood, y)).log_prob(y)
+    process = ScaleMixtureEM().infer(prior_of(X), Observations(likelihood, y)).process
     seen = likelihood.predictive(process.mean(X), process.variance(X)).log_prob(y)
     refitted = np.empty(n)
     for i in range(n):
         keep = np.arange(n) != i
-        process = ScaleMixtureEM().infer(prior_of(X[keep]), likelihood, y[keep]).process
+        process = ScaleMixtureEM().infer(prior_of(X[keep]), Observations(likelihood, y[keep])).process
         moments = process.mean(X[i : i + 1]), process.variance(X[i : i + 1])
         refitted[i] = likelihood.predictive(*moments).log_prob(y[i : i + 1])[0]
     assert np.abs(quick - refitted).sum() < 0.2 * np.abs(seen - refitted).sum()
@@ -245,18 +245,18 @@ def test_leave_one_out_is_close_to_refitting():
 
 def test_status():
     X, y = inputs(12), targets("real", 12)
-    found = ScaleMixtureEM().infer(prior_of(X), NOISE["student-t"], y)
+    found = ScaleMixtureEM().infer(prior_of(X), Observations(NOISE["student-t"], y))
     assert found.status.converged
     assert found.status.stage == "scale-mixture EM"
     short = ScaleMixtureEM(max_evaluations=2)
-    assert not short.infer(prior_of(X), NOISE["student-t"], y).status.converged
+    assert not short.infer(prior_of(X), Observations(NOISE["student-t"], y)).status.converged
     with pytest.raises(InferenceFailedError, match="scale-mixture EM did not converge"):
-        short.evidence(prior_of(X), NOISE["student-t"], y)
+        short.evidence(prior_of(X), Observations(NOISE["student-t"], y))
 
 
 def test_other_likelihoods_are_refused_with_alternatives():
     with pytest.raises(UnsupportedPairError, match="got Probit; use inference='variational'"):
-        ScaleMixtureEM().infer(prior_of(inputs(4)), Probit(), np.ones(4))
+        ScaleMixtureEM().infer(prior_of(inputs(4)), Observations(Probit(), np.ones(4)))
 
 
 def test_by_name():

@@ -21,7 +21,15 @@ from cavity.latent.inducing import Inducing
 from cavity.latent.markov import Markov
 from cavity.latent.neighbors import Neighbors
 from cavity.latent.sites import Sites
-from cavity.likelihoods import Gaussian, MixtureOfGaussians, OneVsRest, Probit, Softmax, StudentT
+from cavity.likelihoods import (
+    Gaussian,
+    MixtureOfGaussians,
+    Observations,
+    OneVsRest,
+    Probit,
+    Softmax,
+    StudentT,
+)
 from cavity.sampling import MCMC
 from cavity.sampling.annealing.path import Bridge
 from tests.latent.naive import Naive
@@ -70,8 +78,7 @@ RUNS = {
     ),
     "annealed importance sampling, assess": lambda r: Bridge(
         GP(1.2 * SE(0.8), representation=r).bind(1).prior(X),
-        Probit(),
-        LABELS,
+        Observations(Probit(), LABELS),
         sites=Sites(LABELS, np.ones(N)),
     ),
 }

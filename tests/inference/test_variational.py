@@ -23,6 +23,7 @@ from cavity.likelihoods import (
     KnownNoise,
     Laplace,
     MixtureOfGaussians,
+    Observations,
     Poisson,
     Probit,
     Softmax,
@@ -60,23 +61,23 @@ def test_gaussian_noise_is_exact(likelihood, weighted):
     X, y = inputs(15), targets("real", 15)
     w = np.linspace(0.5, 2.0, 15) if weighted else None
     mean = Constant(0.4)
-    ours = Variational().infer(prior_of(X, mean=mean), likelihood, y, w)
-    exact = Exact().infer(prior_of(X, mean=mean), likelihood, y, w)
+    ours = Variational().infer(prior_of(X, mean=mean), Observations(likelihood, y, w))
+    exact = Exact().infer(prior_of(X, mean=mean), Observations(likelihood, y, w))
     assert ours.status.converged
     assert ours.log_evidence == pytest.approx(exact.log_evidence, abs=1e-9)
     new = np.linspace(-4, 4, 11)[:, None]
     np.testing.assert_allclose(ours.process.mean(new), exact.process.mean(new), atol=1e-9)
     np.testing.assert_allclose(ours.process.variance(new), exact.process.variance(new), atol=1e-9)
-    value, gradient, _ = Variational().evidence(prior_of(X, mean=mean), likelihood, y, w)
-    reference, exact_gradient, _ = Exact().evidence(prior_of(X, mean=mean), likelihood, y, w)
+    value, gradient, _ = Variational().evidence(prior_of(X, mean=mean), Observations(likelihood, y, w))
+    reference, exact_gradient, _ = Exact().evidence(prior_of(X, mean=mean), Observations(likelihood, y, w))
     assert value == pytest.approx(reference, abs=1e-9)
     np.testing.assert_allclose(gradient.flat, exact_gradient.flat, rtol=1e-7, atol=1e-8)
 
 
 def test_leave_one_out_of_gaussian_noise_is_exact():
     X, y = inputs(15), targets("real", 15)
-    ours = Variational().leave_one_out(prior_of(X), Gaussian(0.01), y)
-    exact = Exact().leave_one_out(prior_of(X), Gaussian(0.01), y)
+    ours = Variational().leave_one_out(prior_of(X), Observations(Gaussian(0.01), y))
+    exact = Exact().leave_one_out(prior_of(X), Observations(Gaussian(0.01), y))
     np.testing.assert_allclose(ours.mean, exact.mean, atol=1e-8)
     np.testing.assert_allclose(ours.variance, exact.variance, rtol=1e-8)
 
@@ -109,7 +110,7 @@ def test_no_gaussian_is_closer(likelihood, log_p, y):
         return 0.5 * divergence - data
 
     best = optimize.minimize(negative_bound, [0.2, 0.2, -0.5, 0.0, -0.5], options={"gtol": 1e-7})
-    found = Variational().infer(prior_of(X), likelihood, y)
+    found = Variational().infer(prior_of(X), Observations(likelihood, y))
     assert found.log_evidence == pytest.approx(-best.fun, abs=1e-7)
     np.testing.assert_allclose(found.process.mean(X), best.x[:2], atol=2e-4)
     L = np.array([[np.exp(best.x[2]), 0.0], [best.x[3], np.exp(best.x[4])]])
@@ -121,7 +122,7 @@ def test_stationary_when_recomputed_from_the_sites(name):
     """Dense algebra and fixed-panel quadrature: the sites equal the derivatives of E[log p]."""
     likelihood, kind = likelihoods(N)[name]
     X, y = inputs(N), targets(kind, N)
-    found = Variational(tolerance=1e-8).infer(prior_of(X), likelihood, y)
+    found = Variational(tolerance=1e-8).infer(prior_of(X), Observations(likelihood, y))
     assert found.status.converged
     assert found.status.residual <= 1e-8
     tau, nu = found.sites.precision, found.sites.shift
@@ -150,7 +151,7 @@ def test_stationary_when_recomputed_from_the_sites(name):
 def test_below_the_exact_evidence_of_mixtures(seed):
     X, y = inputs(8, seed), targets("real", 8, seed)
     likelihood = MixtureOfGaussians(0.2, 0.2, 8.0)
-    found = Variational().infer(prior_of(X), likelihood, y)
+    found = Variational().infer(prior_of(X), Observations(likelihood, y))
     truth = mixture_log_evidence(likelihood, prior_of(X).covariance, y)
     assert found.log_evidence < truth
     assert found.log_evidence > truth - 1.5
@@ -166,7 +167,7 @@ def test_below_the_exact_evidence_of_mixtures(seed):
 )
 def test_just_below_the_evidence_by_tensor_quadrature(likelihood, log_p, y):
     X, y = np.array([[0.0], [0.7], [1.9]]), np.array(y)
-    found = Variational().infer(prior_of(X), likelihood, y)
+    found = Variational().infer(prior_of(X), Observations(likelihood, y))
     truth = grid_log_evidence(lambda f: log_p(y, f).sum(axis=1), prior_of(X).covariance)
     assert truth - 0.25 < found.log_evidence < truth
 
@@ -183,7 +184,7 @@ def test_bound_never_falls(name):
 
 def test_negative_sites_are_used():
     X, y = inputs(12), targets("real", 12)
-    found = Variational().infer(prior_of(X), MixtureOfGaussians(0.3, 0.1, 30.0), y)
+    found = Variational().infer(prior_of(X), Observations(MixtureOfGaussians(0.3, 0.1, 30.0), y))
     assert found.status.converged
     assert found.sites.precision.min() < 0
 
@@ -205,7 +206,9 @@ def test_gradient_of_the_reoptimized_bound(name, weighted):
     value, gradient = workspace.evidence(model, X, y, w)
     numeric = richardson(lambda theta: workspace.evidence(model.replace(theta), X, y, w)[0], model.theta)
     np.testing.assert_allclose(gradient, numeric, atol=1e-5 * max(1.0, np.abs(numeric).max()))
-    assert value == pytest.approx(rule.infer(model.prior(X), model.likelihood, y, w).log_evidence, abs=1e-8)
+    assert value == pytest.approx(
+        rule.infer(model.prior(X), Observations(model.likelihood, y, w)).log_evidence, abs=1e-8
+    )
 
 
 # --- weights ------------------------------------------------------------------------------------------------
@@ -217,8 +220,8 @@ def test_weight_two_is_two_observations(name):
     X, y = inputs(N), targets(kind, N)
     w = np.where(np.arange(N) % 3 == 0, 2.0, 1.0)
     twice = np.repeat(np.arange(N), w.astype(int))
-    a = Variational().infer(prior_of(X), likelihood, y, w)
-    b = Variational().infer(prior_of(X[twice]), likelihood, y[twice])
+    a = Variational().infer(prior_of(X), Observations(likelihood, y, w))
+    b = Variational().infer(prior_of(X[twice]), Observations(likelihood, y[twice]))
     assert a.log_evidence == pytest.approx(b.log_evidence, abs=1e-7)
     new = np.linspace(-3, 3, 7)[:, None]
     np.testing.assert_allclose(a.process.mean(new), b.process.mean(new), atol=1e-5)
@@ -230,8 +233,8 @@ def test_weight_zero_removes_an_observation():
     w[N // 2] = 0.0
     keep = w > 0
     likelihood = StudentT(0.3, 3.0)
-    a = Variational().infer(prior_of(X), likelihood, y, w)
-    b = Variational().infer(prior_of(X[keep]), likelihood, y[keep])
+    a = Variational().infer(prior_of(X), Observations(likelihood, y, w))
+    b = Variational().infer(prior_of(X[keep]), Observations(likelihood, y[keep]))
     assert a.log_evidence == pytest.approx(b.log_evidence, abs=1e-8)
 
 
@@ -244,13 +247,13 @@ def test_leave_one_out_is_close_to_refitting(name):
     n = 14
     likelihood, kind = likelihoods(n)[name]
     X, y = inputs(n, 3), targets(kind, n, 3)
-    quick = Variational().leave_one_out(prior_of(X), likelihood, y).log_prob(y)
-    process = Variational().infer(prior_of(X), likelihood, y).process
+    quick = Variational().leave_one_out(prior_of(X), Observations(likelihood, y)).log_prob(y)
+    process = Variational().infer(prior_of(X), Observations(likelihood, y)).process
     seen = likelihood.predictive(process.mean(X), process.variance(X)).log_prob(y)
     refitted = np.empty(n)
     for i in range(n):
         keep = np.arange(n) != i
-        process = Variational().infer(prior_of(X[keep]), likelihood, y[keep]).process
+        process = Variational().infer(prior_of(X[keep]), Observations(likelihood, y[keep])).process
         moments = process.mean(X[i : i + 1]), process.variance(X[i : i + 1])
         refitted[i] = likelihood.predictive(*moments).log_prob(y[i : i + 1])[0]
     assert np.abs(quick - refitted).sum() < 0.2 * np.abs(seen - refitted).sum()
@@ -263,7 +266,7 @@ def improper_case():
         X, y = inputs(16, seed), targets("real", 16, seed)
         y[::4] += 1.5
         likelihood = MixtureOfGaussians(0.3, 0.05, 30.0)
-        found = Variational().infer(prior_of(X), likelihood, y)
+        found = Variational().infer(prior_of(X), Observations(likelihood, y))
         _, var = Conditioned(prior_of(X), found.sites).cavities()
         if np.isnan(var).any():
             return X, y, likelihood, np.flatnonzero(np.isnan(var))
@@ -272,12 +275,12 @@ def improper_case():
 
 def test_where_no_proper_marginal_is_left_the_point_is_left_out_in_earnest():
     X, y, likelihood, bad = improper_case()
-    quick = Variational().leave_one_out(prior_of(X), likelihood, y)
+    quick = Variational().leave_one_out(prior_of(X), Observations(likelihood, y))
     assert np.isfinite(quick.log_prob(y)).all()
     i = int(bad[0])
     w = np.ones(len(y))
     w[i] = 0.0
-    process = Variational().infer(prior_of(X), likelihood, y, w).process
+    process = Variational().infer(prior_of(X), Observations(likelihood, y, w)).process
     truth = likelihood.predictive(process.mean(X[i : i + 1]), process.variance(X[i : i + 1]))
     assert quick.log_prob(y)[i] == pytest.approx(truth.log_prob(y[i : i + 1])[0], abs=1e-6)
 
@@ -300,24 +303,26 @@ def test_marginals_without_a_site_agree_with_dense_algebra():
 def test_an_unfinished_climb_says_so():
     X, y = inputs(N), targets("real", N)
     rule = Variational(max_evaluations=3)
-    found = rule.infer(prior_of(X), StudentT(0.3, 3.0), y)
+    found = rule.infer(prior_of(X), Observations(StudentT(0.3, 3.0), y))
     assert not found.status.converged
     assert found.status.residual > rule.tolerance
     assert "3 evaluations" in found.status.message
     with pytest.raises(InferenceFailedError, match="did not converge"):
-        rule.evidence(prior_of(X), StudentT(0.3, 3.0), y)
+        rule.evidence(prior_of(X), Observations(StudentT(0.3, 3.0), y))
 
 
 def test_unreachable_tolerance_ends_honestly():
     X, y = inputs(N), targets("real", N)
-    found = Variational(tolerance=1e-30, max_evaluations=150).infer(prior_of(X), StudentT(0.3, 3.0), y)
+    found = Variational(tolerance=1e-30, max_evaluations=150).infer(
+        prior_of(X), Observations(StudentT(0.3, 3.0), y)
+    )
     assert not found.status.converged
     assert 0 < found.status.residual < 1e-6
 
 
 def test_a_finished_climb_says_how():
     X, y = inputs(N), targets("real", N)
-    status = Variational().infer(prior_of(X), StudentT(0.3, 3.0), y).status
+    status = Variational().infer(prior_of(X), Observations(StudentT(0.3, 3.0), y)).status
     assert status.converged
     assert status.stage == "variational"
     assert 0 < status.iterations < 100
@@ -358,7 +363,7 @@ def test_remembered_sites_that_outweigh_a_new_prior_are_survived():
 
 def test_a_vague_prior_with_an_infinite_expectation_is_no_obstacle():
     X, y = inputs(N), targets("count", N)
-    found = Variational().infer(prior_of(X, 4000.0), Poisson(), y)
+    found = Variational().infer(prior_of(X, 4000.0), Observations(Poisson(), y))
     assert found.status.converged
     assert np.isfinite(found.log_evidence)
 
@@ -370,22 +375,22 @@ def test_no_finite_start_is_a_failed_evaluation():
             return out._replace(value=np.full(len(y), -np.inf))
 
     with pytest.raises(InferenceFailedError, match="not finite at any start"):
-        Variational().infer(prior_of(inputs(3)), Impossible(1.0), np.zeros(3))
+        Variational().infer(prior_of(inputs(3)), Observations(Impossible(1.0), np.zeros(3)))
 
 
 def test_unsupported_pairs_name_alternatives():
     X = inputs(4)
     with pytest.raises(UnsupportedPairError, match="Heaviside; use inference='ep'"):
-        Variational().infer(prior_of(X), Heaviside(), np.ones(4))
+        Variational().infer(prior_of(X), Observations(Heaviside(), np.ones(4)))
     with pytest.raises(UnsupportedPairError, match="Softmax has 3; use inference='laplace'"):
-        Variational().infer(prior_of(X), Softmax(3), np.zeros(4))
+        Variational().infer(prior_of(X), Observations(Softmax(3), np.zeros(4)))
     with pytest.raises(UnsupportedPairError, match="one target at a time"):
-        Variational().infer(prior_of(X), Gaussian(), np.zeros((4, 2)))
+        Variational().infer(prior_of(X), Observations(Gaussian(), np.zeros((4, 2))))
     with pytest.raises(UnsupportedPairError, match="objective='evidence'"):
-        Variational().leave_one_out_log_prob(prior_of(X), Gaussian(), np.zeros(4))
+        Variational().leave_one_out_log_prob(prior_of(X), Observations(Gaussian(), np.zeros(4)))
     basis = Basis("linear").bind(1)
     with pytest.raises(UnsupportedPairError, match="basis functions whose weights are integrated out"):
-        Variational().infer(prior_of(X, mean=basis), Gaussian(), np.zeros(4))
+        Variational().infer(prior_of(X, mean=basis), Observations(Gaussian(), np.zeros(4)))
     with pytest.raises(ValueError, match="tolerance must be positive"):
         Variational(tolerance=0.0)
     with pytest.raises(ValueError, match="max_evaluations must be at least 1"):

@@ -18,7 +18,16 @@ from cavity.latent.inducing import Inducing, conditioning
 from cavity.latent.inducing import prior as prior_module
 from cavity.latent.inducing.choice import choose
 from cavity.latent.sites import Sites
-from cavity.likelihoods import Gaussian, KnownNoise, MixtureOfGaussians, Noiseless, Poisson, Probit, StudentT
+from cavity.likelihoods import (
+    Gaussian,
+    KnownNoise,
+    MixtureOfGaussians,
+    Noiseless,
+    Observations,
+    Poisson,
+    Probit,
+    StudentT,
+)
 from cavity.likelihoods import Laplace as LaplaceNoise
 from cavity.means import Constant
 from cavity.means.basis import Basis
@@ -112,8 +121,10 @@ def test_rules_find_what_they_find_on_the_same_matrix_held_densely(kind, problem
     if not rule.supports(likelihood) or (rule.name, problem) == ("variational", "mixture"):
         return  # the latter takes seconds and does what Student-t noise does
     K = Explicit(KERNEL, Z, share=1.0 if kind == "fitc" else 0.0).K(X)
-    sparse = rule.infer(Inducing(kind=kind, inputs=Z).prior(KERNEL, None, Inputs(X)), likelihood, y)
-    dense = rule.infer(Dense().prior(Held(K), None, Inputs(X)), likelihood, y)
+    sparse = rule.infer(
+        Inducing(kind=kind, inputs=Z).prior(KERNEL, None, Inputs(X)), Observations(likelihood, y)
+    )
+    dense = rule.infer(Dense().prior(Held(K), None, Inputs(X)), Observations(likelihood, y))
     assert sparse.status.stage == dense.status.stage
     assert sparse.log_evidence == pytest.approx(dense.log_evidence, abs=1e-6)
     q, p = sparse.q, dense.q
@@ -183,7 +194,7 @@ def test_blocks_of_rows_and_what_is_kept_change_nothing(kind, monkeypatch):
         model, data = GP(KERNEL, Gaussian(0.1), representation=Inducing(kind=kind, inputs=Z)).training(X, Y)
         q = model.prior(data.inputs).given(Sites(tau * Y, tau))
         value, gradient, _ = model.evidence_of(data)
-        return np.concatenate([[value], gradient, q.mean, q.var, q.pull(1.0, q.mean, q.var).kernel])
+        return np.concatenate([[value], gradient, q.mean, q.var, q.pull(1.0, q.mean, q.var).prior.kernel])
 
     whole = everything()
     monkeypatch.setattr(row_blocks, "BLOCK", 7)
@@ -238,7 +249,9 @@ def test_variational_inference_on_a_bound_is_a_bound_on_the_dense_one(kind, prob
         )
         bound = likelihood.expected_log_prob(y, mean, var).value.sum() - kl
         assert posterior.log_evidence == pytest.approx(bound, abs=1e-5)
-        assert lower_bound(posterior.approximation, likelihood, y) == pytest.approx(bound, abs=1e-5)
+        assert lower_bound(posterior.approximation, Observations(likelihood, y)) == pytest.approx(
+            bound, abs=1e-5
+        )
 
 
 def test_ep_with_gaussian_noise_is_the_bound_itself():

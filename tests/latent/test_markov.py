@@ -35,7 +35,7 @@ from cavity.latent.base import ImproperPosteriorError, Inputs
 from cavity.latent.dense import Dense
 from cavity.latent.markov import Markov, has_exact_markov_form, prior
 from cavity.latent.sites import Sites
-from cavity.likelihoods import Gaussian, MixtureOfGaussians, Poisson, Probit, StudentT
+from cavity.likelihoods import Gaussian, MixtureOfGaussians, Observations, Poisson, Probit, StudentT
 from cavity.likelihoods import Laplace as LaplaceNoise
 from cavity.means import Basis
 
@@ -507,7 +507,7 @@ def test_neighborhoods_that_resist_take_steps_of_their_own():
     t, y = resisting(250)
     likelihood, kernel = StudentT(0.15, 2.2), 2.0 * Matern(1.0, nu=1.5)
     problem = EPProblem(
-        GP(kernel, likelihood, "zero", representation="markov").bind(1).prior(t), likelihood, y
+        GP(kernel, likelihood, "zero", representation="markov").bind(1).prior(t), Observations(likelihood, y)
     )
     assert damped(problem, Sites.zero(len(y)))[0] is None
     found, _ = local_sweeps(problem, 1e-8)

@@ -11,7 +11,7 @@ from cavity.latent.base import ImproperPosteriorError
 from cavity.latent.dense import DensePrior
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
-from cavity.likelihoods import Gaussian, Logit, MixtureOfGaussians, Probit
+from cavity.likelihoods import Gaussian, Logit, MixtureOfGaussians, Observations, Probit
 from cavity.means.functions import Constant
 from cavity.sampling.annealing.certificate import disagreement, faults, steps_needed, verdict
 from cavity.sampling.annealing.moves import Moves, RunState, elliptical_move, hamiltonian_move
@@ -41,7 +41,7 @@ CURVATURE = np.array([0.5, 3.0, 1.0])
 @pytest.mark.parametrize("curvature", [None, CURVATURE])
 def test_coordinates_mass_and_gradient(sites, curvature):
     prior = prior3()
-    bridge = Bridge(prior, Probit(), np.sign(Y3), np.array([1.0, 2.0, 0.5]), sites, curvature)
+    bridge = Bridge(prior, Observations(Probit(), np.sign(Y3), np.array([1.0, 2.0, 0.5])), sites, curvature)
     Z = np.random.default_rng(0).standard_normal((5, 3))
     F = bridge.latent(Z)
     np.testing.assert_allclose(bridge.position(F), Z, atol=1e-10)
@@ -60,14 +60,14 @@ def test_coordinates_mass_and_gradient(sites, curvature):
 
 def test_sites_that_outweigh_the_prior_are_refused():
     with pytest.raises(ImproperPosteriorError):
-        Bridge(prior3(), Probit(), np.sign(Y3), sites=Sites(np.zeros(3), np.full(3, -5.0)))
+        Bridge(prior3(), Observations(Probit(), np.sign(Y3)), sites=Sites(np.zeros(3), np.full(3, -5.0)))
 
 
 def test_the_metric_is_exact_for_gaussian_noise():
     noise, prior = 0.3, prior3()
     for beta in (0.01, 0.4, 1.0):
         end = Conditioned(prior, Sites.of_observations(Y3, np.full(3, noise))).mean
-        bridge = Bridge(prior, Gaussian(noise), Y3, curvature=np.full(3, 1 / noise), end=end)
+        bridge = Bridge(prior, Observations(Gaussian(noise), Y3), curvature=np.full(3, 1 / noise), end=end)
         center, root = bridge.metric(beta)
         tempered = Conditioned(prior, Sites.of_observations(Y3, np.full(3, noise / beta)))
         np.testing.assert_allclose(bridge.latent(center[None])[0], tempered.mean, atol=1e-9)
@@ -81,7 +81,9 @@ def test_moves_leave_the_tempered_distribution_invariant(kind, sites):
     # p_beta is Gaussian here and known, while the metric is deliberately wrong: a move must not notice
     noise, beta, R = 0.3, 0.6, 20_000
     prior, rng = prior3(), np.random.default_rng(1)
-    bridge = Bridge(prior, Gaussian(noise), Y3, None, sites, CURVATURE, end=np.array([3.0, -1.0, 0.0]))
+    bridge = Bridge(
+        prior, Observations(Gaussian(noise), Y3), sites, CURVATURE, end=np.array([3.0, -1.0, 0.0])
+    )
     data = Sites.of_observations(Y3, np.full(3, noise))
     rest = sites or Sites.zero(3)
     total = Sites(
@@ -108,11 +110,11 @@ def test_moves_leave_the_tempered_distribution_invariant(kind, sites):
 def test_largest_curvature():
     places = np.linspace(-5, 5, 101)[:, None] * np.ones(3)
     y = np.array([1.0, -1.0, 1.0])
-    np.testing.assert_allclose(largest_curvature(Logit(), y, places), 0.25, rtol=1e-12)
-    probit = largest_curvature(Probit(), y, places, np.array([1.0, 2.0, 1.0]))
+    np.testing.assert_allclose(largest_curvature(Observations(Logit(), y), places), 0.25, rtol=1e-12)
+    probit = largest_curvature(Observations(Probit(), y, np.array([1.0, 2.0, 1.0])), places)
     assert np.all((probit > [0.9, 1.8, 0.9]) & (probit <= [1, 2, 1]))
     mixture = MixtureOfGaussians(fraction=0.1, scale=0.5, outlier_scale=5.0)
-    np.testing.assert_allclose(largest_curvature(mixture, y, places), 4.0, rtol=0.05)
+    np.testing.assert_allclose(largest_curvature(Observations(mixture, y), places), 4.0, rtol=0.05)
 
 
 # --- temperatures ---------------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def test_the_pilot_predicts_the_spread_of_the_weights():
     X = rng.uniform(-3, 3, (40, 2))
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
     prior = GP(4.0 * SE(1.0), Probit()).bind(2).prior(X)
-    bridge = Bridge(prior, Probit(), y)
+    bridge = Bridge(prior, Observations(Probit(), y))
     pilot = run_pilot(bridge, Moves("hmc", 8), 32, rng)
     found = anneal(bridge, resampled(pilot.levels, 150), pilot.moves, 64, rng)
     assert 0.3 < found.difficulty / pilot.difficulty < 3.0

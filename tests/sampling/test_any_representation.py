@@ -12,7 +12,7 @@ from cavity.latent import base
 from cavity.latent.base import Inputs
 from cavity.latent.dense import Dense
 from cavity.latent.markov import Markov
-from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, StudentT
+from cavity.likelihoods import Gaussian, MixtureOfGaussians, Observations, Probit, StudentT
 from cavity.sampling.annealing.path import Bridge
 from cavity.sampling.elliptical_slice import elliptical_slice_sampling
 from cavity.sampling.hmc import hamiltonian
@@ -32,7 +32,7 @@ NEW = np.linspace(-3, 3, 5)[:, None]
 
 def targets(metric=None):
     priors = [r.prior(KERNEL, None, Inputs(X)) for r in (Dense(), Naive())]
-    return [LatentTarget(prior, Probit(), LABELS, metric=metric) for prior in priors]
+    return [LatentTarget(prior, Observations(Probit(), LABELS), metric=metric) for prior in priors]
 
 
 @pytest.mark.parametrize("metric", [None, "ep", "laplace"])
@@ -63,7 +63,7 @@ def test_annealing_paths_agree():
     models = [GP(KERNEL, StudentT(0.2, 3.0), inference="ep", representation=r) for r in ("dense", Naive())]
     F = RNG.standard_normal((3, N))
     for sites in (None, models[0].condition(X, REAL).approximation.sites):
-        mine, other = (Bridge(m.prior(X), m.likelihood, REAL, sites=sites) for m in models)
+        mine, other = (Bridge(m.prior(X), Observations(m.likelihood, REAL), sites=sites) for m in models)
         assert other.log_mass == pytest.approx(mine.log_mass, abs=1e-8)
         np.testing.assert_allclose(other.position(F), mine.position(F), atol=1e-8)
         np.testing.assert_allclose(other.latent(other.position(F)), F, atol=1e-8)
@@ -75,9 +75,11 @@ ROUGH = (1.5 * Matern(0.6, nu=1.5)).bind(1)
 @pytest.mark.parametrize("metric", [None, "ep", "laplace"])
 def test_densities_by_recursions_are_those_by_matrices(metric, monkeypatch):
     """Of more rows than there are matrices for."""
-    dense = LatentTarget(Dense().prior(ROUGH, None, Inputs(X)), Probit(), LABELS, metric=metric)
+    dense = LatentTarget(Dense().prior(ROUGH, None, Inputs(X)), Observations(Probit(), LABELS), metric=metric)
     monkeypatch.setattr(base, "COVARIANCE_LIMIT", 5)
-    markov = LatentTarget(Markov().prior(ROUGH, None, Inputs(X)), Probit(), LABELS, metric=metric)
+    markov = LatentTarget(
+        Markov().prior(ROUGH, None, Inputs(X)), Observations(Probit(), LABELS), metric=metric
+    )
     F = RNG.standard_normal((4, N))
     U, V = dense.whiten(F), markov.whiten(F)
     np.testing.assert_allclose(markov.latent(V), F, atol=1e-9)
@@ -97,10 +99,10 @@ def test_annealing_paths_by_recursions_are_those_by_matrices(monkeypatch):
     assert (sites.precision < 0).any()
     F = RNG.standard_normal((3, N))
     for start in (None, sites):
-        matrices = Bridge(models[0].prior(X), models[0].likelihood, y, sites=start)
+        matrices = Bridge(models[0].prior(X), Observations(models[0].likelihood, y), sites=start)
         with monkeypatch.context() as patch:
             patch.setattr(base, "COVARIANCE_LIMIT", 5)
-            recursions = Bridge(models[1].prior(X), models[1].likelihood, y, sites=start)
+            recursions = Bridge(models[1].prior(X), Observations(models[1].likelihood, y), sites=start)
         assert recursions.log_mass == pytest.approx(matrices.log_mass, abs=1e-8)
         found, expected = recursions.position(F), matrices.position(F)
         np.testing.assert_allclose((found**2).sum(1), (expected**2).sum(1), rtol=1e-7)

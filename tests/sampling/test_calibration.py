@@ -10,7 +10,7 @@ from scipy.stats import chi2
 from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
-from cavity.likelihoods import Gaussian, Probit
+from cavity.likelihoods import Gaussian, Observations, Probit
 from cavity.parameters.param import Param
 from cavity.parameters.priors import LogNormal
 from cavity.sampling.diagnostics import ess_bulk, mcse_mean, mcse_sd
@@ -104,7 +104,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(how):
         f = prior.unwhiten(rng.standard_normal(4))
         y = Probit().sample(f, rng)
         metric = "laplace" if how == "hmc metric" else None
-        target = LatentTarget(prior, Probit(), y, metric=metric)
+        target = LatentTarget(prior, Observations(Probit(), y), metric=metric)
         start = target.draw_prior(5, rng)
         if how == "elliptical":
             trace = elliptical_slice_sampling(

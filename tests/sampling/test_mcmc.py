@@ -18,6 +18,7 @@ from cavity.likelihoods import (
     HeteroscedasticGaussian,
     Laplace,
     MixtureOfGaussians,
+    Observations,
     OneVsRest,
     Poisson,
     Probit,
@@ -96,7 +97,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="hyperparameters=False"):
         GP(SE(1.0), Probit(), inference=MCMC(method="elliptical")).condition(X, TARGETS["probit"][1](y))
     with pytest.raises(ValueError, match="whole model"):
-        MCMC().infer(None, Gaussian(), y)
+        MCMC().infer(None, Observations(Gaussian(), y))
 
 
 def test_registered_by_name():

@@ -42,10 +42,10 @@ X = np.array([[0.0], [0.4], [2.0]])
 class Poor:
     """Half of EP's sites and an evidence that is wrong by a factor: jumps must not depend on it."""
 
-    def infer(self, prior, likelihood, y):
-        found = EP(effort=0.0).infer(prior, likelihood, y)
+    def infer(self, prior, observations):
+        found = EP(effort=0.0).infer(prior, observations)
         sites = Sites(0.5 * found.sites.shift, 0.5 * found.sites.precision)
-        wrong = found.log_evidence + 2.0 * np.log(float(likelihood.scale))
+        wrong = found.log_evidence + 2.0 * np.log(float(observations.likelihood.scale))
         return Approximation(found.process, wrong, found.status, prior.given(sites))
 
 

@@ -10,7 +10,7 @@ from cavity.gp import GP
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.latent.dense_multi_latent import SeveralDense
-from cavity.likelihoods import Gaussian, Logit, Poisson, Probit, Softmax, StudentT
+from cavity.likelihoods import Gaussian, Logit, Observations, Poisson, Probit, Softmax, StudentT
 from cavity.means.functions import Constant
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import Beta, LogNormal, Normal
@@ -52,7 +52,7 @@ def test_gradient_of_latent_target(name, metric):
         pytest.skip("one case per approximation is enough")
     chosen = np.linspace(0.0, 2.0, 12) if metric == "array" else metric
     weight = np.linspace(0.5, 2.0, 12)
-    target = LatentTarget(DensePrior(KERNEL, X, Constant(0.3)), likelihood, y, weight, chosen)
+    target = LatentTarget(DensePrior(KERNEL, X, Constant(0.3)), Observations(likelihood, y, weight), chosen)
     U = np.random.default_rng(1).standard_normal((3, 12))
     value, gradient = target.value_and_gradient(U)
     np.testing.assert_allclose(gradient, finite_difference(target.log_density, U), rtol=1e-5, atol=1e-6)
@@ -65,7 +65,10 @@ def test_gradient_of_latent_target(name, metric):
 def test_the_metric_changes_coordinates_and_nothing_else():
     """The density of f, with the Jacobian, is the same in both coordinates."""
     prior = DensePrior(KERNEL, X)
-    white, near = LatentTarget(prior, Probit(), SIGNS), LatentTarget(prior, Probit(), SIGNS, metric="ep")
+    white, near = (
+        LatentTarget(prior, Observations(Probit(), SIGNS)),
+        LatentTarget(prior, Observations(Probit(), SIGNS), metric="ep"),
+    )
     U = np.random.default_rng(1).standard_normal((4, 12))
     log_det = -0.5 * np.log(near.prior_variance).sum()  # |du / dv|
     there = near.whiten(white.latent(U))
@@ -81,24 +84,26 @@ def test_gradient_with_several_latent_functions(shared):
 
     kernel = KERNEL if shared else PerLatent([SE(0.5), 2.0 * SE(1.0), SE(0.3)])
     labels = np.arange(12) % 3
-    target = LatentTarget(SeveralDense(kernel, X, 3), Softmax(3), labels, np.linspace(0.5, 2.0, 12))
+    target = LatentTarget(
+        SeveralDense(kernel, X, 3), Observations(Softmax(3), labels, np.linspace(0.5, 2.0, 12))
+    )
     U = np.random.default_rng(1).standard_normal((2, 36))
     _value, gradient = target.value_and_gradient(U)
     np.testing.assert_allclose(gradient, finite_difference(target.log_density, U), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(target.gradient(U), gradient)
     np.testing.assert_allclose(target.whiten(target.latent(U)), U, atol=1e-7)
     with pytest.raises(ValueError, match="one latent function only"):
-        LatentTarget(SeveralDense(kernel, X, 3), Softmax(3), labels, metric="ep")
+        LatentTarget(SeveralDense(kernel, X, 3), Observations(Softmax(3), labels), metric="ep")
 
 
 def test_wrong_combinations_are_refused():
     prior = DensePrior(KERNEL, X)
     with pytest.raises(ValueError, match="does not match"):
-        LatentTarget(prior, Softmax(3), np.arange(12) % 3)
+        LatentTarget(prior, Observations(Softmax(3), np.arange(12) % 3))
     with pytest.raises(ValueError, match="metric must be one of"):
-        LatentTarget(prior, Probit(), SIGNS, metric="newton")
+        LatentTarget(prior, Observations(Probit(), SIGNS), metric="newton")
     with pytest.raises(ValueError, match="12 finite site precisions"):
-        LatentTarget(prior, Probit(), SIGNS, metric=np.ones(3))
+        LatentTarget(prior, Observations(Probit(), SIGNS), metric=np.ones(3))
 
 
 def test_gradient_of_hyper_target_and_its_failures():
@@ -158,7 +163,7 @@ def test_samplers_agree_with_exact_regression(how):
     cov = K - K @ np.linalg.solve(K + noise * np.eye(12), K)
     mean = K @ np.linalg.solve(K + noise * np.eye(12), REAL)
     metric = np.full(12, 1 / noise) if how == "hmc metric" else None
-    target = LatentTarget(prior, Gaussian(noise), REAL, metric=metric)
+    target = LatentTarget(prior, Observations(Gaussian(noise), REAL), metric=metric)
     start = target.draw_prior(4, np.random.default_rng(1))
     if how == "elliptical":
         trace = elliptical_slice_sampling(

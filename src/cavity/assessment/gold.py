@@ -14,6 +14,7 @@ import numpy as np
 
 from cavity.gp import GP
 from cavity.inference.base import InferenceFailedError, UnsupportedPairError
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction, average
 from cavity.sampling import diagnostics
@@ -170,12 +171,13 @@ def sample_latent(
 
 def _target(model: GP, X: Array, y: Array) -> LatentTarget:
     """Coordinates in which the posterior is nearly white, if an approximation for that can be had."""
+    seen = Observations(model.likelihood, y)
     for metric in ("ep", "laplace"):
         try:
-            return LatentTarget(model.prior(X), model.likelihood, y, metric=metric)
+            return LatentTarget(model.prior(X), seen, metric=metric)
         except (UnsupportedPairError, InferenceFailedError, np.linalg.LinAlgError):
             continue
-    return LatentTarget(model.prior(X), model.likelihood, y)
+    return LatentTarget(model.prior(X), seen)
 
 
 def _latent(target: LatentTarget, positions: Array) -> Array:

@@ -22,6 +22,7 @@ from cavity.latent.prior_times_sites import Conditioned
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import GaussianNoise, WarpedTarget
 from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.posterior import Posterior
 from cavity.prediction import GaussianPrediction, Prediction, WarpedPrediction
@@ -51,8 +52,8 @@ def cavities(posterior: Posterior, rows: TrainingRows) -> Cavities:
     for j in np.flatnonzero(np.isnan(var)):
         model = posterior.model
         row, part = int(index[j]), float(share[j])
-        given = q.prior, model.likelihood, rows.y, rows.weight
-        mean[j], var[j] = refit_without(model.inference, *given, row, part)
+        seen = Observations(model.likelihood, rows.y, rows.weight)
+        mean[j], var[j] = refit_without(model.inference, q.prior, seen, row, part)
     return mean, var
 
 

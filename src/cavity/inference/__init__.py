@@ -23,6 +23,7 @@ _MODULES = {
     "Laplace": "cavity.inference.laplace",
     "LeastSquares": "cavity.inference.least_squares",
     "MCMC": "cavity.sampling.mcmc",
+    "Observations": "cavity.likelihoods.observations",
     "ScaleMixtureEM": "cavity.inference.variational",
     "SequentialEP": "cavity.inference.ep",
     "Sites": "cavity.latent.sites",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from cavity.inference.variational import Variational as Variational
     from cavity.inference.variational.base import BestBound as BestBound
     from cavity.latent.sites import Sites as Sites
+    from cavity.likelihoods.observations import Observations as Observations
     from cavity.sampling.mcmc import MCMC as MCMC
 
 __getattr__, __dir__ = on_first_use(__name__, _MODULES)

@@ -1,25 +1,25 @@
 """What every inference rule answers: a Gaussian posterior, the log evidence with its gradient, and an honest status.
 
 A rule chooses Gaussian sites in the place of likelihood factors. It speaks to the prior in the latent protocol
-(`cavity.latent.base`) alone and knows no representation. A sample weight w means that the likelihood factor is
-raised to the power w.
+(`cavity.latent.base`) alone and knows no representation, and is given the data as `Observations`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import Described, InputError, Text
 
 if TYPE_CHECKING:
     from cavity.inference.exact_scale import UnknownScale
-    from cavity.latent.base import Inputs, LatentPrior, Process
+    from cavity.latent.base import Inputs, LatentPrior, PriorGradient, Process
     from cavity.latent.integrated_basis import ConditionedWithTrend
     from cavity.latent.prior_times_sites import Conditioned
     from cavity.latent.sites import Sites
@@ -149,15 +149,34 @@ class TrainingData:
     weight: Array | None
     inputs: Inputs
 
+    def under(self, likelihood: Likelihood) -> Observations:
+        """The targets as observations under a likelihood."""
+        return Observations(likelihood, self.y, self.weight)
+
 
 @dataclass(frozen=True)
 class Gradient:
-    """Derivatives of a scalar in the natural (flat) values of the parts of a model."""
+    """Derivatives of a scalar in the natural (flat) values of the parts of a model.
+
+    `mean_values` are those in the values of the prior mean at the training rows, not a part of `flat`.
+    """
 
     kernel: Array
     mean: Array
     likelihood: Array
     representation: Array = field(default_factory=lambda: np.zeros(0))
+    mean_values: Array = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(cls, prior: Any, pulled: PriorGradient, d_mean: Array, d_likelihood: Array) -> Gradient:
+        """From derivatives in the prior, in the values of its mean at the training rows, and in the likelihood."""
+        return cls(pulled.kernel, prior.pull_mean(d_mean), d_likelihood, pulled.representation, d_mean)
+
+    @classmethod
+    def at_fixed_sites(cls, q: Conditioned, d_likelihood: Array) -> Gradient:
+        """Of a log evidence that is stationary in the sites: that of the log normalizer of q."""
+        pulled = q.pull(1.0)
+        return cls.of(q.prior, pulled.prior, pulled.mean_values, d_likelihood)
 
     @property
     def flat(self) -> Array:
@@ -256,26 +275,20 @@ class InferenceRule(ABC):
                 "use a mean function with parameters ('constant', 'linear') or add a Linear kernel"
             )
 
+    def refuse_several_targets(self, observations: Observations) -> None:
+        """Rules that find sites take one target."""
+        if observations.y.ndim != 1:
+            raise UnsupportedPairError(
+                f"inference={self.name!r} handles one target at a time, got y of shape {observations.y.shape}; fit a "
+                "model per column"
+            )
+
     @abstractmethod
-    def infer(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Approximation:
+    def infer(self, prior: LatentPrior, observations: Observations, warm: Any = None) -> Approximation:
         """The posterior process; that of the solution which `warm` remembers, if it can be found again."""
 
     @abstractmethod
-    def evidence(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Evidence:
+    def evidence(self, prior: LatentPrior, observations: Observations, warm: Any = None) -> Evidence:
         """Log evidence and gradient, for learning.
 
         Raises
@@ -285,18 +298,11 @@ class InferenceRule(ABC):
         """
 
     @abstractmethod
-    def leave_one_out(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> Prediction:
+    def leave_one_out(self, prior: LatentPrior, observations: Observations) -> Prediction:
         """Distribution of each target given the others, at the same hyperparameters."""
 
     def leave_one_out_log_prob(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        averaged: bool = False,
+        self, prior: LatentPrior, observations: Observations, averaged: bool = False
     ) -> tuple[float, Gradient]:
         """Sum of leave-one-out log densities and its gradient; only exact inference has it.
 
@@ -308,7 +314,7 @@ class InferenceRule(ABC):
         )
 
     @abstractmethod
-    def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: LatentPrior, observations: Observations) -> float:
         """Effective number of parameters of the fit."""
 
     def for_search(self) -> InferenceRule:
@@ -320,42 +326,32 @@ class InferenceRule(ABC):
         return np.inf
 
 
-def cavities_by_refit(
-    rule: InferenceRule,
-    q: Conditioned,
-    likelihood: Likelihood,
-    y: Array,
-    sample_weight: Array | None,
-) -> tuple[Array, Array]:
+def cavities_by_refit(rule: InferenceRule, q: Conditioned, observations: Observations) -> tuple[Array, Array]:
     """Mean and variance of each f_i without its own site, each (n,).
 
     Negative sites elsewhere can leave nothing proper behind; such a point is left out in earnest, by a new fit.
     """
     mean, var = q.cavities()
     for i in np.flatnonzero(np.isnan(var)):
-        mean[i], var[i] = refit_without(rule, q.prior, likelihood, y, sample_weight, int(i))
+        mean[i], var[i] = refit_without(rule, q.prior, observations, int(i))
     return mean, var
 
 
 def refit_without(
-    rule: InferenceRule,
-    prior: Any,
-    likelihood: Likelihood,
-    y: Array,
-    sample_weight: Array | None,
-    i: int,
-    share: float = 1.0,
+    rule: InferenceRule, prior: Any, observations: Observations, i: int, share: float = 1.0
 ) -> tuple[Any, Any]:
     """Mean and variance of f_i from a fit without row i, or without this share of its weight.
 
     Numbers, or arrays (L,) and (L, L) for several latent functions.
     """
-    weight = np.ones(prior.n) if sample_weight is None else sample_weight.copy()
+    weight = observations.weights.copy()
     weight[i] *= 1.0 - share
     keep = np.flatnonzero(weight > 0)
     if keep.size == 0:
         return prior.mean[i], prior.diagonal[i]
-    given = None if sample_weight is None and share == 1.0 else weight[keep]
-    process: Any = rule.infer(prior.rows(keep), likelihood.rows(keep), y[keep], given).process
+    others = observations.rows(keep)
+    if share < 1.0:
+        others = replace(others, weight=weight[keep])
+    process: Any = rule.infer(prior.rows(keep), others).process
     at = prior.X[i : i + 1]
     return process.mean(at)[0], process.blocks(at)[0] if prior.n_latent > 1 else process.variance(at)[0]

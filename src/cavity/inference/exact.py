@@ -15,7 +15,7 @@ Leave-one-out: with d the diagonal of R, y_i given the others is normal with mea
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
+from cavity.likelihoods.observations import Observations
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import NotPositiveDefiniteError
@@ -56,18 +57,16 @@ class Observed:
     def __init__(
         self,
         prior: LatentPrior,
-        likelihood: GaussianNoise,
-        y: Array,
-        sample_weight: Array | None,
+        observations: Observations,
         known: Conditioning | None = None,
         transient: bool = False,
     ) -> None:
-        self.prior, self.n, self.y = prior, prior.n, y
-        self.residual = (y.T - prior.mean).T.reshape(self.n, -1)
+        self.prior, self.n, self.y = prior, prior.n, observations.y
+        self.residual = (self.y.T - prior.mean).T.reshape(self.n, -1)
         self.targets = self.residual.shape[1]
-        self.noise, self.d_noise = likelihood.noise_variances(self.n)
+        self.noise, self.d_noise = cast(GaussianNoise, observations.likelihood).noise_variances(self.n)
         # A factor to the power w is a Gaussian of variance noise / w, up to a constant that log_evidence adds.
-        self.sample_weight = np.ones(self.n) if sample_weight is None else sample_weight
+        self.sample_weight = observations.weights
         if np.any((self.noise == 0.0) & (self.sample_weight != 1.0)):
             raise ValueError(
                 "observations without noise take no sample_weight: they are exact, whatever their weight"
@@ -127,8 +126,7 @@ class Observed:
         d_noise = d_variance / w
         if np.any(w != 1.0):
             d_noise = d_noise + 0.5 * T * (1.0 - w) / self.noise
-        d_mean = self.prior.pull_mean(fit * self.alpha.sum(axis=1))
-        return Gradient(prior.kernel, d_mean, self.d_noise @ d_noise, prior.representation)
+        return Gradient.of(self.prior, prior, fit * self.alpha.sum(axis=1), self.d_noise @ d_noise)
 
     # --- leave-one-out --------------------------------------------------------------------------------------
 
@@ -203,8 +201,7 @@ class Observed:
         # the diagonal of the cotangent of A, which is also that of the noise variances
         d_noise = -np.einsum("ij,ij->i", U, self.alpha) - self._squared_R(d_d)
         prior = self.conditioning.pull_prior(np.hstack(left), np.hstack(right), 0.0, d_unexplained=d_d)
-        d_mean = self.prior.pull_mean(-U.sum(axis=1))
-        return Gradient(prior.kernel, d_mean, self.d_noise @ d_noise, prior.representation)
+        return Gradient.of(self.prior, prior, -U.sum(axis=1), self.d_noise @ d_noise)
 
     def _times_R(self, U: Array) -> Array:
         out = self.conditioning.apply(U)
@@ -246,40 +243,24 @@ class Exact(InferenceRule):
     def _observed(
         self,
         prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None,
+        observations: Observations,
         known: Conditioning | None = None,
         transient: bool = False,
     ) -> Observed:
-        if not isinstance(likelihood, GaussianNoise):
+        if not self.supports(observations.likelihood):
             raise UnsupportedPairError(
-                f"exact inference needs Gaussian noise, got {type(likelihood).__name__}",
+                f"exact inference needs Gaussian noise, got {type(observations.likelihood).__name__}",
                 remedy=("use ", Setting("inference", ("laplace", "ep", "variational", "mcmc"))),
             )
-        return Observed(prior, likelihood, y, sample_weight, known, transient)
+        return Observed(prior, observations, known, transient)
 
-    def infer(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Approximation:
+    def infer(self, prior: LatentPrior, observations: Observations, warm: Any = None) -> Approximation:
         """Posterior process and log evidence."""
-        return self._approximation(self._observed(prior, likelihood, y, sample_weight))
+        return self._approximation(self._observed(prior, observations))
 
-    def extend(
-        self,
-        known: Conditioning,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-    ) -> Approximation:
+    def extend(self, known: Conditioning, prior: LatentPrior, observations: Observations) -> Approximation:
         """As `infer`, if the leading rows of the prior are those of a conditioning that is known."""
-        return self._approximation(self._observed(prior, likelihood, y, sample_weight, known))
+        return self._approximation(self._observed(prior, observations, known))
 
     def _approximation(self, c: Observed) -> Approximation:
         jitter = c.conditioning.jitter
@@ -288,70 +269,56 @@ class Exact(InferenceRule):
             c.process(), c.log_evidence, Status(jitter=jitter, message=message), c.gaussian()
         )
 
-    def evidence(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Evidence:
+    def evidence(self, prior: LatentPrior, observations: Observations, warm: Any = None) -> Evidence:
         """Log evidence and its gradient; of a dense prior in the memory of two n x n matrices."""
-        found = self._evidence_in_one(prior, likelihood, y) if sample_weight is None else None
+        found = self._evidence_in_one(prior, observations)
         if found is not None:
             return found
-        c = self._observed(prior, likelihood, y, sample_weight, transient=True)
+        c = self._observed(prior, observations, transient=True)
         value = c.log_evidence
         return Evidence(value, c.evidence_gradient())
 
     @staticmethod
-    def _evidence_in_one(prior: LatentPrior, likelihood: Likelihood, y: Array) -> Evidence | None:
+    def _evidence_in_one(prior: LatentPrior, observations: Observations) -> Evidence | None:
         """The same of one target by representations that have it in one go."""
-        if y.ndim != 1 or isinstance(prior.mean_function, Basis) or not isinstance(likelihood, GaussianNoise):
+        likelihood, y = observations.likelihood, observations.y
+        if observations.weight is not None or y.ndim != 1 or isinstance(prior.mean_function, Basis):
+            return None
+        if not isinstance(likelihood, GaussianNoise):
             return None
         variance, d_variance = likelihood.noise_variances(prior.n)
         found = prior.observed_evidence(y - prior.mean, variance)
         if found is None:
             return None
         d_noise = d_variance @ (0.5 * (found.weights**2 - found.unexplained))
-        d_mean = prior.pull_mean(found.weights)
-        gradient = Gradient(found.prior.kernel, d_mean, d_noise, found.prior.representation)
-        return Evidence(found.log_density, gradient)
+        return Evidence(found.log_density, Gradient.of(prior, found.prior, found.weights, d_noise))
 
-    def leave_one_out(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> GaussianPrediction:
+    def leave_one_out(self, prior: LatentPrior, observations: Observations) -> GaussianPrediction:
         """Distribution of each target given all others (without refitting the hyperparameters)."""
-        c = self._observed(prior, likelihood, y, sample_weight)
+        c = self._observed(prior, observations)
         mean, variance = c.leave_one_out()
         mean = (mean.T + prior.mean).T
         if c.targets == 1:
             mean = mean[:, 0]
-        # 1/d is the variance of an observation with this point's own effective noise; report one of weight
-        # one.
+        # 1/d is the variance of an observation with this point's own effective noise; report one of weight one
         variance = variance - c.variance + c.noise
         return GaussianPrediction(
             mean, variance if mean.ndim == 1 else np.repeat(variance[:, None], mean.shape[1], 1)
         )
 
     def leave_one_out_log_prob(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        averaged: bool = False,
+        self, prior: LatentPrior, observations: Observations, averaged: bool = False
     ) -> tuple[float, Gradient]:
         """Sum of leave-one-out log densities and its gradient."""
-        if sample_weight is not None and np.any(sample_weight != 1.0):
+        if np.any(observations.weights != 1.0):
             raise ValueError(
                 "leave-one-out learning takes no sample weights other than 0 and 1; use objective='evidence'"
             )
-        found = self._observed(prior, likelihood, y, None)
+        found = self._observed(prior, observations)
         return found.averaged_log_prob() if averaged else found.leave_one_out_log_prob()
 
-    def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: LatentPrior, observations: Observations) -> float:
         """Effective number of parameters, tr(K A^-1) (Rasmussen and Williams 2006, section 2.6), plus the basis
         functions that were fitted."""
-        c = self._observed(prior, likelihood, y, None)
+        c = self._observed(prior, observations)
         return float(c.n - c.variance @ c._left[0])

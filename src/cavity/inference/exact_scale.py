@@ -24,7 +24,7 @@ from scipy.special import gammaln
 from cavity.inference.base import Approximation, Evidence, UnsupportedPairError
 from cavity.inference.exact import Exact, Observed
 from cavity.latent.base import LatentPrior
-from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
 from cavity.prediction import StudentTPrediction
@@ -115,26 +115,19 @@ class ExactScale(Exact):
         scale = UnknownScale(df, (2 * self.rate + q) / df)
         return replace(super()._approximation(c), log_evidence=self._value(c), q=None, scale=scale)
 
-    def evidence(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Evidence:
+    def evidence(self, prior: LatentPrior, observations: Observations, warm: Any = None) -> Evidence:
         """Log evidence, scale integrated out, and its gradient: d log p / dA = 1/2 (w alpha alpha' - A^-1)."""
-        c = self._observed(prior, likelihood, y, sample_weight, transient=True)
+        c = self._observed(prior, observations, transient=True)
         m, q = self._scale(c)
         weight = (self.shape + 0.5 * m) / (self.rate + 0.5 * q)
         return Evidence(self._value(c), c.evidence_gradient(weight))
 
     def leave_one_out(  # type: ignore[override]
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
+        self, prior: LatentPrior, observations: Observations
     ) -> StudentTPrediction:
         """Each target given the others, which also say what the scale is."""
-        plain = super().leave_one_out(prior, likelihood, y, sample_weight)
-        c = self._observed(prior, likelihood, y, sample_weight)
+        plain = super().leave_one_out(prior, observations)
+        c = self._observed(prior, observations)
         m, q = self._scale(c)
         df = 2 * self.shape + m - 1
         if not df > 0:
@@ -144,12 +137,7 @@ class ExactScale(Exact):
         return StudentTPrediction(df, plain.mean, np.sqrt(factor * plain.variance))
 
     def leave_one_out_log_prob(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        averaged: bool = False,
+        self, prior: LatentPrior, observations: Observations, averaged: bool = False
     ) -> Any:
         """Not here: the evidence is what it is for."""
         raise UnsupportedPairError(

@@ -26,8 +26,8 @@ from cavity.latent.base import LatentPrior
 from cavity.latent.multi_latent import SeveralPrior
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.likelihoods.one_vs_rest import OneVsRest
-from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 
 
@@ -63,22 +63,18 @@ class FunctionByFunction(InferenceRule):
         return isinstance(likelihood, OneVsRest) and self.rule.supports(likelihood.answer)
 
     def _functions(
-        self, prior: SeveralPrior, likelihood: OneVsRest, y: Array
-    ) -> Iterator[tuple[LatentPrior, Likelihood, Array]]:
-        """Prior, likelihood and targets of each function."""
-        for c, answers in enumerate(likelihood.answers(y).T):
-            yield prior.function(c), likelihood.answer, np.ascontiguousarray(answers)
+        self, prior: SeveralPrior, observations: Observations
+    ) -> Iterator[tuple[LatentPrior, Observations]]:
+        """Prior and observations of each function."""
+        likelihood = cast(OneVsRest, observations.likelihood)
+        for c, answers in enumerate(likelihood.answers(observations.y).T):
+            yield prior.function(c), observations.under(likelihood.answer, np.ascontiguousarray(answers))
 
     def infer(
-        self,
-        prior: Any,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: tuple[Any, ...] | None = None,
+        self, prior: Any, observations: Observations, warm: tuple[Any, ...] | None = None
     ) -> Approximation:
         """Posterior processes, the sum of the log evidences, and what the rule said of each function."""
-        found = self._posteriors(prior, likelihood, y, sample_weight, warm)
+        found = self._posteriors(prior, observations, warm)
         Q = [cast(Conditioned, part.q) for part in found]
         precision = np.column_stack([q.sites.precision for q in Q])
         conditioning = prior.condition_separately(precision, [q.conditioning for q in Q])
@@ -86,17 +82,11 @@ class FunctionByFunction(InferenceRule):
         return Approximation(process, sum(part.log_evidence for part in found), _status(found))
 
     def _posteriors(
-        self,
-        prior: Any,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None,
-        warm: tuple[Any, ...] | None = None,
+        self, prior: Any, observations: Observations, warm: tuple[Any, ...] | None = None
     ) -> list[Approximation]:
-        several = cast(OneVsRest, likelihood)
-        known = (None,) * several.n_latent if warm is None else warm
-        parts = self._functions(prior, several, y)
-        found = [self.rule.infer(*part, sample_weight, memory) for part, memory in zip(parts, known)]
+        known = (None,) * observations.likelihood.n_latent if warm is None else warm
+        parts = self._functions(prior, observations)
+        found = [self.rule.infer(*part, memory) for part, memory in zip(parts, known)]
         if any(part.q is None for part in found):
             raise UnsupportedPairError(
                 f"inference={self.name!r} gives no sites, which several functions need"
@@ -104,19 +94,13 @@ class FunctionByFunction(InferenceRule):
         return found
 
     def evidence(
-        self,
-        prior: Any,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: tuple[Any, ...] | None = None,
+        self, prior: Any, observations: Observations, warm: tuple[Any, ...] | None = None
     ) -> Evidence:
         """Sums over the functions; each goes on from its own last solution."""
-        several = cast(OneVsRest, likelihood)
-        known = (None,) * several.n_latent if warm is None else warm
-        parts = self._functions(prior, several, y)
+        known = (None,) * observations.likelihood.n_latent if warm is None else warm
+        parts = self._functions(prior, observations)
         # one after the other: each uses the memory of the last
-        found = [self.rule.evidence(*part, sample_weight, memory) for part, memory in zip(parts, known)]
+        found = [self.rule.evidence(*part, memory) for part, memory in zip(parts, known)]
         kernels = [part.gradient.kernel for part in found]
         gradient = Gradient(
             np.sum(kernels, axis=0) if prior.shared else np.concatenate(kernels),
@@ -126,23 +110,18 @@ class FunctionByFunction(InferenceRule):
         )
         return Evidence(sum(part.value for part in found), gradient, tuple(part.warm for part in found))
 
-    def leave_one_out(
-        self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> Prediction:
+    def leave_one_out(self, prior: Any, observations: Observations) -> Prediction:
         """Distribution of each label given the others: from what these say of every function."""
-        several = cast(OneVsRest, likelihood)
-        found = self._posteriors(prior, likelihood, y, sample_weight)
+        found = self._posteriors(prior, observations)
         pairs = [
-            cavities_by_refit(self.rule, cast(Conditioned, part.q), several.answer, answers, sample_weight)
-            for part, answers in zip(found, several.answers(y).T)
+            cavities_by_refit(self.rule, cast(Conditioned, part.q), seen)
+            for part, (_, seen) in zip(found, self._functions(prior, observations))
         ]
-        mean, var = (np.column_stack(columns) for columns in zip(*pairs))
-        return several.predictive(mean, var)
+        return observations.likelihood.predictive(*(np.column_stack(columns) for columns in zip(*pairs)))
 
-    def degrees_of_freedom(self, prior: Any, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: Any, observations: Observations) -> float:
         """Sum over the functions."""
-        parts = self._functions(prior, cast(OneVsRest, likelihood), y)
-        return sum(self.rule.degrees_of_freedom(*part) for part in parts)
+        return sum(self.rule.degrees_of_freedom(*part) for part in self._functions(prior, observations))
 
 
 def _status(found: list[Approximation]) -> Status:

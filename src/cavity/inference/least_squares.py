@@ -19,6 +19,7 @@ from cavity.inference.exact import Observed
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import Gaussian
 from cavity.likelihoods.least_squares import LeastSquares as Labels
+from cavity.likelihoods.observations import Observations
 from cavity.likelihoods.one_vs_rest import OneVsRest
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
@@ -48,24 +49,16 @@ class LeastSquares(InferenceRule):
         """Labels as numbers, of two classes or of each class against the rest."""
         return isinstance(_labels(likelihood), Labels)
 
-    def _observed(
-        self, prior: Any, likelihood: Likelihood, y: Array, weight: Array | None, transient: bool
-    ) -> Observed:
+    def _observed(self, prior: Any, observations: Observations, transient: bool = False) -> Observed:
+        likelihood, y = observations.likelihood, observations.y
         labels = cast(Labels, _labels(likelihood))
         one = prior.function(0) if isinstance(likelihood, OneVsRest) else prior
         targets = likelihood.answers(y) if isinstance(likelihood, OneVsRest) else y
-        return Observed(one, Gaussian(labels.variance), targets, weight, transient=transient)
+        return Observed(one, observations.under(Gaussian(labels.variance), targets), transient=transient)
 
-    def infer(
-        self,
-        prior: Any,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Approximation:
+    def infer(self, prior: Any, observations: Observations, warm: Any = None) -> Approximation:
         """The posterior of the regression."""
-        found = self._observed(prior, likelihood, y, sample_weight, False)
+        likelihood, found = observations.likelihood, self._observed(prior, observations)
         status = Status(stage=Stage.LEAST_SQUARES, jitter=found.conditioning.jitter, message=MESSAGE)
         value = float(np.sum(self._left_out(found, likelihood)[0]))
         if not isinstance(likelihood, OneVsRest):
@@ -74,16 +67,9 @@ class LeastSquares(InferenceRule):
         conditioning = prior.condition_separately(precision, [found.conditioning] * found.targets)
         return Approximation(prior.process(found.alpha, conditioning), value, status)
 
-    def evidence(
-        self,
-        prior: Any,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Evidence:
+    def evidence(self, prior: Any, observations: Observations, warm: Any = None) -> Evidence:
         """The log probability of left-out labels, and its gradient."""
-        found = self._observed(prior, likelihood, y, sample_weight, True)
+        likelihood, found = observations.likelihood, self._observed(prior, observations, transient=True)
         log_p, d_mean, d_var, d_labels = self._left_out(found, likelihood)
         w = found.sample_weight[:, None]
         d = found._left[0][:, None]
@@ -108,11 +94,9 @@ class LeastSquares(InferenceRule):
         d_lapse = np.exp(-log_p) * (0.5 - np.exp(log_ndtr(z)))
         return log_p, d_mean, d_var, np.stack([2.0 * labels.scale * d_var, d_mean, d_lapse])
 
-    def leave_one_out(
-        self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> Prediction:
+    def leave_one_out(self, prior: Any, observations: Observations) -> Prediction:
         """Probabilities of each label given the others."""
-        found = self._observed(prior, likelihood, y, sample_weight, False)
+        likelihood, found = observations.likelihood, self._observed(prior, observations)
         d = found._left[0][:, None]
         noise = cast(Labels, _labels(likelihood)).variance
         mean, var = found.y.reshape(found.n, -1) - found.alpha / d, np.maximum(1.0 / d - noise, 0.0)
@@ -120,9 +104,9 @@ class LeastSquares(InferenceRule):
             return likelihood.predictive(mean, np.repeat(var, found.targets, axis=1))
         return likelihood.predictive(mean[:, 0], var[:, 0])
 
-    def degrees_of_freedom(self, prior: Any, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: Any, observations: Observations) -> float:
         """Effective number of parameters of the regression, for each class."""
-        found = self._observed(prior, likelihood, y, None, False)
+        found = self._observed(prior, observations)
         return found.targets * float(found.n - found.variance @ found._left[0])
 
 

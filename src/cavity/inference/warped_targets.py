@@ -6,7 +6,6 @@ evidence of every rule depends on z - m: its derivative in z is minus that in th
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,8 +14,8 @@ import numpy as np
 from cavity.inference.base import Approximation, Evidence, Gradient, InferenceRule
 from cavity.latent.base import LatentPrior
 from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.likelihoods.warped_target import WarpedTarget
-from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 
 
@@ -50,96 +49,56 @@ class OnWarpedTargets(InferenceRule):
         """Whether the rule supports the noise."""
         return self.rule.supports(likelihood.noise)
 
-    def infer(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Approximation:
+    def infer(self, prior: LatentPrior, observations: Observations, warm: Any = None) -> Approximation:
         """The posterior given z; the evidence is that of y."""
-        found = self.rule.infer(prior, likelihood.noise, likelihood.latent_targets(y), sample_weight, warm)
-        return replace(found, log_evidence=found.log_evidence + _volume(likelihood, y, sample_weight))
+        return _of_y(self.rule.infer(prior, _warped(observations), warm), observations)
 
-    def extend(
-        self,
-        known: Any,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-    ) -> Approximation:
+    def extend(self, known: Any, prior: LatentPrior, observations: Observations) -> Approximation:
         """As `Exact.extend`."""
-        z = likelihood.latent_targets(y)
-        found = cast(Any, self.rule).extend(known, prior, likelihood.noise, z, sample_weight)
-        return cast(
-            Approximation,
-            replace(found, log_evidence=found.log_evidence + _volume(likelihood, y, sample_weight)),
+        return _of_y(cast(Any, self.rule).extend(known, prior, _warped(observations)), observations)
+
+    def evidence(self, prior: LatentPrior, observations: Observations, warm: Any = None) -> Evidence:
+        """Log evidence of y and its gradient, also in the parameters of the warp."""
+        found = self.rule.evidence(prior, _warped(observations), warm)
+        return Evidence(
+            found.value + _volume(observations), _with_warp(found.gradient, observations), found.warm
         )
 
-    def evidence(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Evidence:
-        """Log evidence of y and its gradient, also in the parameters of the warp."""
-        z = likelihood.latent_targets(y)
-        found = self.rule.evidence(_telling_means(prior), likelihood.noise, z, sample_weight, warm)
-        value = found.value + _volume(likelihood, y, sample_weight)
-        return Evidence(value, _with_warp(found.gradient, likelihood, y, sample_weight), found.warm)
-
-    def leave_one_out(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> Prediction:
+    def leave_one_out(self, prior: LatentPrior, observations: Observations) -> Prediction:
         """Of y."""
-        z = likelihood.latent_targets(y)
-        found = self.rule.leave_one_out(prior, likelihood.noise, z, sample_weight)
-        return cast(WarpedTarget, likelihood).in_units_of_targets(found)
+        found = self.rule.leave_one_out(prior, _warped(observations))
+        return cast(WarpedTarget, observations.likelihood).in_units_of_targets(found)
 
     def leave_one_out_log_prob(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        averaged: bool = False,
+        self, prior: LatentPrior, observations: Observations, averaged: bool = False
     ) -> tuple[float, Gradient]:
         """Of y."""
-        z = likelihood.latent_targets(y)
-        found = self.rule.leave_one_out_log_prob(
-            _telling_means(prior), likelihood.noise, z, sample_weight, averaged
-        )
-        value, gradient = found
-        return value + _volume(likelihood, y, sample_weight), _with_warp(
-            gradient, likelihood, y, sample_weight
-        )
+        value, gradient = self.rule.leave_one_out_log_prob(prior, _warped(observations), averaged)
+        return value + _volume(observations), _with_warp(gradient, observations)
 
-    def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: LatentPrior, observations: Observations) -> float:
         """Of the smoother of z."""
-        inner = cast(Any, self.rule)
-        return float(inner.degrees_of_freedom(prior, likelihood.noise, likelihood.latent_targets(y)))
+        return self.rule.degrees_of_freedom(prior, _warped(observations))
 
 
-def _volume(likelihood: Likelihood, y: Array, weight: Array | None) -> float:
+def _warped(observations: Observations) -> Observations:
+    """z, under the noise."""
+    likelihood = observations.likelihood
+    return observations.under(likelihood.noise, likelihood.latent_targets(observations.y))
+
+
+def _of_y(found: Approximation, observations: Observations) -> Approximation:
+    return replace(found, log_evidence=found.log_evidence + _volume(observations))
+
+
+def _volume(observations: Observations) -> float:
     """sum_i w_i log dz_i/dy_i."""
-    slopes = cast(WarpedTarget, likelihood).warp.log_slope(y)
-    return float(np.sum(slopes if weight is None else weight * slopes))
+    slopes = cast(WarpedTarget, observations.likelihood).warp.log_slope(observations.y)
+    return float(np.sum(observations.weighted(slopes)))
 
 
-def _telling_means(prior: LatentPrior) -> LatentPrior:
-    """The prior, whose derivatives in the mean function are followed by those in its n values."""
-    telling = copy(prior)
-    telling.pull_mean = lambda g: np.concatenate([prior.pull_mean(g), g])  # type: ignore[method-assign]
-    return telling
-
-
-def _with_warp(found: Gradient, likelihood: Likelihood, y: Array, weight: Array | None) -> Gradient:
-    """Derivatives in the values of the mean as derivatives in the parameters of the warp."""
-    d_z, d_log = cast(WarpedTarget, likelihood).warp.parameter_slopes(y)
-    n = len(y)
-    d_warp = -d_z @ found.mean[-n:] + np.sum(d_log if weight is None else weight * d_log, axis=1)
-    return replace(found, mean=found.mean[:-n], likelihood=np.concatenate([found.likelihood, d_warp]))
+def _with_warp(found: Gradient, observations: Observations) -> Gradient:
+    """With derivatives in the parameters of the warp, from those in the values of the mean."""
+    d_z, d_log = cast(WarpedTarget, observations.likelihood).warp.parameter_slopes(observations.y)
+    d_warp = -d_z @ found.mean_values + np.sum(observations.weighted(d_log), axis=1)
+    return replace(found, likelihood=np.concatenate([found.likelihood, d_warp]))

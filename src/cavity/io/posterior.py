@@ -140,7 +140,7 @@ def _approximation(
                 "a posterior without sites needs Gaussian noise",
             )
             rule = model.inference if isinstance(model.inference, Exact) else Exact()
-            exact = adapted(rule, model.likelihood).infer(prior, model.likelihood, data.y, data.weight)
+            exact = adapted(rule, model.likelihood).infer(prior, data.under(model.likelihood))
             process: Any = exact.process
             q, scale = exact.q, exact.scale
         else:

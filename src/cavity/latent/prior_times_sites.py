@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cavity.latent.base import Conditioning, LatentPrior, Process
+from cavity.latent.base import Conditioning, LatentPrior, PriorGradient, Process
 from cavity.latent.sites import Sites
 from cavity.numerics.arrays import Array
 
@@ -34,11 +34,10 @@ INFORMATIVE = 0.5
 
 @dataclass(frozen=True)
 class Pulled:
-    """Cotangents of kernel, representation and mean (natural, flat), and of the sites, each (n,) for the latter."""
+    """Cotangents of the prior's parameters, of the values (n,) of its mean, and of the sites, each (n,)."""
 
-    kernel: Array
-    representation: Array
-    mean: Array
+    prior: PriorGradient
+    mean_values: Array
     shift: Array
     precision: Array
 
@@ -201,4 +200,4 @@ class Conditioned:
             columns = np.column_stack(left), np.column_stack(right)
             prior = self.conditioning.pull_prior(*columns, -0.5 * c, d_var)
         d_precision -= 0.5 * c * self.var  # last: some representations have it from the pull
-        return Pulled(*prior, self.prior.pull_mean(d_m), d_shift, d_precision)
+        return Pulled(prior, d_m, d_shift, d_precision)

@@ -21,6 +21,7 @@ from cavity.latent.inducing.conditioning import InducingConditioning
 from cavity.latent.inducing.prior import KEPT_DOUBLES
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
 from cavity.posterior import Posterior
@@ -141,9 +142,8 @@ class _Sites:
             except ImproperPosteriorError:  # negative sites elsewhere need these: they stay as they are
                 return 0.0
         batch = GivenOthers(prior, others)
-        part = None if self.weight is None else self.weight[rows]
-        likelihood = model.likelihood.rows(np.arange(rows.start, rows.stop))
-        found = model.rule.infer(batch, likelihood, self.y[rows], part)
+        seen = Observations(model.likelihood, self.y, self.weight).rows(np.arange(rows.start, rows.stop))
+        found = model.rule.infer(batch, seen)
         q = cast(Conditioned, found.q)
         before = Conditioned(batch, old).mean
         self.sites.shift[rows], self.sites.precision[rows] = q.sites.shift, q.sites.precision

@@ -22,6 +22,7 @@ from cavity.likelihoods.logit import Logit
 from cavity.likelihoods.mixture import Mixture
 from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.likelihoods.negative_binomial import NegativeBinomial
+from cavity.likelihoods.observations import Observations
 from cavity.likelihoods.one_vs_rest import OneVsRest
 from cavity.likelihoods.ordinal import OrdinalProbit
 from cavity.likelihoods.poisson import Poisson
@@ -61,6 +62,7 @@ __all__ = [
     "MultiLatentLikelihood",
     "NegativeBinomial",
     "Noiseless",
+    "Observations",
     "OneVsRest",
     "OrdinalProbit",
     "ParameterDerivatives",

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from cavity.latent.base import LatentPrior
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
 from cavity.sampling.targets import defined
@@ -39,10 +40,7 @@ class LatentTarget:
     ----------
     prior : LatentPrior, or several of them
         n inputs and one or L latent functions; d = n or n L.
-    likelihood : Likelihood
-    y : array (n,)
-    sample_weight : array (n,), optional
-        Powers of the likelihood factors.
+    observations : Observations
     metric : None, "laplace", "ep" or array (n,), optional
         None: white coordinates, the prior is N(0, I). Otherwise the posterior is nearly N(0, I): site precisions
         (negative ones count as zero), or the approximation to take them from; one latent function only.
@@ -62,9 +60,9 @@ class LatentTarget:
     >>> import numpy as np
     >>> from cavity import GP
     >>> from cavity.kernels import SE
-    >>> from cavity.likelihoods import Probit
+    >>> from cavity.likelihoods import Observations, Probit
     >>> X, y = np.linspace(0, 1, 5)[:, None], np.array([-1.0, -1.0, 1.0, 1.0, 1.0])
-    >>> target = LatentTarget(GP(4.0 * SE(0.5)).bind(1).prior(X), Probit(), y)
+    >>> target = LatentTarget(GP(4.0 * SE(0.5)).bind(1).prior(X), Observations(Probit(), y))
     >>> u = np.zeros((2, 5))
     >>> np.allclose(target.latent(u), 0.0), np.allclose(target.whiten(target.latent(u + 1)), 1.0)
     (True, True)
@@ -73,14 +71,12 @@ class LatentTarget:
     def __init__(
         self,
         prior: LatentPrior | Any,
-        likelihood: Likelihood,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
+        observations: Observations,
         metric: str | ArrayLike | None = None,
     ) -> None:
-        self.prior, self.likelihood = prior, likelihood
-        self.y = np.asarray(y, dtype=float)
-        self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        likelihood = observations.likelihood
+        self.prior, self.observations = prior, observations
+        self.likelihood, self.y = likelihood, observations.y
         self.n, self.several = prior.n, prior.n_latent > 1
         if self.several != isinstance(likelihood, MultiLatentLikelihood):
             raise ValueError(
@@ -126,7 +122,7 @@ class LatentTarget:
                 raise ValueError(f"metric must be one of {METRICS}, an array or None, got {metric!r}")
             from cavity.inference.registry import as_inference
 
-            found = as_inference(metric).infer(self.prior, self.likelihood, self.y, self.weight)
+            found = as_inference(metric).infer(self.prior, self.observations)
             assert isinstance(found.q, Conditioned)
             metric, mean = found.q.sites.precision, found.q.mean
         tau: Array = np.asarray(metric, dtype=float)
@@ -202,8 +198,7 @@ class LatentTarget:
     def log_likelihood(self, F: Array) -> Array:
         """sum_i w_i log p(y_i | f_i), (C,), for latent values (C, n) or (C, n, L)."""
         with np.errstate(all="ignore"):
-            terms = self.likelihood.log_prob(self.y, F)
-            total = terms.sum(axis=-1) if self.weight is None else terms @ self.weight
+            total = self.observations.log_prob(F)
         return np.where(np.isnan(total), -np.inf, total)
 
     def log_density(self, U: Array) -> Array:
@@ -246,9 +241,8 @@ class LatentTarget:
         return out.reshape(len(slope), -1)
 
     def _weighted(self, slope: Array) -> Array:
-        if self.weight is None:
-            return slope
-        return np.asarray(slope * (self.weight[:, None] if self.several else self.weight))
+        weighted = self.observations.weighted
+        return weighted(slope.swapaxes(1, 2)).swapaxes(1, 2) if self.several else weighted(slope)
 
     def _log_prob_and_slope(self, F: Array) -> tuple[Array, Array]:
         """Log likelihood (C,) and its derivatives in f, of the shape of F."""
@@ -259,8 +253,7 @@ class LatentTarget:
         else:
             found = self.likelihood.derivatives(np.broadcast_to(self.y, F.shape), F)
             log_prob, slope = found.log_prob, found.d1
-        total = log_prob.sum(axis=1) if self.weight is None else log_prob @ self.weight
-        return total, self._weighted(slope)
+        return self.observations.weighted(log_prob).sum(axis=1), self._weighted(slope)
 
     def _many_slopes(self, F: Array) -> tuple[Array, Array]:
         """log p(y_i | f_i), (C, n), and its derivatives (C, n, L): chains are stacked as further observations."""

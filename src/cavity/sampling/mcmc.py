@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 from cavity.inference.base import Approximation, Evidence, Gradient, InferenceRule
 from cavity.inference.registry import adapted, as_inference
 from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import time_limit
 from cavity.runtime.interrupts import Postponed
@@ -177,48 +178,27 @@ class MCMC(InferenceRule):
     def _fast(self, likelihood: Likelihood) -> InferenceRule:
         return adapted(as_inference(self.start, likelihood), likelihood)
 
-    def infer(
-        self,
-        prior: Any,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Approximation:
+    def infer(self, prior: Any, observations: Observations, warm: Any = None) -> Approximation:
         """Refused: chains need a model, and `GP.condition` gives the draws."""
         raise ValueError("MCMC samples a whole model: use GP(..., inference='mcmc').condition(X, y)")
 
-    def evidence(
-        self,
-        prior: Any,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: Any = None,
-    ) -> Evidence:
+    def evidence(self, prior: Any, observations: Observations, warm: Any = None) -> Evidence:
         """Evidence and gradient of the fast rule `start`, to find where chains should begin."""
-        return self._fast(likelihood).evidence(prior, likelihood, y, sample_weight, warm)
+        return self._fast(observations.likelihood).evidence(prior, observations, warm)
 
-    def leave_one_out(
-        self, prior: Any, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> Any:
+    def leave_one_out(self, prior: Any, observations: Observations) -> Any:
         """Leave-one-out predictions of the fast rule `start`, at fixed hyperparameters."""
-        return self._fast(likelihood).leave_one_out(prior, likelihood, y, sample_weight)
+        return self._fast(observations.likelihood).leave_one_out(prior, observations)
 
     def leave_one_out_log_prob(
-        self,
-        prior: Any,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        averaged: bool = False,
+        self, prior: Any, observations: Observations, averaged: bool = False
     ) -> tuple[float, Gradient]:
         """That of the fast rule `start`."""
-        return self._fast(likelihood).leave_one_out_log_prob(prior, likelihood, y, sample_weight, averaged)
+        return self._fast(observations.likelihood).leave_one_out_log_prob(prior, observations, averaged)
 
-    def degrees_of_freedom(self, prior: Any, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: Any, observations: Observations) -> float:
         """That of the fast rule `start`."""
-        return float(self._fast(likelihood).degrees_of_freedom(prior, likelihood, y))
+        return float(self._fast(observations.likelihood).degrees_of_freedom(prior, observations))
 
     # --- sampling -------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from cavity.inference.ep import EP
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
 from cavity.sampling.affine import AffineTarget, inverse_hessian_factor, lowest_seen
@@ -273,8 +274,9 @@ class JointJumps(JumpCounter):
             with np.errstate(all="ignore"), threads_for(len(self.X)):
                 model = self.model.replace(theta)
                 prior = model.prior(self.X)
-                found = RULE.infer(prior, model.likelihood, self.y)
-                bridge = Bridge(prior, model.likelihood, self.y, sites=found.sites)
+                seen = Observations(model.likelihood, self.y)
+                found = RULE.infer(prior, seen)
+                bridge = Bridge(prior, seen, sites=found.sites)
                 return LocalGaussian(bridge, found.log_evidence, model.log_prior(jacobian=True)[0])
         except (ValueError, np.linalg.LinAlgError):  # a value overflows, or there is no Gaussian
             return None

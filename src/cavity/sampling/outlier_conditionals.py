@@ -14,6 +14,7 @@ import numpy as np
 
 from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM
 from cavity.latent.base import Inputs
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.sampling.affine import whitened_at_mode
 from cavity.sampling.default_priors import unit_steps
@@ -147,7 +148,7 @@ def _likely_outliers(model: Any, X: Array, y: Array) -> Flags:
     """Points whose noise variance is nearer to that of outliers, by variational EM; none if that fails."""
     noise = model.likelihood
     try:
-        found = ScaleMixtureEM().infer(model.prior(X), noise, y)
+        found = ScaleMixtureEM().infer(model.prior(X), Observations(noise, y))
     except np.linalg.LinAlgError:
         return np.zeros(len(y), dtype=bool)
     assert found.sites is not None

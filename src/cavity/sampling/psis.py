@@ -197,9 +197,7 @@ def importance_evidence(
     rng = np.random.default_rng(rng)
     prior = model.prior(posterior.process.X)
     with threads_for(prior.n):
-        bridge = Bridge(
-            prior, model.likelihood, posterior.data.y, posterior.data.weight, sites=approximation.sites
-        )
+        bridge = Bridge(prior, posterior.data.under(model.likelihood), sites=approximation.sites)
         sizes = [min(rows, size - i) for i in range(0, size, rows)]
         pieces = [bridge.log_ratio(bridge.latent(rng.standard_normal((s, bridge.n)))) for s in sizes]
     smoothed, k = pareto_smoothed(np.concatenate(pieces))

@@ -18,6 +18,7 @@ from cavity.inference.registry import as_inference
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.runtime.interrupts import Postponed
 from cavity.sampling.affine import sample_whitened, whitened_at_mode
@@ -223,7 +224,7 @@ class _LatentSampling(NamedTuple):
 
 def _latent_sampling(task: SamplingTask, method: str) -> _LatentSampling:
     model = task.model.freeze()
-    target = LatentTarget(model.prior(task.X), model.likelihood, task.y, task.weight)
+    target = LatentTarget(model.prior(task.X), Observations(model.likelihood, task.y, task.weight))
     start = WHITE_SPREAD * task.rng.standard_normal((task.rule.chains, target.dim))
     mean = task.approximate_mean(model)
     if mean is not None:

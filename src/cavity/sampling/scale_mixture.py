@@ -38,6 +38,7 @@ from cavity.inference.base import UnsupportedPairError
 from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM
 from cavity.latent.base import Inputs
 from cavity.likelihoods.laplace import Laplace
+from cavity.likelihoods.observations import Observations
 from cavity.likelihoods.student_t import StudentT
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
@@ -304,7 +305,8 @@ class ScaleMixtureTarget:
         """Coordinates of the noise variances that variational EM finds at these hyperparameters; zeros if it fails."""
         model = self.model.replace(theta)
         try:
-            found = ScaleMixtureEM().infer(model.prior(self.X), model.likelihood, self.y)
+            seen = Observations(model.likelihood, self.y)
+            found = ScaleMixtureEM().infer(model.prior(self.X), seen)
         except np.linalg.LinAlgError:
             return np.zeros(self.n)
         assert found.sites is not None

@@ -19,6 +19,7 @@ from cavity.assessment.gold import gold_standard
 from cavity.inference.base import InferenceFailedError
 from cavity.inference.variational.elbo import lower_bound
 from cavity.likelihoods import Probit
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.studies import evidence_point
 from cavity.studies.base import Cell, Outcome, Results, Study, Target
@@ -173,7 +174,7 @@ def approximate_column(data: str, method: str, column: int) -> Outcome:
         evidence[k] = posterior.log_evidence if posterior.status.converged else np.nan
         bits[k] = information(log_p(posterior, X_test), y_test)
         if method == "ep":
-            bound[k] = lower_bound(posterior.approximation, Probit(), y)
+            bound[k] = lower_bound(posterior.approximation, Observations(Probit(), y))
     failed = int(np.isnan(evidence).sum())
     return Outcome(
         {"best log evidence": float(np.nanmax(evidence)), "not converged": failed},

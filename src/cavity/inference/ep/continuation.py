@@ -89,11 +89,9 @@ class NoiseFamily(Family):
         lik = self.problem.likelihood
         if lam == 0:
             return self.problem
-        return replace(
-            # a parameter of its own: the way may leave the bounds of the user's
-            self.problem,
-            likelihood=lik.update({f"{lik.label}.scale": Param(lik.scale * float(np.exp(lam)))}),
-        )
+        # a parameter of its own: the way may leave the bounds of the user's
+        wider = lik.update({f"{lik.label}.scale": Param(lik.scale * float(np.exp(lam)))})
+        return replace(self.problem, observations=self.problem.observations.under(wider))
 
     def derivative(self, point: CavityPoint, lam: float) -> Array:
         """Exact: scaling the noise is scaling the cavity about y, and the outcome back."""
@@ -115,7 +113,7 @@ class TemperFamily(Family):
 
     def at(self, lam: float) -> EPProblem:
         """Weigh down."""
-        return replace(self.problem, weight=self.problem.weight * float(np.exp(-lam)))
+        return replace(self.problem, tempering=self.problem.tempering * float(np.exp(-lam)))
 
 
 @dataclass

@@ -44,7 +44,7 @@ from cavity.inference.ep.tracking import KnownFixedPoint, follow
 from cavity.latent.base import Capability, LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
-from cavity.numerics.arrays import Array
+from cavity.likelihoods.observations import Observations
 from cavity.prediction import Prediction
 from cavity.runtime.checks import is_number
 from cavity.runtime.errors import Setting
@@ -149,13 +149,8 @@ def _holds_in_other_orders(state: EPState, tolerance: float) -> bool:
         return False
     for seed in range(ORDERS):
         rows = np.random.default_rng(seed).permutation(len(sites))
-        weight = problem.sample_weight
         permuted = replace(
-            problem,
-            prior=problem.prior.rows(rows),
-            likelihood=problem.likelihood.rows(rows),
-            y=problem.y[rows],
-            weight=problem.weight if weight is None else weight[rows],
+            problem, prior=problem.prior.rows(rows), observations=problem.observations.rows(rows)
         )
         again = state_or_none(permuted, Sites(sites.shift[rows], sites.precision[rows]))
         if again is None or not again.residual <= 0.3 * tolerance:
@@ -222,26 +217,17 @@ class EP(InferenceRule):
         """Change of a parameter, in its unit steps, up to which a branch of fixed points is worth following at once."""
         return np.inf if likelihood.log_concave else LONGEST_STEP
 
-    def _problem(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None,
-        power: float = 1.0,
-    ) -> EPProblem:
+    def _problem(self, prior: LatentPrior, observations: Observations) -> EPProblem:
+        likelihood = observations.likelihood
         if not self.supports(likelihood):
             raise UnsupportedPairError(
                 f"EP needs one latent function per observation, but {type(likelihood).__name__} has "
                 f"{likelihood.n_latent}",
                 remedy=("use ", Setting("inference", "laplace"), ", or one-vs-rest classification"),
             )
-        if y.ndim != 1:
-            raise UnsupportedPairError(
-                f"EP handles one target at a time, got y of shape {y.shape}; fit a model per column"
-            )
+        self.refuse_several_targets(observations)
         self.refuse_basis(prior)
-        return EPProblem(prior, likelihood, y, 1.0 if sample_weight is None else sample_weight, power)
+        return EPProblem(prior, observations)
 
     # --- solving ---------------------------------------------------------------------------------------------------
 
@@ -330,18 +316,13 @@ class EP(InferenceRule):
     # --- the contract ----------------------------------------------------------------------------------------------
 
     def infer(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: EPWarm | None = None,
+        self, prior: LatentPrior, observations: Observations, warm: EPWarm | None = None
     ) -> Approximation:
         """Posterior process, log evidence and status; always something usable, labeled as what it is."""
-        problem = self._problem(prior, likelihood, y, sample_weight)
+        problem = self._problem(prior, observations)
         solution = self._remembered(problem, warm) or self._solve(problem)
         if solution is None:
-            variational = self._variational(prior, likelihood, y, sample_weight)
+            variational = self._variational(prior, observations)
             start = variational.sites
             assert start is not None
             solution = self._lower_power(problem, start)
@@ -350,33 +331,26 @@ class EP(InferenceRule):
         state = solution.state
         return Approximation(state.q.process(), state.log_evidence, solution.status, state.q)
 
-    def _variational(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
-    ) -> Approximation:
+    def _variational(self, prior: LatentPrior, observations: Observations) -> Approximation:
         """Stage 4."""
         from cavity.inference.variational import Variational
 
-        if not Variational().supports(likelihood):
+        if not Variational().supports(observations.likelihood):
             raise InferenceFailedError(
-                f"EP found no fixed point, and {type(likelihood).__name__} has no variational solution to fall back "
-                "on: do observations of the same input contradict each other?"
+                f"EP found no fixed point, and {type(observations.likelihood).__name__} has no variational solution to "
+                "fall back on: do observations of the same input contradict each other?"
             )
-        result = Variational().infer(prior, likelihood, y, sample_weight)
+        result = Variational().infer(prior, observations)
         message = (
             "EP found no fixed point; this is the variational solution, and its bound is the log evidence"
         )
         return replace(result, status=replace(result.status, converged=False, message=message))
 
     def evidence(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: EPWarm | None = None,
+        self, prior: LatentPrior, observations: Observations, warm: EPWarm | None = None
     ) -> Evidence:
         """Log evidence and its exact gradient, staying on the branch of the last evaluation."""
-        problem = self._problem(prior, likelihood, y, sample_weight)
+        problem = self._problem(prior, observations)
         if warm is not None and not warm.fits(problem):
             warm = None
         acceleration = Acceleration() if warm is None else warm.acceleration.copy()
@@ -386,10 +360,10 @@ class EP(InferenceRule):
         if best is None or state.log_evidence >= best.log_evidence:
             best = KnownFixedPoint.of(problem, state.sites, state.log_evidence)
         stage = solution.stage if warm is None else warm.stage
-        value, d_likelihood = state.log_evidence, state.d_likelihood
-        pulled = state.q.pull(1.0)
-        gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood, pulled.representation)
-        return Evidence(value, gradient, EPWarm(best, stage, acceleration))
+        value, d_likelihood = state.log_evidence, state.d_likelihood  # before the pull, which may use up q
+        return Evidence(
+            value, Gradient.at_fixed_sites(state.q, d_likelihood), EPWarm(best, stage, acceleration)
+        )
 
     def _on_branch(
         self, problem: EPProblem, warm: EPWarm | None, acceleration: Acceleration, lasting: bool = True
@@ -436,15 +410,12 @@ class EP(InferenceRule):
             )
         return solution
 
-    def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: LatentPrior, observations: Observations) -> float:
         """Effective number of parameters, tr(K R) = sum_i tau_i v_i."""
-        q = self._fixed_point(self._problem(prior, likelihood, y, None)).state.q
+        q = self._fixed_point(self._problem(prior, observations)).state.q
         return float(q.sites.precision @ q.var)
 
-    def leave_one_out(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> Prediction:
+    def leave_one_out(self, prior: LatentPrior, observations: Observations) -> Prediction:
         """Distribution of each target given the others: the likelihood averaged over the cavity."""
-        problem = self._problem(prior, likelihood, y, sample_weight)
-        q = self._fixed_point(problem).state.q
-        return likelihood.predictive(*cavities_by_refit(self, q, likelihood, y, sample_weight))
+        q = self._fixed_point(self._problem(prior, observations)).state.q
+        return observations.likelihood.predictive(*cavities_by_refit(self, q, observations))

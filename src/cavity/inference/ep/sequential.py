@@ -16,8 +16,7 @@ from cavity.inference.ep.rule import EP, EPWarm, Solution, certify
 from cavity.inference.ep.state import TOLERANCE, EPProblem
 from cavity.latent.base import LatentPrior
 from cavity.latent.sites import Sites
-from cavity.likelihoods.base import Likelihood
-from cavity.numerics.arrays import Array
+from cavity.likelihoods.observations import Observations
 from cavity.runtime.errors import Setting
 
 
@@ -73,15 +72,10 @@ class SequentialEP(EP):
         return None
 
     def infer(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: EPWarm | None = None,
+        self, prior: LatentPrior, observations: Observations, warm: EPWarm | None = None
     ) -> Approximation:
         """Posterior, evidence and status; raises if no fixed point is found (no fallback here)."""
-        solution = self._solve(self._problem(prior, likelihood, y, sample_weight))
+        solution = self._solve(self._problem(prior, observations))
         if solution is None:
             raise InferenceFailedError(
                 f"sequential EP did not converge in {self.sweeps} sweeps",

@@ -23,6 +23,7 @@ from cavity.latent.base import LatentPrior
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood, Tilted
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI, Moments
 
@@ -48,22 +49,33 @@ def blocks(n: int) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class EPProblem:
-    """What is approximated: a prior, a likelihood with data, and the power of EP (1 for EP proper).
+    """What is approximated: a prior, observations, and the power of EP (1 for EP proper).
 
-    `effort` counts the work done on it and on problems made from it.
+    `tempering` is a further power of all factors, 1 but on the way of a continuation; `effort` counts the work done on
+    it and on problems made from it.
     """
 
     prior: LatentPrior
-    likelihood: Likelihood
-    y: Array
-    weight: Array | float = 1.0
+    observations: Observations
     power: float = 1.0
+    tempering: float = 1.0
     effort: Effort = field(default_factory=Effort, compare=False)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the observations."""
+        return self.observations.likelihood
+
+    @property
+    def y(self) -> Array:
+        """The targets, shape (n,)."""
+        return self.observations.y
 
     @cached_property
     def factor_power(self) -> Array | float:
         """Power of the likelihood in the tilted density."""
-        return self.power * self.weight
+        power = self.power * self.tempering
+        return power if self.observations.weight is None else power * self.observations.weight
 
     @cached_property
     def min_cavity_precision(self) -> Array:
@@ -76,11 +88,6 @@ class EPProblem:
         """Whether a covariance matrix of all points can be had, and a 2n x 2n Jacobian is worth its price."""
         limit = self.prior.representation.covariance_limit
         return self.prior.n <= (LARGEST_PROBLEM if limit is None else min(limit, LARGEST_PROBLEM))
-
-    @property
-    def sample_weight(self) -> Array | None:
-        """The weights as other rules take them."""
-        return None if np.ndim(self.weight) == 0 else np.asarray(self.weight)
 
     def given(self, sites: Sites, *, transient: bool = False) -> Conditioned:
         """The Gaussian that sites make."""

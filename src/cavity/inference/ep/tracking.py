@@ -75,7 +75,9 @@ class KnownFixedPoint:
             mean = mean.replace(_between(mean.theta, there.mean_function.theta, part))
         kernel = self.kernel.replace(_between(self.kernel.theta, there.kernel.theta, part))
         likelihood = self.likelihood.replace(_between(self.likelihood.theta, problem.likelihood.theta, part))
-        return replace(problem, prior=there.at(kernel, mean), likelihood=likelihood)
+        return replace(
+            problem, prior=there.at(kernel, mean), observations=problem.observations.under(likelihood)
+        )
 
 
 def _between(a: np.ndarray, b: np.ndarray, part: float) -> np.ndarray:

@@ -29,6 +29,7 @@ from cavity.inference.base import InferenceFailedError
 from cavity.inference.laplace.flatness import barrier
 from cavity.latent.base import Conditioning, ImproperPosteriorError, LatentPrior
 from cavity.likelihoods.base import Derivatives, Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import Setting
@@ -129,9 +130,10 @@ class LogPosterior(ABC):
 
     prior: Any
     likelihood: Likelihood
-    y: Array
-    weight: Array | None
-    m: Array
+
+    def __init__(self, prior: Any, observations: Observations) -> None:
+        self.prior, self.observations, self.m = prior, observations, prior.mean
+        self.likelihood, self.y = observations.likelihood, observations.y
 
     # --- what a subclass knows ------------------------------------------------------------------------------
 
@@ -187,8 +189,7 @@ class LogPosterior(ABC):
     def log_likelihood(self, f: Array) -> float:
         """sum_i w_i log p(y_i | f_i), -inf where it overflows."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            terms = self.likelihood.log_prob(self.y, f)
-            total = float(terms.sum() if self.weight is None else self.weight @ terms)
+            total = float(self.observations.log_prob(f))
         return total if np.isfinite(total) else -np.inf
 
     def point(self, a: Array, moved: Array) -> LatentPoint:
@@ -375,22 +376,15 @@ class OneLatent(LogPosterior):
 
     prior: LatentPrior
 
-    def __init__(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        transient: bool = False,
-    ) -> None:
-        self.prior, self.likelihood, self.y = prior, likelihood, y
-        self.weight, self.transient, self.m = sample_weight, transient, prior.mean
+    def __init__(self, prior: LatentPrior, observations: Observations, transient: bool = False) -> None:
+        super().__init__(prior, observations)
+        self.transient = transient
 
     def derivatives(self, f: Array) -> Derivatives:
         """Of log p, times the sample weights."""
         with np.errstate(over="ignore", invalid="ignore"):
             d = self.likelihood.derivatives(self.y, f)
-        return d if self.weight is None else Derivatives(*(self.weight * part for part in d))
+        return Derivatives(*map(self.observations.weighted, d))
 
     def slope(self, derivatives: Derivatives) -> Array:
         """d1."""
@@ -401,8 +395,7 @@ class OneLatent(LogPosterior):
         if not safe:
             return -derivatives.d2
         if isinstance(self.likelihood, ScaleMixture):
-            w = self.likelihood.expected_precision((self.y - f) ** 2)
-            return w if self.weight is None else self.weight * w
+            return self.observations.weighted(self.likelihood.expected_precision((self.y - f) ** 2))
         return np.maximum(-derivatives.d2, 0.0)
 
     def times_W(self, f: Array, derivatives: Derivatives, x: Array, safe: bool) -> Array:
@@ -442,7 +435,7 @@ class OneLatent(LogPosterior):
 
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> OneLatent:
         """The same problem with other hyperparameters."""
-        return OneLatent(self.prior.at(kernel, mean_function), likelihood, self.y, self.weight)
+        return OneLatent(self.prior.at(kernel, mean_function), self.observations.under(likelihood))
 
     # --- starts ---------------------------------------------------------------------------------------------
 
@@ -455,7 +448,7 @@ class OneLatent(LogPosterior):
                 if center.shape == y.shape and np.isfinite(self.log_likelihood(center)):
                     yield self.linearized(center, safe=True)[0]
             return
-        weight = np.ones(len(y)) if self.weight is None else self.weight
+        weight = self.observations.weights
         narrow = weight * likelihood.expected_precision(np.zeros(len(y)))
         broad = weight * likelihood.expected_precision(np.full(len(y), float(np.mean((y - m) ** 2))))
         yield self._smooth(narrow)
@@ -494,7 +487,7 @@ class OneLatent(LogPosterior):
             moved += (mode.f - self.m)[:, None]
             with np.errstate(over="ignore", invalid="ignore"):
                 terms = self.likelihood.log_prob(self.y, self.m + moved.T)
-            values = (terms if self.weight is None else terms * self.weight).sum(axis=1)
+            values = self.observations.weighted(terms).sum(axis=1)
             values -= 0.5 * np.einsum("ij,ij->j", a, moved)
             for k in np.argsort(-values)[:JUMPS]:
                 found.append(LatentPoint(a[:, k], self.m + moved[:, k], float(values[k])))

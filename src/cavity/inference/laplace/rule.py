@@ -21,7 +21,7 @@ from the marginal of f_i.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +42,8 @@ from cavity.inference.laplace.tracking import Found, KnownMode, known, search, t
 from cavity.latent.base import LatentPrior
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
-from cavity.likelihoods.base import Likelihood, MultiLatentLikelihood
+from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 from cavity.runtime.errors import Setting
@@ -80,15 +81,10 @@ class Laplace(InferenceRule):
         return np.inf if likelihood.log_concave else LONGEST_STEP
 
     def infer(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: KnownMode | None = None,
+        self, prior: LatentPrior, observations: Observations, warm: KnownMode | None = None
     ) -> Approximation:
         """Posterior process and log evidence; of the mode that `warm` remembers, if it can be followed to here."""
-        problem = self._problem(prior, likelihood, y, sample_weight)
+        problem = self._problem(prior, observations)
         found = self._found(problem, warm)
         mode = found.mode
         value, status = problem.log_evidence(mode), _status(found)
@@ -112,17 +108,11 @@ class Laplace(InferenceRule):
         return search(problem)
 
     def evidence(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: KnownMode | None = None,
+        self, prior: LatentPrior, observations: Observations, warm: KnownMode | None = None
     ) -> Evidence:
         """Log evidence and its gradient; continues the mode of the last evaluation."""
         # With several modes several factors are alive at a time; with one, memory need not be paged in anew.
-        transient = bool(likelihood.log_concave)
-        problem = self._problem(prior, likelihood, y, sample_weight, transient)
+        problem = self._problem(prior, observations, transient=bool(observations.likelihood.log_concave))
         mode = tracked(problem, warm).mode
         if mode.residual > CONVERGED:
             raise InferenceFailedError(
@@ -134,20 +124,18 @@ class Laplace(InferenceRule):
         # The remaining step, which changes Psi by its square but W in proportion, makes the value that of the mode.
         return Evidence(value + float(np.vdot(slope, mode.step)), d, remembered)
 
-    def leave_one_out(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> Prediction:
+    def leave_one_out(self, prior: LatentPrior, observations: Observations) -> Prediction:
         """Distribution of each target given the others: the sites of the others, without a new mode."""
-        problem = self._problem(prior, likelihood, y, sample_weight)
+        problem = self._problem(prior, observations)
         mode = search(problem).mode
         if isinstance(problem, OneLatent):
             q = _gaussian(problem, mode)
-            return likelihood.predictive(*cavities_by_refit(self, q, likelihood, y, sample_weight))
-        return likelihood.predictive(*cavities(self, problem, mode))
+            return observations.likelihood.predictive(*cavities_by_refit(self, q, observations))
+        return observations.likelihood.predictive(*cavities(self, problem, mode))
 
-    def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: LatentPrior, observations: Observations) -> float:
         """Effective number of parameters, tr(Sigma W): of each row that of its own block."""
-        problem = self._problem(prior, likelihood, y, None)
+        problem = self._problem(prior, observations)
         mode = search(problem).mode
         if isinstance(problem, OneLatent):
             return float(-mode.derivatives.d2 @ mode.curvature.var)
@@ -155,13 +143,9 @@ class Laplace(InferenceRule):
         return float(np.einsum("nij,nji->", W, mode.curvature.training_blocks()))
 
     def _problem(
-        self,
-        prior: Any,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None,
-        transient: bool = False,
+        self, prior: Any, observations: Observations, transient: bool = False
     ) -> OneLatent | SeveralLatents:
+        likelihood = observations.likelihood
         if not self.supports(likelihood):
             raise UnsupportedPairError(
                 "Laplace's method needs a likelihood with two continuous derivatives, which "
@@ -170,8 +154,8 @@ class Laplace(InferenceRule):
             )
         self.refuse_basis(prior)
         if likelihood.n_latent > 1:
-            return SeveralLatents(prior, cast(MultiLatentLikelihood, likelihood), y, sample_weight)
-        return OneLatent(prior, likelihood, y, sample_weight, transient)
+            return SeveralLatents(prior, observations)
+        return OneLatent(prior, observations, transient)
 
 
 # --- evidence -----------------------------------------------------------------------------------------------
@@ -214,8 +198,7 @@ def _gradient(problem: OneLatent, mode: Mode) -> tuple[Array, Gradient]:
     """dlog q/df at the mode, and the gradient in the parameters; may use up the mode's factorization."""
     d, curvature = mode.derivatives, mode.curvature
     slopes = problem.likelihood.parameter_derivatives(problem.y, mode.f)
-    weight = 1.0 if problem.weight is None else problem.weight
-    by_log_prob, by_d1, by_d2 = (weight * part for part in slopes)
+    by_log_prob, by_d1, by_d2 = map(problem.observations.weighted, slopes)
     fence = barrier(curvature)
     by_W = fence.by_precision - 0.5 * curvature.var
     a, u = mode.a, -by_W * d.d3
@@ -223,4 +206,4 @@ def _gradient(problem: OneLatent, mode: Mode) -> tuple[Array, Gradient]:
     left, right = np.column_stack([0.5 * a + v, fence.left]), np.column_stack([a, fence.right])
     prior = curvature.pull_prior(left, right, -0.5)
     d_likelihood = by_log_prob.sum(axis=1) - by_d2 @ by_W + by_d1 @ Kv
-    return u, Gradient(prior.kernel, problem.prior.pull_mean(a + v), d_likelihood, prior.representation)
+    return u, Gradient.of(problem.prior, prior, a + v, d_likelihood)

@@ -26,6 +26,7 @@ from cavity.inference.base import Gradient, InferenceRule, refit_without
 from cavity.inference.laplace.mode_search import LatentPoint, LogPosterior, Mode
 from cavity.latent.multi_latent import SeveralConditioning, SeveralPrior
 from cavity.likelihoods.base import LatentDerivatives, MultiLatentLikelihood
+from cavity.likelihoods.observations import Observations
 from cavity.likelihoods.softmax import Softmax
 from cavity.numerics.arrays import Array
 
@@ -36,25 +37,17 @@ class SeveralLatents(LogPosterior):
     prior: SeveralPrior
     likelihood: MultiLatentLikelihood
 
-    def __init__(
-        self,
-        prior: SeveralPrior,
-        likelihood: MultiLatentLikelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        dense: bool | None = None,
-    ) -> None:
-        self.prior, self.likelihood, self.y, self.weight = prior, likelihood, y, sample_weight
-        self.m = prior.mean
-        self.dense = not isinstance(likelihood, Softmax) if dense is None else dense
+    def __init__(self, prior: SeveralPrior, observations: Observations, dense: bool | None = None) -> None:
+        super().__init__(prior, observations)
+        self.dense = not isinstance(self.likelihood, Softmax) if dense is None else dense
 
     def derivatives(self, f: Array) -> LatentDerivatives:
         """Of log p, times the sample weights."""
         with np.errstate(over="ignore", invalid="ignore"):
             d = self.likelihood.latent_derivatives(self.y, f)
-        if self.weight is None:
+        if self.observations.weight is None:
             return d
-        w = self.weight
+        w = self.observations.weight
         return LatentDerivatives(w * d.log_prob, w[:, None] * d.gradient, w[:, None, None] * d.hessian)
 
     def slope(self, derivatives: LatentDerivatives) -> Array:
@@ -79,7 +72,7 @@ class SeveralLatents(LogPosterior):
             return self.prior.condition(self.W(derivatives, safe))
         D = cast(Softmax, self.likelihood).probabilities(f)
         D = np.maximum(D, np.finfo(float).tiny)  # classes of probability zero: keeps D^-1 representable
-        return self.prior.condition_softmax(D if self.weight is None else self.weight[:, None] * D)
+        return self.prior.condition_softmax(self.observations.weighted(D.T).T)
 
     def downward(self, f: Array, derivatives: LatentDerivatives) -> tuple[Array, Array]:
         """Along the direction of most negative curvature."""
@@ -96,13 +89,13 @@ class SeveralLatents(LogPosterior):
     def at(self, kernel: Any, mean_function: Any, likelihood: Any) -> SeveralLatents:
         """The same problem with other hyperparameters."""
         prior = self.prior.at(kernel, mean_function)
-        return SeveralLatents(prior, likelihood, self.y, self.weight, self.dense)
+        return SeveralLatents(prior, self.observations.under(likelihood), self.dense)
 
 
 def gradient(problem: SeveralLatents, mode: Mode) -> tuple[Array, Gradient]:
     """dlog q/df at the mode, and the gradient in the parameters; overwrites the mode's factorization."""
     prior, likelihood, y = problem.prior, problem.likelihood, problem.y
-    weight = np.ones(prior.n) if problem.weight is None else problem.weight
+    weight = problem.observations.weights
     conditioning = mode.curvature
     a, S = mode.a, conditioning.training_blocks()
     u = -0.5 * weight[:, None] * likelihood.curvature_gradient(y, mode.f, S)
@@ -112,7 +105,7 @@ def gradient(problem: SeveralLatents, mode: Mode) -> tuple[Array, Gradient]:
     d_likelihood = p.log_prob @ weight
     d_likelihood += 0.5 * np.einsum("pnij,nij,n->p", p.hessian, S, weight)
     d_likelihood += np.einsum("pni,ni,n->p", p.gradient, Kv, weight)
-    return u, Gradient(d_prior.kernel, prior.pull_mean(a + v), d_likelihood, d_prior.representation)
+    return u, Gradient.of(prior, d_prior, a + v, d_likelihood)
 
 
 def cavities(rule: InferenceRule, problem: SeveralLatents, mode: Mode) -> tuple[Array, Array]:
@@ -128,5 +121,5 @@ def cavities(rule: InferenceRule, problem: SeveralLatents, mode: Mode) -> tuple[
     V = 0.5 * (V + V.transpose(0, 2, 1))
     mean = mode.f - np.einsum("nij,nj->ni", V, mode.derivatives.gradient)
     for i in np.flatnonzero(np.linalg.eigvalsh(V)[:, 0] <= 0):
-        mean[i], V[i] = refit_without(rule, prior, problem.likelihood, problem.y, problem.weight, int(i))
+        mean[i], V[i] = refit_without(rule, prior, problem.observations, int(i))
     return mean, V

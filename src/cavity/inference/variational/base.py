@@ -32,6 +32,7 @@ from cavity.inference.variational.natural_gradient import Ascent, LocalBound, ma
 from cavity.latent.base import LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
 
@@ -98,50 +99,38 @@ class BoundRule(InferenceRule):
         """g and its derivatives, before sample weights."""
 
     @abstractmethod
-    def _starts(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
-    ) -> Iterator[Sites]:
+    def _starts(self, prior: LatentPrior, observations: Observations) -> Iterator[Sites]:
         """Where to begin if nothing is known; the best bound is kept."""
 
     # --- the contract ---------------------------------------------------------------------------------------
 
     def infer(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: BestBound | None = None,
+        self, prior: LatentPrior, observations: Observations, warm: BestBound | None = None
     ) -> Approximation:
         """Posterior process and bound, the best of several starts if the bound may have several maxima."""
-        self._check(prior, likelihood, y)
+        self._check(prior, observations)
         best = None
         if warm is not None and len(warm.sites) == prior.n:
-            best = self._climb(prior, likelihood, y, sample_weight, warm.sites)
+            best = self._climb(prior, observations, warm.sites)
         if best is None or not best.converged:
-            best = self._search(prior, likelihood, y, sample_weight)
+            best = self._search(prior, observations)
         q = best.iterate.q
         status = Status(best.converged, self.stage, best.evaluations, best.residual, q.jitter, best.message)
         return Approximation(q.process(), best.iterate.bound, status, q)
 
     def evidence(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None = None,
-        warm: BestBound | None = None,
+        self, prior: LatentPrior, observations: Observations, warm: BestBound | None = None
     ) -> Evidence:
         """The bound and its gradient.
 
         Starts where the best evaluation of the run ended: an optimizer returns to the best point so far, and a trial
         that strayed to another maximum of the bound must not take the following ones with it.
         """
-        self._check(prior, likelihood, y)
+        self._check(prior, observations)
         if warm is None or len(warm.sites) != prior.n:
-            found, warm = self._search(prior, likelihood, y, sample_weight), None
+            found, warm = self._search(prior, observations), None
         else:
-            found = self._climb(prior, likelihood, y, sample_weight, warm.sites)
+            found = self._climb(prior, observations, warm.sites)
         if not found.converged:
             raise InferenceFailedError(
                 f"{self.stage} did not converge: residual {found.residual:.2g}, {found.message}"
@@ -149,60 +138,40 @@ class BoundRule(InferenceRule):
         bound = found.iterate.bound
         if warm is None or bound >= warm.bound:
             warm = BestBound(bound, found.iterate.sites)
-        pulled = found.iterate.q.pull(1.0)
-        d_likelihood = found.iterate.local.d_flat.sum(axis=1)
-        gradient = Gradient(pulled.kernel, pulled.mean, d_likelihood, pulled.representation)
+        gradient = Gradient.at_fixed_sites(found.iterate.q, found.iterate.local.d_flat.sum(axis=1))
         return Evidence(bound, gradient, warm)
 
-    def leave_one_out(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-    ) -> Prediction:
+    def leave_one_out(self, prior: LatentPrior, observations: Observations) -> Prediction:
         """Distribution of each target given the others: the sites of the others, without a new fit."""
-        q = self._search(prior, likelihood, y, sample_weight).iterate.q
-        return likelihood.predictive(*cavities_by_refit(self, q, likelihood, y, sample_weight))
+        q = self._search(prior, observations).iterate.q
+        return observations.likelihood.predictive(*cavities_by_refit(self, q, observations))
 
-    def degrees_of_freedom(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> float:
+    def degrees_of_freedom(self, prior: LatentPrior, observations: Observations) -> float:
         """Effective number of parameters, tr(K R) = sum_i tau_i v_i."""
-        q = self._search(prior, likelihood, y, None).iterate.q
+        q = self._search(prior, observations).iterate.q
         return float(q.sites.precision @ q.var)
 
     # --- climbing -------------------------------------------------------------------------------------------
 
-    def _check(self, prior: LatentPrior, likelihood: Likelihood, y: Array) -> None:
-        if not self.supports(likelihood):
-            raise self._refusal(likelihood)
-        if y.ndim != 1:
-            raise UnsupportedPairError(
-                f"{self.name} handles one target at a time, got y of shape {y.shape}; fit a model per column"
-            )
+    def _check(self, prior: LatentPrior, observations: Observations) -> None:
+        if not self.supports(observations.likelihood):
+            raise self._refusal(observations.likelihood)
+        self.refuse_several_targets(observations)
         self.refuse_basis(prior)
 
-    def _climb(
-        self,
-        prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        sample_weight: Array | None,
-        start: Sites,
-        tolerance: float | None = None,
-    ) -> Ascent:
-        local = weighted(self._local(likelihood, y), sample_weight)
-        return maximize_bound(prior, local, start, tolerance or self.tolerance, self.max_evaluations)
+    def _climb(self, prior: LatentPrior, observations: Observations, start: Sites) -> Ascent:
+        local = weighted(self._local(observations.likelihood, observations.y), observations)
+        return maximize_bound(prior, local, start, self.tolerance, self.max_evaluations)
 
-    def _search(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
-    ) -> Ascent:
+    def _search(self, prior: LatentPrior, observations: Observations) -> Ascent:
         """The highest of the maxima that the starts lead to; one that converged is preferred."""
-        self._check(prior, likelihood, y)
-        climbs = [
-            self._climb(prior, likelihood, y, sample_weight, start)
-            for start in self._starts(prior, likelihood, y, sample_weight)
-        ]
+        self._check(prior, observations)
+        climbs = [self._climb(prior, observations, start) for start in self._starts(prior, observations)]
         return max(climbs, key=lambda climb: (climb.converged, climb.iterate.bound))
 
 
-def weighted(local: LocalBound, sample_weight: Array | None) -> LocalBound:
+def weighted(local: LocalBound, observations: Observations) -> LocalBound:
     """The local bound with each observation counted as often as its weight says."""
-    if sample_weight is None:
+    if observations.weight is None:
         return local
-    return lambda mean, var: type(out := local(mean, var))(*(sample_weight * part for part in out))
+    return lambda mean, var: type(out := local(mean, var))(*map(observations.weighted, out))

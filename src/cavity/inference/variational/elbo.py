@@ -13,34 +13,23 @@ from __future__ import annotations
 from cavity.inference.base import Approximation, UnsupportedPairError
 from cavity.latent.integrated_basis import ConditionedWithTrend
 from cavity.latent.prior_times_sites import Conditioned
-from cavity.likelihoods.base import Likelihood
-from cavity.numerics.arrays import Array
+from cavity.likelihoods.observations import Observations
 
 
-def evidence_lower_bound(
-    q: Conditioned | ConditionedWithTrend,
-    likelihood: Likelihood,
-    y: Array,
-    sample_weight: Array | None = None,
-) -> float:
+def evidence_lower_bound(q: Conditioned | ConditionedWithTrend, observations: Observations) -> float:
     """E_q[log p(y | f)] - KL(q || p), a lower bound on log p(y).
 
     Parameters
     ----------
     q : Conditioned or ConditionedWithTrend
         The prior times sites, however these were found, or with basis functions integrated out.
-    y : array (n,)
-    sample_weight : array (n,), optional
-        Powers of the likelihood factors.
+    observations : Observations
     """
-    expected = likelihood.expected_log_prob(y, q.mean, q.var).value
-    weighted = expected if sample_weight is None else sample_weight * expected
-    return float(weighted.sum()) - q.kl
+    expected = observations.likelihood.expected_log_prob(observations.y, q.mean, q.var).value
+    return float(observations.weighted(expected).sum()) - q.kl
 
 
-def lower_bound(
-    approximation: Approximation, likelihood: Likelihood, y: Array, sample_weight: Array | None = None
-) -> float:
+def lower_bound(approximation: Approximation, observations: Observations) -> float:
     """The bound at the Gaussian posterior that any inference rule returned.
 
     A log evidence of EP far above it, or one of Laplace's method below it, is a reason to look closer.
@@ -49,4 +38,4 @@ def lower_bound(
         raise UnsupportedPairError(
             "the bound needs one target, one latent function and noise of positive variance"
         )
-    return evidence_lower_bound(approximation.q, likelihood, y, sample_weight)
+    return evidence_lower_bound(approximation.q, observations)

@@ -22,6 +22,7 @@ from cavity.inference.variational.scale_mixture_em import ScaleMixtureEM
 from cavity.latent.base import LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.likelihoods.probit import Heaviside
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
@@ -75,11 +76,10 @@ class Variational(BoundRule):
     def _local(self, likelihood: Likelihood, y: Array) -> LocalBound:
         return lambda mean, var: Local(*likelihood.expected_log_prob(y, mean, var))
 
-    def _starts(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
-    ) -> Iterator[Sites]:
+    def _starts(self, prior: LatentPrior, observations: Observations) -> Iterator[Sites]:
         """No sites; and, for outlier-prone noise, where variational EM ends: its bound is much cheaper."""
         yield Sites.zero(prior.n)
+        likelihood = observations.likelihood
         if isinstance(likelihood, ScaleMixture) and not likelihood.log_concave:
             em = ScaleMixtureEM(EM_TOLERANCE, self.max_evaluations)
-            yield em._search(prior, likelihood, y, sample_weight).iterate.sites
+            yield em._search(prior, observations).iterate.sites

@@ -33,6 +33,7 @@ from cavity.inference.variational.natural_gradient import Local, LocalBound, max
 from cavity.latent.base import LatentPrior
 from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import Setting
@@ -86,10 +87,8 @@ class ScaleMixtureEM(BoundRule):
     def _local(self, likelihood: Likelihood, y: Array) -> LocalBound:
         return squared_residual_bound(cast(ScaleMixture, likelihood), y)
 
-    def _starts(
-        self, prior: LatentPrior, likelihood: Likelihood, y: Array, sample_weight: Array | None
-    ) -> Iterator[Sites]:
-        yield from starts(prior, cast(ScaleMixture, likelihood), y, sample_weight)
+    def _starts(self, prior: LatentPrior, observations: Observations) -> Iterator[Sites]:
+        yield from starts(prior, observations)
 
 
 def squared_residual_bound(likelihood: ScaleMixture, y: Array, widen: float = 1.0) -> LocalBound:
@@ -106,33 +105,29 @@ def squared_residual_bound(likelihood: ScaleMixture, y: Array, widen: float = 1.
     return local
 
 
-def starts(
-    prior: LatentPrior, likelihood: ScaleMixture, y: Array, sample_weight: Array | None
-) -> Iterator[Sites]:
+def starts(prior: LatentPrior, observations: Observations) -> Iterator[Sites]:
     """No sites; and, unless the bound has one maximum, every point regular; and the noise annealed.
 
     From no sites, everything may look like an outlier for good; with every point regular, an outlier may keep
     its neighbors out. Annealing lets the noise shrink from the spread of the targets to what it is.
     """
+    likelihood, y = cast(ScaleMixture, observations.likelihood), observations.y
     yield Sites.zero(prior.n)
     if likelihood.log_concave:
         return
     regular = float(likelihood.expected_precision(np.zeros(1))[0])
-    precision = np.full(prior.n, float(likelihood.expected_precision(np.array([1.0 / regular]))[0]))
-    if sample_weight is not None:
-        precision = precision * sample_weight
+    precision = observations.weights * float(likelihood.expected_precision(np.array([1.0 / regular]))[0])
     yield Sites(precision * y, precision)
     spread = np.sqrt(regular * np.mean((y - prior.mean) ** 2))
     if spread > 1.0:
-        yield _annealed(prior, likelihood, y, sample_weight, float(spread))
+        yield _annealed(prior, observations, float(spread))
 
 
-def _annealed(
-    prior: LatentPrior, likelihood: ScaleMixture, y: Array, sample_weight: Array | None, spread: float
-) -> Sites:
+def _annealed(prior: LatentPrior, observations: Observations, spread: float) -> Sites:
     """Sites after following the maximum of V while the noise shrinks from `spread` times its size."""
     sites: Sites | None = None
+    noise = cast(ScaleMixture, observations.likelihood)
     for widen in np.geomspace(spread, 1.0, ANNEALING_STAGES + 1)[:-1]:
-        local = weighted(squared_residual_bound(likelihood, y, float(widen)), sample_weight)
+        local = weighted(squared_residual_bound(noise, observations.y, float(widen)), observations)
         sites = maximize_bound(prior, local, sites, ANNEALING_TOLERANCE).iterate.sites
     return cast(Sites, sites)

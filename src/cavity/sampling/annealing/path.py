@@ -22,7 +22,7 @@ import numpy as np
 
 from cavity.latent.base import ImproperPosteriorError, LatentPrior
 from cavity.latent.sites import Sites
-from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, try_factorize
 from cavity.sampling.white_maps import MatrixMap, WhiteMap, beyond_matrices, posterior_map, prior_map
@@ -34,11 +34,8 @@ class Bridge:
     Parameters
     ----------
     prior : LatentPrior
-    likelihood : Likelihood
-        With one latent value per observation.
-    y : array (n,)
-    weight : array (n,), optional
-        Powers of the likelihood factors.
+    observations : Observations
+        With one latent value each.
     sites : Sites, optional
         Of the Gaussian at which the path starts; the prior if there are none.
     curvature : array (n,), optional
@@ -55,14 +52,12 @@ class Bridge:
     def __init__(
         self,
         prior: LatentPrior,
-        likelihood: Likelihood,
-        y: Array,
-        weight: Array | None = None,
+        observations: Observations,
         sites: Sites | None = None,
         curvature: Array | None = None,
         end: Array | None = None,
     ) -> None:
-        self.prior, self.likelihood, self.y, self.weight = prior, likelihood, y, weight
+        self.prior, self.observations = prior, observations
         self.n, self.jitter = prior.n, prior.white_jitter
         self.sites = sites
         self._C: Cholesky | None = None
@@ -134,9 +129,8 @@ class Bridge:
     def log_ratio(self, F: Array) -> Array:
         """ln p(y | f) - ln s(f), shape (R,); -inf if the likelihood is zero or not defined."""
         with np.errstate(all="ignore"):
-            terms = self.likelihood.log_prob(self.y, F)
-            if self.weight is not None:
-                terms = terms * self.weight
+            seen = self.observations
+            terms = seen.weighted(seen.likelihood.log_prob(seen.y, F))
             if self.sites is not None:
                 terms = terms - F * (self.sites.shift - 0.5 * self.sites.precision * F)
             total = terms.sum(axis=1)
@@ -145,21 +139,21 @@ class Bridge:
     def pulled_slope(self, F: Array) -> Array:
         """Gradient of the log ratio in the position, shape (R, n)."""
         with np.errstate(all="ignore"):
-            slope = self.likelihood.slope(np.broadcast_to(self.y, F.shape), F)
-            if self.weight is not None:
-                slope = slope * self.weight
+            seen = self.observations
+            slope = seen.weighted(seen.likelihood.slope(np.broadcast_to(seen.y, F.shape), F))
             if self.sites is not None:
                 slope = slope - (self.sites.shift - self.sites.precision * F)
             return self._map.adjoint(slope)
 
 
-def largest_curvature(likelihood: Likelihood, y: Array, places: Array, weight: Array | None = None) -> Array:
+def largest_curvature(observations: Observations, places: Array) -> Array:
     """Largest -d2 log p / df2 over places (k, n) and at the likelihood's own break points, shape (n,), never negative.
 
     One for the probit, a quarter for the logit, the inverse of the smallest noise variance for mixtures.
     """
+    likelihood, y = observations.likelihood, observations.y
     f = np.concatenate([places, likelihood.break_points(y)])
     with np.errstate(all="ignore"):
         d2 = likelihood.derivatives(np.broadcast_to(y, f.shape), f).d2
     W = np.max(np.where(np.isfinite(d2), -d2, 0.0), axis=0)
-    return np.asarray(np.maximum(W, 0.0) * (1.0 if weight is None else weight))
+    return observations.weighted(np.maximum(W, 0.0))

@@ -17,7 +17,7 @@ from cavity.inference.registry import as_inference
 from cavity.latent.base import ImproperPosteriorError, LatentPrior
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
-from cavity.likelihoods.base import Likelihood
+from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.sampling.annealing.moves import Moves
 from cavity.sampling.annealing.path import Bridge, largest_curvature
@@ -56,16 +56,16 @@ class AnnealingSetup:
     ) -> None:
         model = _without_vague_basis(model)
         bound, data = model.training(X, y, sample_weight, basis_in_kernel=True)
-        X, self.y, self.weight = data.X, data.y, data.weight
-        self.likelihood: Likelihood = bound.likelihood
+        self.observations: Observations = data.under(bound.likelihood)
+        self.likelihood = bound.likelihood
         if self.likelihood.n_latent != 1:
             raise ValueError(
                 f"annealing needs one latent value per observation, {type(self.likelihood).__name__} has "
                 f"{self.likelihood.n_latent}; sample it with HMC instead"
             )
-        if self.y.ndim != 1:
-            raise ValueError(f"y must have one column, got shape {self.y.shape}; anneal the targets in turn")
-        self.prior: LatentPrior = bound.prior(X)
+        if data.y.ndim != 1:
+            raise ValueError(f"y must have one column, got shape {data.y.shape}; anneal the targets in turn")
+        self.prior: LatentPrior = bound.prior(data.X)
         self.moves, self.metric = moves, metric
         self.starts: dict[str, Start] = {}
         self._sites: dict[str, Sites | None] = {}
@@ -82,7 +82,7 @@ class AnnealingSetup:
             found: Sites | None = None
             try:
                 if rule.supports(self.likelihood):
-                    found = rule.infer(self.prior, self.likelihood, self.y, self.weight).sites
+                    found = rule.infer(self.prior, self.observations).sites
             except (ValueError, np.linalg.LinAlgError, NotImplementedError):
                 found = None
             self._sites[name] = found
@@ -94,7 +94,7 @@ class AnnealingSetup:
 
     def bridge(self, start: str, metric: str) -> Bridge:
         """The path from a start, with the curvatures of a metric."""
-        given = self.prior, self.likelihood, self.y, self.weight
+        given = self.prior, self.observations
         if start != "prior":
             return Bridge(*given, sites=self.sites(start))
         reference = self.best_sites() if metric != "none" else None
@@ -115,7 +115,7 @@ class AnnealingSetup:
                 center.mean + SPREADS[:, None] * np.sqrt(center.var),
             ]
         )
-        return largest_curvature(self.likelihood, self.y, places, self.weight)
+        return largest_curvature(self.observations, places)
 
     def start(self, name: str, runs: int, rng: np.random.Generator) -> Start | None:
         """The start of this name with its bridge and pilot, or None if it does not exist."""
