@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -43,14 +43,28 @@ from cavity.parameters.per_latent import PerLatent
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import InputError
 
-if TYPE_CHECKING:
-    pass
-
 AUTO = "auto"
 """For a kernel or noise that is to be chosen."""
 
 SHARE_OF_CHOICE = 1 / 3
 """Of the time that is given, for choosing the kind of model."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitData:
+    """Checked rows of one fit, and observed slopes, if there are any."""
+
+    X: Array
+    y: Array
+    weight: Array | None = None
+    sloped: SlopeRows | None = None
+
+    @property
+    def flat(self) -> bool:
+        """Whether the targets do not vary: nothing says by how much they would."""
+        if self.y.ndim > 1 or self.sloped is not None:
+            return False
+        return bool(np.ptp(self.y if self.weight is None else self.y[self.weight > 0]) == 0.0)
 
 
 class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: ignore[misc]
@@ -243,12 +257,39 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         self._check_options()
         if input_sd is not None:
             return cast(Self, fit_uncertain(self, X, y, sample_weight, input_sd))
-        time = Deadline(self.max_time)
-        blocks = Blocks.of(X, y)
+        time, blocks = Deadline(self.max_time), Blocks.of(X, y)
         if blocks is not None and not blocks.small:
             return self._fit_blocks(blocks, sample_weight, time)
         if blocks is not None:
             X, y = blocks.in_memory()
+        data = self._data(X, y, sample_weight, slopes, slope_signs)
+        rng, key = self._rng(), self._key(data)
+        warm = self.warm_start and getattr(self, "_model_key", None) == key
+        open_kind = self._is_open and not warm and not data.flat
+        chosen = self._choose(data, rng, time) if open_kind else None
+        model, rows = self._posed(data, chosen, warm)
+        unlearned = with_level(model, rows) if data.flat and self.objective is not None else None
+        learn_from = self._learner(rows, rng)
+        if unlearned is not None:  # the likeliest model has no variance at all
+            learned = learn_from(unlearned, None, objective=None)
+        elif chosen is None:
+            how = {"n_restarts": self.n_restarts, "given": self._given_parts(), "warm": warm}
+            learned = learn_from(model, time.left, data_driven=self.standardize, **how)
+        else:
+            learned, self.choice_ = self._learned_choice(model, chosen, rows, learn_from, time)
+            self.inflation_ = chosen.inflation
+        if self._open_noise and not data.flat:
+            learned = with_inflation(learned, rows, getattr(self, "inflation_", 1.0))
+        if self.refine and learned.posterior.model.representation.approximates:
+            learned = Learned(learned.search, learned.posterior.refine(max_time=time.left))
+        self._model_key, self._wide = key, data.sloped is not None
+        self._adopt(Member("", learned.search, learned.posterior, rows))
+        found = warnings_of(learned.search, learned.posterior, rows.X, rows.y)
+        issue(found if unlearned is None else [NOTHING_TO_LEARN, *found])
+        return self
+
+    def _data(self, X: Any, y: Any, sample_weight: Any, slopes: Any, slope_signs: Any) -> FitData:
+        """What is learned from, checked."""
         X, y = self._checked_data(X, y, reset=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = cast(Array, column_or_1d(y, warn=not self.__sklearn_tags__().target_tags.multi_output))
@@ -256,64 +297,34 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         sloped = SlopeRows.of(X, y, slopes, slope_signs)
         if sloped is not None and self._is_open:
             raise InputError("needs a kernel and a likelihood that are given, not 'auto'", parameter="slopes")
-        rng = self._rng()
-        flat = y.ndim == 1 and np.ptp(y if weight is None else y[weight > 0]) == 0.0
-        flat = flat and sloped is None
-        same = self.warm_start and getattr(self, "_model_key", None) == self._key(X, y, sloped)
-        chosen = None
-        if self._is_open and not same and not flat:
-            chosen = self._choose(X, y, weight, rng, time)
-        model, key = self._initial_model(X, y, chosen), self._key(X, y, sloped)
-        kept, self._wide = same, sloped is not None
-        if sloped is not None:
-            model = sloped.model(model, self.inference)
-            X, y, weight = sloped.after(X, y, weight)
-        if kept:
+        return FitData(X, y, weight, sloped)
+
+    def _posed(self, data: FitData, chosen: Chosen | None, warm: bool) -> tuple[GP, TrainingRows]:
+        """The model before learning, and the rows that it learns from."""
+        model, X, y, weight = self._initial_model(data.X, data.y, chosen), data.X, data.y, data.weight
+        if data.sloped is not None:
+            model = data.sloped.model(model, self.inference)
+            X, y, weight = data.sloped.after(X, y, weight)
+        if warm:
             model = self.model_.with_likelihood(model.likelihood.with_flat(self.likelihood_.flat))
         rows = TrainingRows.of(X, y, weight, merge=self._may_merge(model))
         if rows.source is not None:
             model = model.with_likelihood(model.likelihood.rows(rows.source))
-        copies = 1 if self.objective is None else effective_n_jobs(self.n_jobs or 1)
         if is_dense(model, rows.X, self._size, self.objective):
+            copies = 1 if self.objective is None else effective_n_jobs(self.n_jobs or 1)
             require_memory(len(rows.X), self.objective or "evidence", min(copies, self.n_restarts + 1))
+        return model, rows
+
+    def _learner(self, rows: TrainingRows, rng: np.random.Generator) -> Callable[..., Learned]:
+        """Learns a model from the rows, in the time that it is given."""
+        options = {"size": self._size, "objective": self.objective, "rng": rng, "n_jobs": self.n_jobs}
 
         def learn_from(model: GP, max_time: float | None, **how: Any) -> Learned:
-            return learn_any_size(
-                model,
-                rows.X,
-                rows.y,
-                rows.weight,
-                size=self._size,
-                objective=self.objective,
-                rng=rng,
-                n_jobs=self.n_jobs,
-                max_time=max_time,
-                warn=False,  # a fit reports for itself
-                **how,
-            )
+            # a fit reports for itself
+            how = {**options, "max_time": max_time, "warn": False, **how}
+            return learn_any_size(model, rows.X, rows.y, rows.weight, **how)
 
-        unlearned = with_level(model, rows) if flat and self.objective is not None else None
-        if unlearned is not None:  # the likeliest model has no variance at all
-            learned = learn_any_size(
-                unlearned, rows.X, rows.y, rows.weight, size=self._size, objective=None, rng=rng
-            )
-        elif chosen is None:
-            given, driven = self._given_parts(), self.standardize
-            learned = learn_from(
-                model, time.left, n_restarts=self.n_restarts, given=given, data_driven=driven, warm=kept
-            )
-        else:
-            learned, self.choice_ = self._learned_choice(model, chosen, rows, learn_from, time)
-            self.inflation_ = chosen.inflation
-        if self._open_noise and not flat:
-            learned = with_inflation(learned, rows, getattr(self, "inflation_", 1.0))
-        if self.refine and learned.posterior.model.representation.approximates:
-            learned = Learned(learned.search, learned.posterior.refine(max_time=time.left))
-        self._model_key = key
-        self._adopt(Member("", learned.search, learned.posterior, rows))
-        found = warnings_of(learned.search, learned.posterior, rows.X, rows.y)
-        issue(found if unlearned is None else [NOTHING_TO_LEARN, *found])
-        return self
+        return learn_from
 
     # --- the kind of model, if that is left open ------------------------------------------------------------
 
@@ -326,10 +337,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
     def _open_noise(self) -> bool:
         return isinstance(self.likelihood, str) and self.likelihood == AUTO
 
-    def _choose(
-        self, X: Array, y: Array, weight: Array | None, rng: np.random.Generator, time: Deadline
-    ) -> Chosen:
+    def _choose(self, data: FitData, rng: np.random.Generator, time: Deadline) -> Chosen:
         """The kind of model, from some of the rows."""
+        X, y, weight = data.X, data.y, data.weight
         if y.ndim > 1 or self.objective is None:
             why = "several targets at once" if y.ndim > 1 else "objective=None"
             raise InputError(f"cannot be chosen for {why}", parameter="likelihood", value=AUTO)
@@ -419,27 +429,18 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         some = blocks.named(blocks.source.take(index))
         X, y = self._checked_data(some, blocks.y[index], reset=True)
         targets = np.asarray(blocks.y, dtype=float)
-        chosen = self._choose(X, y, None, rng, time) if self._is_open else None
+        data = FitData(X, y)
+        chosen = self._choose(data, rng, time) if self._is_open else None
         model = self._initial_model(X, y, chosen)
         if chosen is not None:
             self.choice_, self.inflation_ = chosen.choice, 1.0
         model.likelihood.check(targets)
-        learned = learn_any_size(
-            model,
-            blocks.source,
-            targets,
-            size=self._size,
-            objective=self.objective,
-            n_restarts=self.n_restarts,
-            given=self._given_parts(),
-            data_driven=self.standardize and chosen is None,
-            rng=rng,
-            n_jobs=self.n_jobs,
-            max_time=time.left,
-            warn=False,
-        )
+        all_rows = TrainingRows(cast(Array, blocks.source), targets, None, np.arange(len(targets)))
+        how = {"n_restarts": self.n_restarts, "given": self._given_parts()}
+        driven = self.standardize and chosen is None
+        learned = self._learner(all_rows, rng)(model, time.left, data_driven=driven, **how)
         posterior, rows = kept_rows(learned.posterior, X, y, index, len(targets))
-        self._model_key = self._key(X, y)
+        self._model_key, self._wide = self._key(data), False
         self._adopt(Member("", learned.search, posterior, rows))
         issue(warnings_of(learned.search, posterior, X, y))
         return self
@@ -498,13 +499,14 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         )
         return self._bound(self._unbound_model(likelihood, mean, self.inference, kernel=each))
 
-    def _key(self, X: Array, y: Array, sloped: SlopeRows | None = None) -> tuple[Any, ...]:
+    def _key(self, data: FitData) -> tuple[Any, ...]:
         """What tells the model from others: everything that was asked for, and the columns."""
         asked = repr(self.kernel), repr(self.likelihood), repr(self.mean)
         rule = self.inference if isinstance(self.inference, str) else type(self.inference).__name__
         names = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
-        kinds = () if sloped is None else sloped.kinds
-        known = (*asked, rule, repr(self.representation), self.n_inducing, X.shape[1], names, y.shape[1:])
+        kinds = () if data.sloped is None else data.sloped.kinds
+        shape = data.X.shape[1], names, data.y.shape[1:]
+        known = (*asked, rule, repr(self.representation), self.n_inducing, *shape)
         return (*known, kinds) if kinds else known
 
     def _adopt(self, member: Member) -> None:

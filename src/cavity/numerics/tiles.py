@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy.linalg.blas import dsymm, dsymv
 
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import n_threads, small_products
@@ -131,3 +132,12 @@ class Workspace:
         if array is None or array.shape != shape:
             array = self._arrays[name] = np.empty(shape)
         return array
+
+
+def symmetric_times(A: Array, U: Array) -> Array:
+    """A U for a symmetric A in the lower triangle of a C-ordered array."""
+    if A.size == 0:
+        return np.zeros_like(U)
+    if U.ndim == 1:
+        return dsymv(1.0, A.T, U, lower=0)
+    return dsymm(1.0, A.T, U, lower=0)

@@ -41,7 +41,7 @@ from cavity.control.uncertain_inputs.decomposition import (
     decompose,
 )
 from cavity.control.uncertain_inputs.posterior_means import MeanCache, MeanOnly
-from cavity.latent.dense import ObservedConditioning, SiteConditioning
+from cavity.latent.dense_conditioning import ObservedConditioning, SiteConditioning
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
