@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cavity.likelihoods import Observations
+
 
 class Evaluations:
     """What an inference rule knows of the last evaluation, handed to the next."""
@@ -19,5 +21,7 @@ class Evaluations:
 
     def of_rule(self, rule, prior, likelihood, y, sample_weight=None):
         """The same for a rule and a prior."""
-        value, gradient, self.warm = rule.evidence(prior, likelihood, y, sample_weight, self.warm)
+        value, gradient, self.warm = rule.evidence(
+            prior, Observations(likelihood, y, sample_weight), self.warm
+        )
         return value, gradient
