@@ -8,7 +8,8 @@ length scales of those that are not needed grow, and rows that tell little keep 
 from __future__ import annotations
 
 import warnings
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -47,6 +48,72 @@ def bound(
         total.variance += part.variance
         total.precision += part.precision
     return value - divergence(m, s), total
+
+
+@dataclass(frozen=True, eq=False)
+class Unknowns:
+    """What is learned, as one vector: means and log variances of the places (n, q), inducing inputs (m, q), and the
+    logs of squared length scales (q,), signal variance and noise precision."""
+
+    flat: Array
+    n: int
+    q: int
+    spread: float
+
+    @classmethod
+    def at(cls, means: Array, inducing: Array, spread: float) -> Unknowns:
+        """A start: given places, length scales of one, a tenth of the variance of the targets for noise."""
+        logs = [np.zeros(means.shape[1]), [np.log(spread)], [-np.log(0.1 * spread)]]
+        places = means.ravel(), np.full(means.size, np.log(0.1)), inducing.ravel()
+        return cls(np.concatenate([*places, *logs]), *means.shape, spread)
+
+    def replace(self, flat: Array) -> Unknowns:
+        """Other values."""
+        return Unknowns(flat, self.n, self.q, self.spread)
+
+    @property
+    def means(self) -> Array:
+        """(n, q)."""
+        return self.flat[: self.n * self.q].reshape(self.n, self.q)
+
+    @cached_property
+    def spreads(self) -> Array:
+        """Variances of the places, (n, q)."""
+        return np.exp(self.flat[self.n * self.q : 2 * self.n * self.q]).reshape(self.n, self.q)
+
+    @property
+    def inducing(self) -> Array:
+        """(m, q)."""
+        return self.flat[2 * self.n * self.q : -self.q - 2].reshape(-1, self.q)
+
+    @cached_property
+    def kernel(self) -> ArdSE:
+        """With its signal variance and squared length scales."""
+        return ArdSE(float(np.exp(self.flat[-2])), np.exp(self.flat[-self.q - 2 : -2]))
+
+    @property
+    def precision(self) -> float:
+        """Of the noise."""
+        return float(np.exp(self.flat[-1]))
+
+    @property
+    def bounds(self) -> Bounds:
+        """Of the logs of the spreads, and of the precision."""
+        low, high = np.full(len(self.flat), -np.inf), np.full(len(self.flat), np.inf)
+        logs = slice(self.n * self.q, 2 * self.n * self.q)
+        low[logs], high[logs] = -20.0, 5.0
+        high[-1] = np.log(LARGEST_PRECISION / self.spread)
+        return Bounds(low, high)
+
+    def pull(self, g: Gradient) -> Array:
+        """Derivatives in the vector."""
+        logs = (
+            self.kernel.squares * g.squares,
+            [self.kernel.variance * g.variance],
+            [self.precision * g.precision],
+        )
+        places = g.mean.ravel(), (self.spreads * g.spread).ravel(), g.inducing.ravel()
+        return np.concatenate([*places, *logs])
 
 
 class BayesianGPLVM(LatentMap):
@@ -115,61 +182,24 @@ class BayesianGPLVM(LatentMap):
         m = principal_places(filled_by_plane(centered, self.n_components), self.n_components, rng)
         chosen = rng.choice(len(m), min(self.n_inducing, len(m)), replace=False)
         u = m[chosen] + 0.01 * rng.standard_normal((len(chosen), self.n_components))
-        self._optimize(m, u, spread, groups)
+        self._adopt(self._learned(Unknowns.at(m, u, spread), groups), groups)
         self._known = {row.tobytes(): i for i, row in enumerate(rows)}
         return self
 
-    def _optimize(self, m: Array, u: Array, spread: float, groups: list[Group]) -> None:
-        n, q = m.shape
-        ends = np.cumsum([m.size, m.size, u.size, q, 1, 1])[:-1]
-
-        def parts(v: Array) -> tuple[ArdSE, Array, Array, Array, float]:
-            means, log_s, inducing, log_l, log_c, log_b = np.split(v, ends)
-            kernel = ArdSE(float(np.exp(log_c[0])), np.exp(log_l))
-            return (
-                kernel,
-                means.reshape(n, q),
-                np.exp(log_s).reshape(n, q),
-                inducing.reshape(u.shape),
-                float(np.exp(log_b[0])),
-            )
+    def _learned(self, start: Unknowns, groups: list[Group]) -> Unknowns:
+        """Where the bound is highest."""
 
         def negative(v: Array) -> tuple[float, Array]:
-            kernel, means, s, inducing, b = parts(v)
+            at = start.replace(v)
             try:
-                value, g = bound(kernel, means, s, inducing, b, groups)
+                value, g = bound(at.kernel, at.means, at.spreads, at.inducing, at.precision, groups)
             except (ValueError, FloatingPointError):  # LinAlgError is a ValueError
                 return np.inf, np.zeros_like(v)
-            logs = [kernel.variance * g.variance], [b * g.precision]
-            pieces = (
-                g.mean.ravel(),
-                (s * g.spread).ravel(),
-                g.inducing.ravel(),
-                kernel.squares * g.squares,
-                *logs,
-            )
-            return -value, -np.concatenate(pieces)
+            return -value, -at.pull(g)
 
-        start = np.concatenate(
-            [
-                m.ravel(),
-                np.full(m.size, np.log(0.1)),
-                u.ravel(),
-                np.zeros(q),
-                [np.log(spread)],
-                [-np.log(0.1 * spread)],
-            ]
-        )
-        low, high = np.full(len(start), -np.inf), np.full(len(start), np.inf)
-        low[m.size : 2 * m.size], high[m.size : 2 * m.size] = -20.0, 5.0  # logs of the spreads
-        high[-1] = np.log(LARGEST_PRECISION / spread)
+        options = {"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "ftol": 1e-10, "maxcor": 20}
         found = minimize(
-            negative,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(low, high),
-            options={"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "ftol": 1e-10, "maxcor": 20},
+            negative, start.flat, jac=True, method="L-BFGS-B", bounds=start.bounds, options=options
         )
         if found.status != 0:
             warnings.warn(
@@ -177,24 +207,29 @@ class BayesianGPLVM(LatentMap):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        kernel, self.embedding_, self.variances_, self.inducing_, b = parts(found.x)
-        self.bound_, self.n_iter_, self.noise_variance_ = -float(found.fun), int(found.nit), 1.0 / b
-        self.kernel_ = (kernel.variance * SE(np.sqrt(kernel.squares))).bind(q)
+        self.bound_, self.n_iter_ = -float(found.fun), int(found.nit)
+        return start.replace(found.x)
+
+    def _adopt(self, found: Unknowns, groups: list[Group]) -> None:
+        """What a user sees, and the map from places to rows."""
+        kernel, b = found.kernel, found.precision
+        self.embedding_, self.variances_, self.inducing_ = found.means, found.spreads, found.inducing
+        self.noise_variance_ = 1.0 / b
+        self.kernel_ = (kernel.variance * SE(np.sqrt(kernel.squares))).bind(self.n_components)
         self.relevance_ = kernel.squares.min() / kernel.squares
         self._inputs, self._fits = self.inducing_, []
+        everything = np.arange(len(found.inducing))
         for g in groups:
-            rest = Gradient(
-                np.zeros((len(g.rows), q)),
-                np.zeros((len(g.rows), q)),
-                np.zeros_like(u),
-                np.zeros(q),
+            m, s = found.means[g.rows], found.spreads[g.rows]
+            nothing = Gradient(
+                np.zeros_like(m),
+                np.zeros_like(s),
+                np.zeros_like(found.inducing),
+                np.zeros(m.shape[1]),
                 0.0,
                 0.0,
             )
-            end = collapsed(
-                kernel, self.embedding_[g.rows], self.variances_[g.rows], self.inducing_, b, g.Y, rest
-            )
-            everything = np.arange(len(u))
+            end = collapsed(kernel, m, s, found.inducing, b, g.Y, nothing)
             self._fits.append(Fit(everything, g.columns, partial(_times, end.reduction), end.weights))
 
     def fit_transform(self, X: ArrayLike, y: Any = None) -> Array:

@@ -368,15 +368,8 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         problems = strategy.problems(codes, self.classes_)
         first = X[problems[0].rows], problems[0].targets
         model = self._model(strategy, *first)
-        model_key = (
-            AUTO if self._is_open else repr(model),
-            repr(self.representation),
-            type(model.inference).__name__,
-            model._names,
-            strategy.name,
-            tuple(self.classes_.tolist()),
-        )
-        warm = self.warm_start and getattr(self, "_model_key", None) == model_key
+        key = self._key(model, strategy)
+        warm = self.warm_start and getattr(self, "_model_key", None) == key
         chosen = None
         if self._is_open and not warm:
             own = None if weight is None else weight[problems[0].rows]
@@ -384,13 +377,9 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         if chosen is not None:
             model, self.choice_ = self._model(strategy, *first, chosen.model.kernel), chosen.choice
         models = [m.search.model for m in self.members_] if warm else [model] * len(problems)
-        parallel = self.n_jobs if strategy.several else None
         jobs = effective_n_jobs(self.n_jobs or 1)
-        most = max(len(p.rows) for p in problems)
-        latents = model.likelihood.n_latent
         copies = min(jobs, len(problems) if strategy.several else self.n_restarts + 1)
-        if is_dense(model, X[: most + 1], self._size, self.objective):
-            require_memory(most, "evidence", copies * latents)
+        self._require_memory(model, X, max(len(p.rows) for p in problems), copies)
         options = {
             "size": self._size,
             "n_restarts": self.n_restarts if chosen is None else 0,
@@ -401,15 +390,29 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         }
         tasks = zip(models, problems, rng.spawn(len(problems)))
         arguments = [(m, p, X, weight, self.objective, r, options) for m, p, r in tasks]
-        if parallel in (None, 1):
+        if not strategy.several or self.n_jobs in (None, 1):
             members = _one_after_another(arguments, time)
         else:
             share = self._time_for_one(len(problems), jobs)
-            members = Parallel(n_jobs=parallel)(
+            members = Parallel(n_jobs=self.n_jobs)(
                 delayed(fit_member)(*one, max_time=share) for one in arguments
             )
-        self._model_key = model_key
+        self._model_key = key
         return members
+
+    def _key(self, model: GP, strategy: Strategy) -> tuple[Any, ...]:
+        """What tells the model from others: everything that was asked for, and the classes."""
+        asked = (
+            AUTO if self._is_open else repr(model),
+            repr(self.representation),
+            type(model.inference).__name__,
+        )
+        return (*asked, model._names, strategy.name, tuple(self.classes_.tolist()))
+
+    def _require_memory(self, model: GP, X: Array, most: int, copies: int) -> None:
+        """For so many fits at a time, each of so many rows at most."""
+        if is_dense(model, X[: most + 1], self._size, self.objective):
+            require_memory(most, "evidence", copies * model.likelihood.n_latent)
 
     def _time_for_one(self, count: int, at_once: int) -> float | None:
         """Share of `max_time` for each of several models, so many of them at once."""

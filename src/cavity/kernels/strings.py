@@ -113,6 +113,7 @@ class StringKernel(Kernel):
     """What kernels on padded rows of codes share: `_of_pairs` counts for all pairs of rows, kept by content."""
 
     _widenable = False
+    variance: float
 
     @abstractmethod
     def _of_pairs(self, A: Array, B: Array) -> Array:
@@ -167,6 +168,20 @@ class StringKernel(Kernel):
     @abstractmethod
     def _n_parts(self) -> int:
         """Number of parts."""
+
+    # of kernels with one part, times a variance
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        return np.asarray(self.variance * self._parts_of(a, b)[0])
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        return np.array([np.vdot(G, K) / self.variance])
+
+    def _diag(self, a: Rows) -> Array:
+        return np.asarray(self.variance * self._of_self(a[2])[0])
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.array([g @ self._of_self(a[2])[0]])
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         return np.zeros(a[2].shape), np.zeros(b[2].shape)  # letters do not move continuously
@@ -364,18 +379,6 @@ class Words(StringKernel):
         own = self._weighted(A, columns)
         return np.asarray(own.multiply(own).sum(axis=1)).reshape(1, -1)
 
-    def _block(self, a: Rows, b: Rows) -> Array:
-        return np.asarray(self.variance * self._parts_of(a, b)[0])
-
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return np.array([np.vdot(G, K) / self.variance])
-
-    def _diag(self, a: Rows) -> Array:
-        return np.asarray(self.variance * self._of_self(a[2])[0])
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return np.array([g @ self._of_self(a[2])[0]])
-
 
 class Mismatch(StringKernel):
     """Substrings of k letters, counted for all patterns that differ from them in at most m letters.
@@ -450,18 +453,6 @@ class Mismatch(StringKernel):
 
     def _of_self(self, A: Array) -> Array:
         return np.array([[float(self._of_pairs(A[i : i + 1], A[i : i + 1])[0, 0, 0]) for i in range(len(A))]])
-
-    def _block(self, a: Rows, b: Rows) -> Array:
-        return np.asarray(self.variance * self._parts_of(a, b)[0])
-
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return np.array([np.vdot(G, K) / self.variance])
-
-    def _diag(self, a: Rows) -> Array:
-        return np.asarray(self.variance * self._of_self(a[2])[0])
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return np.array([g @ self._of_self(a[2])[0]])
 
 
 class Decaying(StringKernel):
