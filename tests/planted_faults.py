@@ -177,8 +177,8 @@ FAULTS = [
     ),
     Fault(
         "likelihoods/ordinal.py",
-        "rest = 1 / (1 + cavity_precision)",
-        "rest = 1 / (2 + cavity_precision)",
+        "rest = 1 / (1 + precision)",
+        "rest = 1 / (2 + precision)",
         "likelihoods/test_tilted.py",
     ),
     # --- latent

@@ -32,6 +32,7 @@ from cavity.likelihoods.base import (
     Derivatives,
     ExpectedLogProb,
     Likelihood,
+    Power,
     Tilted,
     log_cavity_mass,
     require_cavity,
@@ -68,18 +69,11 @@ class Between(Likelihood):
         """Minus infinity: a normal density always reaches the impossible side."""
         raise ValueError("Between: E[log p] is minus infinity under any normal density; use EP")
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """A normal density cut at one or both ends, whatever the power."""
-        require_cavity(self, cavity_precision, power)
-        s = 1.0 / np.sqrt(cavity_precision)
-        m = cavity_shift / cavity_precision
+        require_cavity(self, precision, power)
+        s = 1.0 / np.sqrt(precision)
+        m = shift / precision
         a, b = (self.low - m) / s, (self.high - m) / s
         found = np.empty((5, len(m)))
         above, below = np.isinf(b), np.isinf(a) & ~np.isinf(b)
@@ -101,7 +95,7 @@ class Between(Likelihood):
             log_p, t = normal_interval(a[both], b[both], (self.high - self.low)[both] / s[both])
             found[:, both] = np.stack([log_p, self.low[both] + s[both] * t.mean, t.var, t.c3, t.c4])
         log_z, mean, var, c3, c4 = found
-        mass = log_cavity_mass(cavity_shift, cavity_precision)
+        mass = log_cavity_mass(shift, precision)
         none = np.zeros((0, len(m)))
         return Tilted(log_z + mass, log_z, mean, var * s**2, none, c3 * s**3, c4 * s**4)
 

@@ -65,7 +65,7 @@ class Unknowns:
         """A start: given places, length scales of one, a tenth of the variance of the targets for noise."""
         logs = [np.zeros(means.shape[1]), [np.log(spread)], [-np.log(0.1 * spread)]]
         places = means.ravel(), np.full(means.size, np.log(0.1)), inducing.ravel()
-        return cls(np.concatenate([*places, *logs]), *means.shape, spread)
+        return cls(np.concatenate([*places, *logs]), means.shape[0], means.shape[1], spread)
 
     def replace(self, flat: Array) -> Unknowns:
         """Other values."""
@@ -197,9 +197,13 @@ class BayesianGPLVM(LatentMap):
                 return np.inf, np.zeros_like(v)
             return -value, -at.pull(g)
 
-        options = {"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "ftol": 1e-10, "maxcor": 20}
         found = minimize(
-            negative, start.flat, jac=True, method="L-BFGS-B", bounds=start.bounds, options=options
+            negative,
+            start.flat,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=start.bounds,
+            options={"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "ftol": 1e-10, "maxcor": 20},
         )
         if found.status != 0:
             warnings.warn(

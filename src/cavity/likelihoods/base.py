@@ -35,6 +35,9 @@ from cavity.runtime.errors import InputError, Setting
 QUADRATURE_NODES = 200.0
 """About the nodes per point of the quadrature for any likelihood."""
 
+Power = float | Array
+"""Of a likelihood factor, one for all rows or one for each."""
+
 
 class Derivatives(NamedTuple):
     """log p(y|f) and its first three derivatives in f, each of the shape of f.
@@ -155,7 +158,7 @@ def float_rows(*arrays: Array) -> tuple[Array, ...]:
     )  # to Numba read-only arrays are of another type
 
 
-def equal_powers(power: float | Array, n: int) -> list[tuple[float, NDArray[np.intp]]]:
+def equal_powers(power: Power, n: int) -> list[tuple[float, NDArray[np.intp]]]:
     """Each distinct power with the rows that have it."""
     if np.ndim(power) == 0:
         return [(float(power), np.arange(n))]
@@ -319,19 +322,12 @@ class Likelihood(Parametrized):
 
         return numerical_derivatives.d_log_prob(self, y, f)
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Log integral and moments of p(y|f)^power exp(shift f - precision f^2/2).
 
         Parameters
         ----------
-        y, cavity_shift, cavity_precision : arrays (n,)
+        y, shift, precision : arrays (n,)
             Precisions must exceed `power * min_cavity_precision`.
         power : float or array (n,)
             Power of the likelihood (power EP, case weights).
@@ -340,28 +336,21 @@ class Likelihood(Parametrized):
         """
         from cavity.likelihoods import tilted_quadrature
 
-        return tilted_quadrature.tilted(self, y, cavity_shift, cavity_precision, power, order)
+        return tilted_quadrature.tilted(self, y, shift, precision, power, order)
 
-    def tilted_nodes(self, power: float | Array = 1.0) -> float | Array:
+    def tilted_nodes(self, power: Power = 1.0) -> float | Array:
         """About how many nodes the quadrature of `tilted` takes for a point: what its time is counted by."""
         return QUADRATURE_NODES
 
-    def tilted_moments(
-        self, y: Array, cavity_shift: Array, cavity_precision: Array, power: float | Array = 1.0
-    ) -> Moments:
+    def tilted_moments(self, y: Array, shift: Array, precision: Array, power: Power = 1.0) -> Moments:
         """The four moments of `tilted` alone, for iterations; overridden where the integral costs extra."""
-        t = self.tilted(y, cavity_shift, cavity_precision, power, 4)
+        t = self.tilted(y, shift, precision, power, 4)
         assert t.c3 is not None
         assert t.c4 is not None
         return Moments(t.mean, t.var, t.c3, t.c4)
 
     def tilted_normalized(
-        self,
-        y: ArrayLike,
-        cavity_mean: ArrayLike,
-        cavity_var: ArrayLike,
-        power: float | Array = 1.0,
-        order: int = 2,
+        self, y: ArrayLike, cavity_mean: ArrayLike, cavity_var: ArrayLike, power: Power = 1.0, order: int = 2
     ) -> Tilted:
         """The same for a proper cavity given by mean and variance; its log_z is that of the normalized
         cavity."""
@@ -461,7 +450,7 @@ class MultiLatentLikelihood(Likelihood):
         )
 
 
-def require_cavity(owner: Likelihood, precision: Array, power: float | Array) -> None:
+def require_cavity(owner: Likelihood, precision: Array, power: Power) -> None:
     """Refuse cavities for which the tilted density does not exist."""
     limit = power * owner.min_cavity_precision
     if not (precision > limit).all():

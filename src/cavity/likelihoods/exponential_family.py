@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cavity.likelihoods import tilted_quadrature
-from cavity.likelihoods.base import Likelihood, Tilted, float_rows, require_cavity
+from cavity.likelihoods.base import Likelihood, Power, Tilted, float_rows, require_cavity
 from cavity.numerics.arrays import Array
 
 
@@ -34,21 +34,14 @@ class ExponentialFamily(Likelihood):
     def natural_form(self, y: Array) -> NaturalForm:
         """A, N, constant, offset and kind of cumulant for targets y."""
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """A trapezoid rule around the mode that certifies itself."""
         from cavity.likelihoods.log_concave_loops import exponential_family, lattice
 
-        require_cavity(self, cavity_precision, power)
+        require_cavity(self, precision, power)
         form = self.natural_form(y)
         full = (np.broadcast_to(a, y.shape) for a in (form.A, form.N, form.constant, power))
-        A, N, constant, powers, shift, precision = float_rows(*full, cavity_shift, cavity_precision)
+        A, N, constant, powers, shift, precision = float_rows(*full, shift, precision)
         out, rule = np.empty((6 + self.flat.size, len(y))), np.empty((5, len(y)))
         nodes = lattice()
         exponential_family(

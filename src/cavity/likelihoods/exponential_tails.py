@@ -19,6 +19,7 @@ from cavity.likelihoods.base import (
     ExpectedLogProb,
     Likelihood,
     ParameterDerivatives,
+    Power,
     Tilted,
     float_rows,
     require_cavity,
@@ -81,20 +82,13 @@ class ExponentialTails(Likelihood):
         """The kinks."""
         return np.unique(np.array([-self._half_width, self._half_width]))[:, None] + y
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Two or three cut normal densities, see `exponential_tail_loops`."""
         from cavity.likelihoods.exponential_tail_loops import exponential_tails
 
-        require_cavity(self, cavity_precision, power)
+        require_cavity(self, precision, power)
         powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
-        rows = float_rows(y, cavity_shift, cavity_precision, powers)
+        rows = float_rows(y, shift, precision, powers)
         out = np.empty((8, len(y)))
         exponential_tails(*rows, float(self.scale), self._half_width, self._log_constant(), out)
         return Tilted.of(np.concatenate([out[:6], self._rows(*out[6:])]))

@@ -16,6 +16,7 @@ from cavity.likelihoods.base import (
     ExpectedLogProb,
     Likelihood,
     ParameterDerivatives,
+    Power,
     Tilted,
     log_cavity_mass,
     require_cavity,
@@ -78,33 +79,24 @@ class GaussianNoise(Likelihood):
         d2 = np.broadcast_to(ds / s**2, (len(ds), *e.shape))
         return ParameterDerivatives(ds * 0.5 * (e * e / s - 1) / s, -ds * e / s**2, d2)
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Product of two normals."""
-        require_cavity(self, cavity_precision, power)
+        require_cavity(self, precision, power)
         s, ds = self._noise(y)
         w = power / s
-        total = w + cavity_precision
-        centered = cavity_shift - cavity_precision * y
+        total = w + precision
+        centered = shift - precision * y
         offset = centered / total
         var = 1 / total
         # log integral of the power of the density, centered at y; then the terms that centering took away
         constant = -0.5 * power * (LOG_2PI + np.log(s))
         with np.errstate(divide="ignore", invalid="ignore"):
-            tau = np.where(cavity_precision > 0, cavity_precision, np.nan)
+            tau = np.where(precision > 0, precision, np.nan)
             gap = centered / tau
             normalized = constant + 0.5 * np.log(tau / total) - 0.5 * (w / total) * gap * (tau * gap)
         direct = constant + 0.5 * (LOG_2PI - np.log(total)) + 0.5 * centered * offset
-        direct = direct + (cavity_shift - 0.5 * cavity_precision * y) * y
-        log_z = np.where(
-            cavity_precision > 0, normalized + log_cavity_mass(cavity_shift, cavity_precision), direct
-        )
+        direct = direct + (shift - 0.5 * precision * y) * y
+        log_z = np.where(precision > 0, normalized + log_cavity_mass(shift, precision), direct)
         second = var + offset * offset
         d_log_z = ds * 0.5 * power * (second / s - 1) / s
         c3, c4 = (np.zeros_like(var), 3 * var * var) if order > 2 else (None, None)

@@ -21,6 +21,7 @@ from cavity.likelihoods.base import (
     ExpectedLogProb,
     LatentDerivatives,
     MultiLatentLikelihood,
+    Power,
     Tilted,
 )
 from cavity.numerics.arrays import Array
@@ -92,30 +93,21 @@ class HeteroscedasticGaussian(MultiLatentLikelihood):
             scale * 0.5 * (e * ew - 1)[None], scale * gradient[None], scale * hessian[None]
         )
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Adaptive panels over g; f is integrated in closed form.
 
-        `cavity_shift` is (n, 2), `cavity_precision` (n, 2) or (n, 2, 2), positive definite. The result has
+        `shift` is (n, 2), `precision` (n, 2) or (n, 2, 2), positive definite. The result has
         mean (n, 2) and covariance `var` (n, 2, 2); higher moments are not available.
         """
-        P = np.asarray(cavity_precision, dtype=float)
+        P = np.asarray(precision, dtype=float)
         if P.ndim == 2:
             P = P[:, :, None] * np.eye(2)
         det = P[:, 0, 0] * P[:, 1, 1] - P[:, 0, 1] ** 2
         if not np.all((P[:, 0, 0] > 0) & (det > 0)):
-            raise ValueError(
-                "HeteroscedasticGaussian: cavity_precision must be positive definite; shorten the step"
-            )
+            raise ValueError("HeteroscedasticGaussian: precision must be positive definite; shorten the step")
         if order > 2:
             raise ValueError(f"HeteroscedasticGaussian: only order 2 is available, got {order!r}")
-        mean = np.linalg.solve(P, cavity_shift[:, :, None])[:, :, 0]
+        mean = np.linalg.solve(P, shift[:, :, None])[:, :, 0]
         eta = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
         # cavity of g alone, and of f given g: mean a + slope (g - mean_g), variance 1/P_ff
         tau_g = det / P[:, 0, 0]
@@ -167,7 +159,7 @@ class HeteroscedasticGaussian(MultiLatentLikelihood):
         d_log_z = (0.5 * eta * (rule.sum(w * ratio) - 1) / self.variance)[None]
         # normalizers: of the density's power, of the cavity of g
         normalized = rule.log_integral() - 0.5 * eta * LOG_2PI + 0.5 * (np.log(tau_g) - LOG_2PI)
-        quad = (cavity_shift * mean).sum(axis=1)
+        quad = (shift * mean).sum(axis=1)
         log_z = normalized + LOG_2PI - 0.5 * np.log(det) + 0.5 * quad
         return Tilted(log_z, normalized, mean + np.stack(moment, axis=1), cov, d_log_z)
 

@@ -22,6 +22,7 @@ from cavity.likelihoods.base import (
     Derivatives,
     Likelihood,
     ParameterDerivatives,
+    Power,
     Tilted,
     log_cavity_mass,
     require_cavity,
@@ -185,20 +186,13 @@ class Mixture(Likelihood):
         rows += [r[k] * c.parameter_slopes(y, f) for k, c in enumerate(self.components)]
         return np.concatenate(rows)
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Mixture of the components' tilted densities; panels where the power is not one."""
         if np.any(np.asarray(power) != 1.0):
-            return tilted_quadrature.tilted(self, y, cavity_shift, cavity_precision, power, order)
-        require_cavity(self, cavity_precision, power)
-        parts = [c.tilted(y, cavity_shift, cavity_precision, 1.0, 4) for c in self.components]
-        proper = cavity_precision > 0
+            return tilted_quadrature.tilted(self, y, shift, precision, power, order)
+        require_cavity(self, precision, power)
+        parts = [c.tilted(y, shift, precision, 1.0, 4) for c in self.components]
+        proper = precision > 0
         log_w = np.log(self.weights)
         terms = np.stack([w + np.where(proper, t.log_z_normalized, t.log_z) for w, t in zip(log_w, parts)])
         log_sum, r = softmax_columns(terms)
@@ -213,7 +207,7 @@ class Mixture(Likelihood):
         m = mix_moments(r, stacked)
         d_log_z = np.concatenate([self._weight_slopes() @ r] + [q * t.d_log_z for q, t in zip(r, parts)])
         normalized = np.where(proper, log_sum, np.nan)
-        log_z = np.where(proper, normalized + log_cavity_mass(cavity_shift, cavity_precision), log_sum)
+        log_z = np.where(proper, normalized + log_cavity_mass(shift, precision), log_sum)
         return Tilted(log_z, normalized, origin + m.mean, m.var, d_log_z, m.c3, m.c4)
 
     def predictive(self, mean: ArrayLike, var: ArrayLike) -> Prediction:

@@ -16,6 +16,7 @@ from cavity.likelihoods import tilted_quadrature
 from cavity.likelihoods.base import (
     Derivatives,
     ParameterDerivatives,
+    Power,
     Tilted,
     float_rows,
     require_cavity,
@@ -151,24 +152,17 @@ class MixtureOfGaussians(ScaleMixture):
         _, r, w = self._responsibilities(e2)
         return np.asarray((r * self._component_slopes(w * e2)[0]).sum(axis=1))
 
-    def tilted_nodes(self, power: float | Array = 1.0) -> float | Array:
+    def tilted_nodes(self, power: Power = 1.0) -> float | Array:
         """Two, one for each component; a power other than one goes through quadrature."""
         return np.where(np.asarray(power) == 1.0, 2.0, super().tilted_nodes(power))
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """A few normal densities if the power is a small whole number, see `scale_mixture_loops`; else panels."""
-        require_cavity(self, cavity_precision, power)
+        require_cavity(self, precision, power)
         powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
         closed = (powers == np.floor(powers)) & (powers >= 1) & (powers <= LARGEST_POWER)
         return tilted_quadrature.closed_or_panels(
-            self, self._tilted_closed, closed, y, cavity_shift, cavity_precision, powers, order
+            self, self._tilted_closed, closed, y, shift, precision, powers, order
         )
 
     def _tilted_closed(self, y: Array, shift: Array, precision: Array, power: Array, order: int) -> Tilted:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax
 
-from cavity.likelihoods.base import ExpectedLogProb, LatentDerivatives, Likelihood, Tilted
+from cavity.likelihoods.base import ExpectedLogProb, LatentDerivatives, Likelihood, Power, Tilted
 from cavity.likelihoods.binary import BinaryLikelihood
 from cavity.likelihoods.class_labels import ClassLabels
 from cavity.likelihoods.probit import Probit
@@ -88,14 +88,7 @@ class OneVsRest(ClassLabels):
         d = self.answer.parameter_derivatives(self.answers(y), f)
         return LatentDerivatives(d.log_prob.sum(axis=2), d.d1, d.d2[..., None] * np.eye(self.n_latent))
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Not here: those of one function are the answer's."""
         raise ValueError("OneVsRest factorizes over its functions: use the tilted moments of its `answer`")
 

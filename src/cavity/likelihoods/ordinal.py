@@ -20,6 +20,7 @@ from cavity.likelihoods.base import (
     Derivatives,
     Likelihood,
     ParameterDerivatives,
+    Power,
     Tilted,
     as_targets,
     first_bad,
@@ -194,35 +195,28 @@ class OrdinalProbit(Likelihood):
             rows.append((sign * h, sign * h * gap, sign * h * (gap * gap - m.var)))
         return ParameterDerivatives(*(self._by_thresholds(y, lo, hi) for lo, hi in zip(*rows)))
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """A cut normal density for g = f + noise, pulled back to f; panels where the power is not one."""
         if np.any(np.asarray(power) != 1.0):
-            return tilted_quadrature.tilted(self, y, cavity_shift, cavity_precision, power, order)
-        require_cavity(self, cavity_precision, power)
+            return tilted_quadrature.tilted(self, y, shift, precision, power, order)
+        require_cavity(self, precision, power)
         low, high = self._ends(y)
-        v = 1 / cavity_precision
-        m = cavity_shift * v
+        v = 1 / precision
+        m = shift * v
         S = np.sqrt(1 + v)
         a, b = (low - m) / S, (high - m) / S
         log_z, _, t = cut_normal(a, b)
         anchor = np.where(np.isinf(low), high, low)
         # f = (m + v g)/(1 + v) + independent normal of variance v/(1 + v); 1/(1+v) = tau/(1+tau)
-        rest = 1 / (1 + cavity_precision)
+        rest = 1 / (1 + precision)
         spread = rest * S
-        mean = rest * (cavity_shift + anchor) + spread * t.mean
+        mean = rest * (shift + anchor) + spread * t.mean
         var = spread**2 * t.var + rest
         c3 = spread**3 * t.c3
         c4 = spread**4 * t.c4 + 6 * spread**2 * t.var * rest + 3 * rest**2
         h_low, h_high = self._end_slopes(a, b, log_z)
         d_log_z = self._by_thresholds(y, -h_low / S, h_high / S)
-        total = log_z + log_cavity_mass(cavity_shift, cavity_precision)
+        total = log_z + log_cavity_mass(shift, precision)
         return Tilted(total, log_z, mean, var, d_log_z, c3, c4)
 
     def predictive(self, mean: ArrayLike, var: ArrayLike) -> CategoricalPrediction:

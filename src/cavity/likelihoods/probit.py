@@ -21,6 +21,7 @@ from cavity.likelihoods.base import (
     ExpectedLogProb,
     Likelihood,
     ParameterDerivatives,
+    Power,
     Tilted,
     log_cavity_mass,
     require_cavity,
@@ -61,12 +62,12 @@ def _probit_tilted(
     return (log_z, t.mean, t.var, None, None) if order <= 2 else (log_z, *t)
 
 
-def _is_one(power: float | Array) -> bool:
+def _is_one(power: Power) -> bool:
     return power == 1.0 if isinstance(power, float) else not np.any(np.asarray(power) != 1.0)
 
 
 def _closed_if_one(
-    likelihood: Likelihood, y: Array, shift: Array, precision: Array, power: float | Array, order: int
+    likelihood: Likelihood, y: Array, shift: Array, precision: Array, power: Power, order: int
 ) -> Tilted:
     """Closed forms where the power is one, panels elsewhere."""
     powers = np.broadcast_to(np.asarray(power, dtype=float), y.shape)
@@ -108,32 +109,21 @@ class Probit(BinaryLikelihood):
         """y phi(z) / Phi(z)."""
         return y * inverse_mills(y * f)
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """A cut normal density; panels where the power is not one."""
         if not _is_one(power):
-            return _closed_if_one(self, y, cavity_shift, cavity_precision, power, order)
-        require_cavity(self, cavity_precision, power)
-        log_z, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, order)
+            return _closed_if_one(self, y, shift, precision, power, order)
+        require_cavity(self, precision, power)
+        log_z, mean, var, c3, c4 = _probit_tilted(y, shift, precision, order)
         empty = np.zeros((0, len(mean)))
-        return Tilted(
-            log_z + log_cavity_mass(cavity_shift, cavity_precision), log_z, mean, var, empty, c3, c4
-        )
+        return Tilted(log_z + log_cavity_mass(shift, precision), log_z, mean, var, empty, c3, c4)
 
-    def tilted_moments(
-        self, y: Array, cavity_shift: Array, cavity_precision: Array, power: float | Array = 1.0
-    ) -> Moments:
+    def tilted_moments(self, y: Array, shift: Array, precision: Array, power: Power = 1.0) -> Moments:
         """Of the cut normal density."""
         if not _is_one(power):
-            return super().tilted_moments(y, cavity_shift, cavity_precision, power)
-        require_cavity(self, cavity_precision, power)
-        return _probit_moments(y, cavity_shift, cavity_precision)[1]
+            return super().tilted_moments(y, shift, precision, power)
+        require_cavity(self, precision, power)
+        return _probit_moments(y, shift, precision)[1]
 
 
 class LapseProbit(BinaryLikelihood):
@@ -189,30 +179,23 @@ class LapseProbit(BinaryLikelihood):
         d_d2 = ds * (p.d2 + (1 - 2 * s) * p.d1**2)
         return ParameterDerivatives(slope[None], (ds * p.d1)[None], d_d2[None])
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Mixture of the cavity itself and a cut normal density; panels where the power is not one."""
         from cavity.numerics.special import mix_moments, softmax_columns
 
         if np.any(np.asarray(power) != 1.0):
-            return _closed_if_one(self, y, cavity_shift, cavity_precision, power, order)
-        require_cavity(self, cavity_precision, power)
-        log_probit, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, 4)
+            return _closed_if_one(self, y, shift, precision, power, order)
+        require_cavity(self, precision, power)
+        log_probit, mean, var, c3, c4 = _probit_tilted(y, shift, precision, 4)
         coin, signal = self._log_parts()
         log_z, r = softmax_columns(np.stack([np.full_like(log_probit, coin), signal + log_probit]))
-        v = 1 / cavity_precision
-        cavity_mean = cavity_shift * v
+        v = 1 / precision
+        cavity_mean = shift * v
         zero = np.zeros_like(v)
         pairs = [(cavity_mean - mean, zero), (v, var), (zero, c3), (3 * v * v, c4)]
         m = mix_moments(r, Moments(*(np.stack([np.asarray(a), np.asarray(b)]) for a, b in pairs)))
         slope = r[0] / self.lapse - r[1] / (1 - self.lapse)
-        total = log_z + log_cavity_mass(cavity_shift, cavity_precision)
+        total = log_z + log_cavity_mass(shift, precision)
         return Tilted(total, log_z, mean + m.mean, m.var, slope[None], m.c3, m.c4)
 
     def outlier_probability(self, y: Array, mean: Array, var: Array) -> Array:
@@ -249,21 +232,12 @@ class Heaviside(BinaryLikelihood):
         zero = np.zeros_like(y * f)
         return Derivatives(self.log_prob(y, f), zero, zero, zero)
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """A cut normal density, whatever the power."""
-        require_cavity(self, cavity_precision, power)
-        log_z, mean, var, c3, c4 = _probit_tilted(y, cavity_shift, cavity_precision, order, noise=0.0)
+        require_cavity(self, precision, power)
+        log_z, mean, var, c3, c4 = _probit_tilted(y, shift, precision, order, noise=0.0)
         empty = np.zeros((0, len(mean)))
-        return Tilted(
-            log_z + log_cavity_mass(cavity_shift, cavity_precision), log_z, mean, var, empty, c3, c4
-        )
+        return Tilted(log_z + log_cavity_mass(shift, precision), log_z, mean, var, empty, c3, c4)
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
         """Minus infinity: a normal density always reaches the impossible side."""

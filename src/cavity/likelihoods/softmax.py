@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax, ndtr, ndtri, softmax
 
-from cavity.likelihoods.base import ExpectedLogProb, LatentDerivatives, Tilted
+from cavity.likelihoods.base import ExpectedLogProb, LatentDerivatives, Power, Tilted
 from cavity.likelihoods.class_labels import ClassLabels
 from cavity.numerics.arrays import Array
 from cavity.prediction import CategoricalPrediction
@@ -145,14 +145,7 @@ class Softmax(ClassLabels):
         g = diagonal - 2 * Spi  # derivative with respect to pi, then through the softmax
         return np.asarray(pi * (g - (pi * g).sum(axis=1, keepdims=True)))
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Not available: a C-dimensional integral."""
         raise ValueError(
             "Softmax has no tilted moments (a C-dimensional integral each): use Laplace or variational "

@@ -23,6 +23,7 @@ from cavity.likelihoods.base import (
     Derivatives,
     ExpectedLogProb,
     ParameterDerivatives,
+    Power,
     Tilted,
     equal_powers,
     float_rows,
@@ -140,20 +141,13 @@ class StudentT(ScaleMixture):
         rows = [np.stack([u, v]) for u, v in zip(by_scale, by_df)]
         return ParameterDerivatives(*rows)
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Trapezoid rule over the latent precision, see `scale_mixture_loops`; rows of equal power together."""
         from cavity.likelihoods.scale_mixture_loops import student_t
 
-        require_cavity(self, cavity_precision, power)
+        require_cavity(self, precision, power)
         s, nu = self.scale, self.df
-        cavity = float_rows(y, cavity_shift, cavity_precision)
+        cavity = float_rows(y, shift, precision)
         out = np.empty((8, len(y)))
         for eta, rows in equal_powers(power, len(y)):
             a = 0.5 * eta * (nu + 1)
@@ -166,7 +160,7 @@ class StudentT(ScaleMixture):
             student_t(rows, *cavity, a, nu * s * s, s, nu, known, out)
         return Tilted.of(out)
 
-    def tilted_nodes(self, power: float | Array = 1.0) -> float | Array:
+    def tilted_nodes(self, power: Power = 1.0) -> float | Array:
         """The range of log u in steps: long for few degrees of freedom and for small powers."""
         a = 0.5 * np.asarray(power) * (self.df + 1)
         below, upper = _gamma_range(a)

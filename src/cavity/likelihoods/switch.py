@@ -20,6 +20,7 @@ from cavity.likelihoods.base import (
     ExpectedLogProb,
     Likelihood,
     ParameterDerivatives,
+    Power,
     Tilted,
     as_targets,
 )
@@ -278,21 +279,12 @@ class Switch(Likelihood):
             )
         return out
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """By group."""
         parts = []
         for i, one, rows in self._groups():
             own = power if np.ndim(power) == 0 else np.asarray(power)[rows]
-            parts.append(
-                (i, rows, one.tilted(y[rows], cavity_shift[rows], cavity_precision[rows], own, order))
-            )
+            parts.append((i, rows, one.tilted(y[rows], shift[rows], precision[rows], own, order)))
         columns = {
             name: np.empty(self._n) for name in ("log_z", "log_z_normalized", "mean", "var", "c3", "c4")
         }
@@ -307,22 +299,20 @@ class Switch(Likelihood):
             columns["log_z"], columns["log_z_normalized"], columns["mean"], columns["var"], slopes, *higher
         )
 
-    def tilted_nodes(self, power: float | Array = 1.0) -> float | Array:
+    def tilted_nodes(self, power: Power = 1.0) -> float | Array:
         """By group."""
         if self._index is None:
             return float(np.mean([np.mean(one.tilted_nodes(power)) for one in self.likelihoods]))
         powers = np.broadcast_to(power, self._n)
         return self._scattered(lambda one, rows: one.tilted_nodes(powers[rows]))
 
-    def tilted_moments(
-        self, y: Array, cavity_shift: Array, cavity_precision: Array, power: float | Array = 1.0
-    ) -> Moments:
+    def tilted_moments(self, y: Array, shift: Array, precision: Array, power: Power = 1.0) -> Moments:
         """By group."""
         powers = power if np.ndim(power) == 0 else np.asarray(power)
 
         def one_group(one: Likelihood, rows: Rows) -> Moments:
             own = powers if np.ndim(powers) == 0 else cast(Array, powers)[rows]
-            return one.tilted_moments(y[rows], cavity_shift[rows], cavity_precision[rows], own)
+            return one.tilted_moments(y[rows], shift[rows], precision[rows], own)
 
         return cast(Moments, self._fields(Moments, (), one_group))
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cavity.likelihoods.base import (
     ExpectedLogProb,
     Likelihood,
+    Power,
     Tilted,
     log_cavity_mass,
     require_cavity,
@@ -59,7 +60,7 @@ def _center(
 
 
 def tilted_rule(
-    likelihood: Likelihood, y: Array, shift: Array, precision: Array, power: float | Array
+    likelihood: Likelihood, y: Array, shift: Array, precision: Array, power: Power
 ) -> tuple[PanelRule, Array]:
     """Panels for p(y|f)^power exp(shift f - precision f^2/2), and the center that t = f - center refers
     to."""
@@ -89,7 +90,7 @@ def tilted(
     y: Array,
     shift: Array,
     precision: Array,
-    power: float | Array = 1.0,
+    power: Power = 1.0,
     order: int = 2,
 ) -> Tilted:
     """Moments by a trapezoid rule where it certifies itself, by adaptive panels elsewhere."""

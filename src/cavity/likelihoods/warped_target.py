@@ -21,6 +21,7 @@ from cavity.likelihoods.base import (
     ExpectedLogProb,
     Likelihood,
     ParameterDerivatives,
+    Power,
     Tilted,
     as_targets,
 )
@@ -165,18 +166,11 @@ class WarpedTarget(Likelihood):
         of_warp = d_log - d1 * d_z, -d2 * d_z, -d3 * d_z
         return ParameterDerivatives(*(np.concatenate(pair) for pair in zip(of_noise, of_warp)))
 
-    def tilted(
-        self,
-        y: Array,
-        cavity_shift: Array,
-        cavity_precision: Array,
-        power: float | Array = 1.0,
-        order: int = 2,
-    ) -> Tilted:
+    def tilted(self, y: Array, shift: Array, precision: Array, power: Power = 1.0, order: int = 2) -> Tilted:
         """Those of the noise; the slope adds to the integral."""
-        found = self.noise.tilted(self.warp.forward(y), cavity_shift, cavity_precision, power, order)
+        found = self.noise.tilted(self.warp.forward(y), shift, precision, power, order)
         d_z, d_log = self.warp.parameter_slopes(y)
-        of_warp = (cavity_shift - cavity_precision * found.mean) * d_z + power * d_log
+        of_warp = (shift - precision * found.mean) * d_z + power * d_log
         slope = power * self.warp.log_slope(y)
         return Tilted(
             found.log_z + slope,
@@ -188,15 +182,13 @@ class WarpedTarget(Likelihood):
             found.c4,
         )
 
-    def tilted_nodes(self, power: float | Array = 1.0) -> float | Array:
+    def tilted_nodes(self, power: Power = 1.0) -> float | Array:
         """Those of the noise."""
         return self.noise.tilted_nodes(power)
 
-    def tilted_moments(
-        self, y: Array, cavity_shift: Array, cavity_precision: Array, power: float | Array = 1.0
-    ) -> Moments:
+    def tilted_moments(self, y: Array, shift: Array, precision: Array, power: Power = 1.0) -> Moments:
         """Those of the noise."""
-        return self.noise.tilted_moments(self.warp.forward(y), cavity_shift, cavity_precision, power)
+        return self.noise.tilted_moments(self.warp.forward(y), shift, precision, power)
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
         """That of the noise, and the slope."""
