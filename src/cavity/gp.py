@@ -378,7 +378,8 @@ class GP(Parametrized):
             Log evidence, leave-one-out log density or generalized cross-validation, each plus the log prior of
             parameters that have one.
         n_restarts : int
-            Most runs of the optimizer beside the first one; runs that agree end the search.
+            Most runs of the optimizer beside the first one; runs that agree end the search. As many again if 3 or more
+            were asked for, evaluations are cheap, and runs end in different places.
         n_jobs : int, optional
             Processes for the runs.
         max_time : float, optional

@@ -251,3 +251,20 @@ def test_where_runs_ended_without_those_that_failed():
     runs = list(race(goal, [Start("bad", np.full(3, np.nan)), Start("data", places.first)], places))
     (top,) = optima(runs)
     assert (top.kind, top.value) == ("data", runs[1].value)
+
+
+def test_runs_that_disagree_are_followed_by_as_many_again_and_those_that_agree_are_not():
+    """Five columns and eight gross errors under Gaussian noise: the second round ends higher than all of the first."""
+    rng = np.random.default_rng(1)
+    X = rng.random((60, 5))
+    clean = 5 * np.sin(6 * X[:, 0] * X[:, 1]) + rng.standard_normal(60)
+    y = clean.copy()
+    y[:8] += 30 * rng.standard_normal(8)
+    model = GP(1.0 * SE(np.ones(5)), Gaussian(1.0))
+    found = model.learn(X, y, n_restarts=3, rng=0)
+    first, second = found.runs[:4], found.runs[4:]
+    assert len(second) == 3
+    assert found.value > max(run.value for run in first) + 0.5
+    assert len(model.learn(X, y, n_restarts=1, rng=0).runs) == 2
+    line = X[:, :1]
+    assert len(GP(1.0 * SE(1.0), Gaussian(1.0)).learn(line, np.sin(6 * line[:, 0]), rng=0).runs) <= 4

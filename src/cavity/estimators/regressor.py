@@ -92,7 +92,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         that have one. None keeps all values as given.
     n_restarts : int
         Most runs of the optimizer beside the first, data-driven one; runs that head for an optimum already found are
-        stopped, and runs that agree end the search. One is from the kernel's own values if a kernel
+        stopped, and runs that agree end the search. If 3 or more were asked for, noise is Gaussian and runs end in
+        different places, there are as many again. One is from the kernel's own values if a kernel
         was given, the others from the most promising of many draws. With robust noise there is one more, from
         the solution for Gaussian noise, or from that for Laplace noise where tails are heavier and it is the
         more promising of the two.

@@ -6,7 +6,8 @@ knows to be good are run first, so that a limit of time does not cut them off. S
 which two terms share one role; so, at the end, each term of the best solution is drawn anew in turn while the others
 stay. A start that fails numerically is recorded and skipped.
 
-Most runs would end where the first one did; so they race (`cavity.learning.race`), unless optima are rugged.
+Most runs would end where the first one did; so they race (`cavity.learning.race`), unless optima are rugged. If they
+end in different places and evaluations are cheap, there is a second round of starts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,18 @@ from numpy.typing import NDArray
 from cavity.kernels import Kernel, Sum
 from cavity.learning.objective import Objective, deadline_in
 from cavity.learning.optimizer import Run
-from cavity.learning.race import AGREE, EVERY, Start, on_some_rows, race, screen, usable
+from cavity.learning.race import (
+    AGREE,
+    EVERY,
+    Start,
+    agreement,
+    execute,
+    on_some_rows,
+    optima,
+    race,
+    screen,
+    usable,
+)
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
@@ -57,6 +69,13 @@ LINE_ROUNDS = ((8, 3), (4, 9))
 RUGGED_TRIAL_STEPS = 12
 """The same if they may differ by little."""
 
+CONFIRMED = 3
+"""Runs that must have come to the best optimum, or as many starts are tried again, if evaluations are cheap and so many
+restarts were asked for."""
+
+DISAGREEING_ON_ALL = 300
+"""Rows up to which starts that are drawn because runs disagree are tried on all rows: some rows had led astray."""
+
 RELOCATIONS = 5
 """Draws that are tried for each term of a sum when it is drawn anew."""
 
@@ -71,7 +90,8 @@ class SearchOptions:
     Attributes
     ----------
     n_restarts : int
-        Most runs beside the first one. Up to 3 the search ends when two agree, beyond when all but two do.
+        Most runs beside the first one. Up to 3 the search ends when two agree, beyond when all but two do. If there
+        are 3 or more and evaluations are cheap, and fewer than 3 runs agree, as many starts are tried again.
     given : collection of str
         Parts of the model, of "kernel", "mean" and "likelihood", whose own values are worth a run because a user chose
         them; the others start from the data. Empty for none.
@@ -251,6 +271,11 @@ class _Search:
         for run in race(self.goal, tasks, self.starts, agree=agree, small=small, n_jobs=self.how.n_jobs):
             found.append(run)
             yield run
+        cheap = not (self.rugged or self.goal.iterates) and self.how.n_restarts >= CONFIRMED
+        if cheap and usable(found) and agreement(found) < CONFIRMED:
+            for run in self._since_runs_disagree(found, few or self.goal):
+                found.append(run)
+                yield run
         if not self.how.data_driven and not usable(found):
             for run in race(self.goal, [Start("data", from_data)], self.starts):
                 found.append(run)
@@ -266,6 +291,17 @@ class _Search:
         so have leave-one-out densities.
         """
         return self.goal.kind != "evidence" or _has_roles(self.goal.model.kernel)
+
+    def _since_runs_disagree(self, found: Sequence[Run], few: Objective) -> Iterator[Run]:
+        """From as many random starts again, tried longer: if few runs came to the best optimum others may be higher."""
+        goal = self.goal if len(self.goal.X) <= DISAGREEING_ON_ALL else few
+        count = self.how.n_restarts
+        draws = self.starts.draws(self.rng, self._draws_each * count)
+        trials = self._screen(goal, [Start("random", theta) for theta in draws], count, RUGGED_TRIAL_STEPS)
+        known = optima(run for run in found if not run.given_up)
+        tasks = [Start(trial.kind, trial.theta) for trial in trials]
+        for runs in execute(self.goal, tasks, self.starts, self.how.n_jobs, known=known):
+            yield from runs
 
     def _tasks(self, also: Sequence[Start], few: Objective) -> Iterator[Start]:
         """Those of `also`, which are known to be good, the first start, the values given, promising draws."""
