@@ -26,6 +26,7 @@ _MODULES = {
     "Neighbors": "cavity.latent.neighbors",
     "Param": "cavity.parameters",
     "Posterior": "cavity.posterior",
+    "RelevanceVectorClassifier": "cavity.estimators",
     "RelevanceVectorRegressor": "cavity.estimators",
     "StackedRegressor": "cavity.estimators",
     "TextEncoder": "cavity.estimators",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from cavity.estimators import GPClassifier as GPClassifier
     from cavity.estimators import GPRegressor as GPRegressor
     from cavity.estimators import GraphEncoder as GraphEncoder
+    from cavity.estimators import RelevanceVectorClassifier as RelevanceVectorClassifier
     from cavity.estimators import RelevanceVectorRegressor as RelevanceVectorRegressor
     from cavity.estimators import StackedRegressor as StackedRegressor
     from cavity.estimators import TextEncoder as TextEncoder

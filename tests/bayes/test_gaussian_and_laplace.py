@@ -1,5 +1,7 @@
 """The algebra of Gaussians, Laplace's method and truncation, against closed forms, quadrature and Monte Carlo."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -132,6 +134,27 @@ def test_what_laplace_misses_is_flagged():
         laplace(lambda t: -np.inf, [0.0])
     with pytest.raises(InputError, match="no mode"):
         laplace(lambda t: 0.0, [0.0])
+
+
+FUNNEL = [0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("log_density", "start", "reliable"),
+    [
+        (logistic, [0.3, -0.2], True),
+        (lambda t: 2 * math.log(t[0]) - t[0] if t[0] > 0 else -math.inf, [2.0], True),  # a gamma density
+        (lambda t: -0.5 * t[0] ** 2 - 0.5 * t[1] ** 2 * math.exp(-3 * t[0]) - 1.5 * t[0], FUNNEL, False),
+        (lambda t: -math.log1p(t[0] ** 2) - math.log1p(t[1] ** 2), [0.1, 0.1], False),  # Cauchy
+        (lambda t: float(np.logaddexp(-0.5 * (t[0] + 3) ** 2, -0.5 * (t[0] - 3) ** 2)), [2.9], False),
+    ],
+)
+def test_the_check_says_the_same_for_every_seed(log_density, start, reliable):
+    found = [laplace(log_density, start, rng=seed) for seed in range(20)]
+    assert {one.reliable for one in found} == {reliable}
+    errors = np.array([one.k_hat_error for one in found])
+    spread = np.std([one.k_hat for one in found], ddof=1)
+    assert spread / 2 < np.mean(errors) < 2 * spread  # the error that is stated is the one that is made
 
 
 # --- truncation ---------------------------------------------------------------------------------------------

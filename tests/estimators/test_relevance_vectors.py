@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.special import log_ndtr
+from scipy.stats import multivariate_normal, norm
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from cavity import RelevanceVectorRegressor
+from cavity import RelevanceVectorClassifier, RelevanceVectorRegressor
+from cavity.bayes import laplace
 from cavity.runtime.errors import InputError
 
 X = np.linspace(-4, 4, 8)[:, None]
@@ -13,7 +15,7 @@ Y = np.sin(X[:, 0]) / X[:, 0] + np.array([0.05, -0.04, 0.02, 0.06, -0.05, 0.01, 
 NEW = np.array([[0.0], [2.0], [6.0], [12.0]])
 
 
-@parametrize_with_checks([RelevanceVectorRegressor(1.0)])
+@parametrize_with_checks([RelevanceVectorRegressor(1.0), RelevanceVectorClassifier(1.0)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -64,3 +66,57 @@ def test_bad_input():
         RelevanceVectorRegressor(-1.0).fit(X, Y)
     constant = RelevanceVectorRegressor().fit(np.zeros((3, 1)), [1.0, 1.0, 1.0])
     assert np.isfinite(constant.predict([[0.0]])[0])
+
+
+# --- classes ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_classes():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-4, 4, (90, 1))
+    labels = rng.uniform(size=90) < norm.cdf(3.0 * np.cos(x[:, 0]))
+    return x, labels, RelevanceVectorClassifier(1.2).fit(x, labels)
+
+
+def test_classes_have_the_evidence_and_weights_of_laplaces_method(two_classes):
+    x, labels, model = two_classes
+    active = model._mode.bumps.active
+    alpha, sign = model._mode.bumps.alpha, 2.0 * labels - 1.0
+    Phi = np.exp(-0.5 * (x - x[active].T) ** 2 / 1.2**2)
+
+    def log_joint(w):
+        prior = 0.5 * np.sum(np.log(alpha / (2 * np.pi)) - alpha * w * w)
+        return float(np.sum(log_ndtr(sign * (Phi @ w))) + prior)
+
+    found = laplace(log_joint, np.zeros(len(alpha)))
+    assert model.log_evidence_ == pytest.approx(found.log_integral, abs=1e-5)
+    assert model._mode.bumps.weights == pytest.approx(found.gaussian.mean, abs=1e-4)
+    # the fixed point: each precision is its share of determined weight over the squared weight
+    determined = 1.0 - alpha * np.diag(found.gaussian.covariance)
+    assert determined / found.gaussian.mean**2 == pytest.approx(alpha, rel=0.02)
+    new = np.array([[0.3], [2.0]])
+    plain = RelevanceVectorClassifier(1.2, collapse=True).fit(x, labels).predict_latent(new)
+    phi = np.exp(-0.5 * (new - x[active].T) ** 2 / 1.2**2)
+    assert plain.mean == pytest.approx(phi @ found.gaussian.mean, abs=1e-4)
+    assert plain.variance == pytest.approx(np.diag(phi @ found.gaussian.covariance @ phi.T), rel=1e-4)
+
+
+def test_classes_by_few_bumps(two_classes):
+    x, _, model = two_classes
+    truth = norm.cdf(3.0 * np.cos(x[:, 0]))
+    assert len(model.relevance_) < 10
+    assert np.mean(np.abs(model.predict_proba(x)[:, 1] - truth)) < 0.1
+    assert np.mean(model.predict(x) == (truth > 0.5)) > 0.9
+    far = model.predict_latent([[60.0]])
+    assert far.variance[0] >= 0.5 * np.mean(1.0 / model.alpha_)
+    assert model.predict_proba([[60.0]])[0, 1] == pytest.approx(0.5, abs=1e-6)
+
+
+def test_bad_classes():
+    with pytest.raises(InputError, match="positive number"):
+        RelevanceVectorClassifier(0.0).fit(X, Y > 0)
+    with pytest.raises(ValueError, match="OneVsRestClassifier"):
+        RelevanceVectorClassifier(1.0).fit(X, np.arange(8) % 3)
+    apart = RelevanceVectorClassifier().fit(X, X[:, 0] > 0)  # a plane separates them
+    assert (apart.predict(X) == (X[:, 0] > 0)).all()

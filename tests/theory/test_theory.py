@@ -390,7 +390,7 @@ def test_the_evidence_with_a_length_scale_integrated_over():
     y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(40)
     prior = LogNormal(0.0, 1.0)
     model = GP(fixed(1.0) * SE(Param(1.5, prior=prior)), Gaussian(fixed(0.01)))
-    found = integrated_evidence(model, X, y, size=4000)
+    found = integrated_evidence(model, X, y, most_draws=4096)
 
     def joint(length):
         at = GP(fixed(1.0) * SE(length), Gaussian(fixed(0.01))).evidence(X, y)[0]

@@ -8,6 +8,11 @@ Nothing in these formulas says whether the density looks like a Gaussian away fr
 weighted by density / q. If the upper tail of the weights is so heavy that importance sampling itself would fail (k-hat
 above 0.7; Vehtari et al., 2024), q leaves out what matters, and the result says so. Smoothed weights also give log Z
 anew.
+
+A tail of M independent draws knows k to (1 + k) / sqrt(M), 0.16 for the 95 largest of a thousand. So draws are
+Sobol points with random scrambling: an error of 0.03 to 0.07 in few dimensions, that of independent draws in many.
+k-hat is the mean over several such sets, with the standard error that these show, until it is clear on which side of
+0.7 it is.
 """
 
 from __future__ import annotations
@@ -18,16 +23,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
 
 from cavity.bayes.gaussian import Gaussian
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import try_factorize
 from cavity.numerics.special import LOG_2PI
+from cavity.runtime.checks import require_integer
 from cavity.runtime.errors import InputError
 from cavity.sampling.psis import pareto_smoothed
 
 LARGEST_K = 0.7
+SET_SIZE = 1024
+"""Draws of a set, at most: a power of two, as Sobol points are made."""
+
+FEWEST_SETS = 4
+"""Sets from which a standard error is taken."""
+
+SURE = 3.0
+"""Standard errors that k-hat must be away from its limit."""
+
 DIFFERENCE = 1e-3
 """Step of second differences, in units of the width of the mode; Richardson's extrapolation takes its square away."""
 
@@ -44,6 +60,8 @@ class LaplaceApproximation:
         Log of the integral of the density: the log evidence, if it was likelihood times prior.
     k_hat : float
         Tail of the importance weights of draws of the Gaussian; above 0.7 it misses too much of the density.
+    k_hat_error : float
+        Its standard error.
     log_integral_by_weights : float
         The same integral from the weights; worth reading if k-hat is below 0.7.
     reliable : bool
@@ -54,6 +72,7 @@ class LaplaceApproximation:
     gaussian: Gaussian
     log_integral: float
     k_hat: float
+    k_hat_error: float
     log_integral_by_weights: float
 
     @property
@@ -64,12 +83,13 @@ class LaplaceApproximation:
     @property
     def message(self) -> str:
         """A sentence."""
+        k = f"k-hat {self.k_hat:.2f} +- {self.k_hat_error:.2f}"
         if self.reliable:
             change = self.log_integral_by_weights - self.log_integral
-            return f"the Gaussian covers the density (k-hat {self.k_hat:.2f}); weights change log Z by {change:+.3f}"
+            return f"the Gaussian covers the density ({k}); weights change log Z by {change:+.3f}"
         return (
-            f"the density has tails or modes that the Gaussian at its mode does not cover (k-hat {self.k_hat:.2f} > "
-            f"{LARGEST_K}); transform the parameters (logarithms of positive ones), or sample"
+            f"the density has tails or modes that the Gaussian at its mode does not cover ({k}, above {LARGEST_K}); "
+            "transform the parameters (logarithms of positive ones), or sample"
         )
 
 
@@ -78,7 +98,7 @@ def laplace(
     start: ArrayLike,
     gradient: Callable[[Array], Array] | None = None,
     *,
-    size: int = 1000,
+    most_draws: int = 32 * SET_SIZE,
     rng: int | np.random.Generator | None = 0,
 ) -> LaplaceApproximation:
     """Approximate a density by a Gaussian at its mode.
@@ -91,8 +111,8 @@ def laplace(
         Where to begin.
     gradient : callable, optional
         Its gradient (d,); differences otherwise.
-    size : int
-        Draws for the check.
+    most_draws : int
+        For the check: sets of up to 1024 are drawn, four at least, until k-hat is three standard errors away from 0.7.
 
     Examples
     --------
@@ -101,6 +121,7 @@ def laplace(
     >>> round(found.log_integral, 6), found.reliable  # log 2 pi
     (1.837877, True)
     """
+    require_integer(most_draws, "most_draws", 256)
     x0 = np.atleast_1d(np.array(start, dtype=float))
     if x0.ndim != 1 or not len(x0):
         raise InputError(f"must be a vector of numbers, got shape {x0.shape}", parameter="start", value=start)
@@ -127,10 +148,33 @@ def laplace(
         )
     gaussian = Gaussian(mode, factor.solve(np.eye(len(mode))))
     log_z = float(log_density(mode)) + 0.5 * (len(mode) * LOG_2PI - factor.log_det)
-    draws = gaussian.sample(size, rng)
-    log_w = np.array([float(log_density(x)) for x in draws]) - np.asarray(gaussian.log_prob(draws))
-    smoothed, k_hat = pareto_smoothed(np.where(np.isnan(log_w), -np.inf, log_w))
-    return LaplaceApproximation(gaussian, log_z, k_hat, float(logsumexp(smoothed) - np.log(size)))
+    return LaplaceApproximation(
+        gaussian, log_z, *_tail(log_density, gaussian, most_draws, np.random.default_rng(rng))
+    )
+
+
+def _tail(
+    log_density: Callable[[Array], float], gaussian: Gaussian, most_draws: int, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    """k-hat of weights density / Gaussian, its standard error, and the log integral by smoothed weights."""
+    d = len(gaussian.mean)
+    root = np.linalg.cholesky(gaussian.covariance)
+    size = min(SET_SIZE, 2 ** int(np.log2(most_draws / FEWEST_SETS)))
+    shapes: list[float] = []
+    logs: list[float] = []
+    for _ in range(most_draws // size):
+        u = qmc.Sobol(d, rng=rng).random(size)
+        draws = gaussian.mean + ndtri(np.clip(u, np.finfo(float).tiny, 1.0 - 1e-16)) @ root.T
+        log_w = np.array([float(log_density(x)) for x in draws]) - np.asarray(gaussian.log_prob(draws))
+        smoothed, k = pareto_smoothed(np.where(np.isnan(log_w), -np.inf, log_w))
+        shapes.append(k)
+        logs.append(float(logsumexp(smoothed)) - np.log(size))
+        if len(shapes) >= FEWEST_SETS:
+            k_hat = float(np.mean(shapes))
+            error = float(np.std(shapes, ddof=1) / np.sqrt(len(shapes))) if np.isfinite(shapes).all() else 0.0
+            if not abs(k_hat - LARGEST_K) < SURE * error:
+                break
+    return k_hat, error, float(logsumexp(logs) - np.log(len(logs)))
 
 
 def _mode(

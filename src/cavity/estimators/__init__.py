@@ -13,6 +13,7 @@ _MODULES = {
     "GPRegressor": "cavity.estimators.regressor",
     "GPLVM": "cavity.estimators.latent_variables",
     "GraphEncoder": "cavity.estimators.graphs",
+    "RelevanceVectorClassifier": "cavity.estimators.relevance_vector_classes",
     "RelevanceVectorRegressor": "cavity.estimators.relevance_vectors",
     "StackedRegressor": "cavity.estimators.stacking",
     "TextEncoder": "cavity.estimators.text",
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from cavity.estimators.latent_variables import GPLVM as GPLVM
     from cavity.estimators.outputs import CoregionalizedRegressor as CoregionalizedRegressor
     from cavity.estimators.regressor import GPRegressor as GPRegressor
+    from cavity.estimators.relevance_vector_classes import (
+        RelevanceVectorClassifier as RelevanceVectorClassifier,
+    )
     from cavity.estimators.relevance_vectors import RelevanceVectorRegressor as RelevanceVectorRegressor
     from cavity.estimators.stacking import StackedRegressor as StackedRegressor
     from cavity.estimators.text import TextEncoder as TextEncoder

@@ -13,6 +13,7 @@ better calibrated; relevance vectors are for predictions from few rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -85,6 +86,58 @@ class Bumps:
         j = int(np.nanargmax(gain))
         return j, float(best[j]), float(gain[j])
 
+    def moments(self, phi: Array, own: Array | None, residual: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at new inputs.
+
+        Parameters
+        ----------
+        phi : array (m, k)
+            The active bumps there.
+        own : array (n, m) or None
+            The bump of each new input at the training inputs, in units of the noise sd; None leaves it out.
+        residual : array (n,)
+            Of the targets, in the same units.
+        """
+        half = self.factor.half_solve((phi * self.alpha**-0.5).T)
+        mean, var = phi @ self.weights, np.sum(half**2, axis=0)
+        if own is None:
+            return mean, var
+        seen = self.factor.half_solve(self.scaled.T @ own)
+        s, q = np.sum(own**2, axis=0) - np.sum(seen**2, axis=0), own.T @ residual
+        alpha = 1.0 / np.mean(1.0 / self.alpha)
+        left = 1.0 - np.sum(half * seen, axis=0)  # of the bump's height, given the others
+        return mean + left * q / (alpha + s), var + left**2 / (alpha + s)
+
+
+def bumps_at(one: Array, other: Array, length: float) -> Array:
+    """Bumps around the rows of the second at those of the first."""
+    return np.asarray(np.exp(-0.5 * (cdist(one, other) / length) ** 2))
+
+
+def best_length(distances: Array, log_evidence: Callable[[float], float]) -> float:
+    """The width of greatest evidence, of a grid between the closest rows and the widest, refined."""
+    apart = distances[distances > 0]
+    if not len(apart):
+        return 1.0
+    grid = np.linspace(np.log(np.quantile(apart, 0.01)), np.log(apart.max()), 10)
+
+    def loss(log_length: float) -> float:
+        return -log_evidence(float(np.exp(log_length)))
+
+    losses = [loss(g) for g in grid]
+    k = int(np.argmin(losses))
+    bounds = (grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)])
+    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"maxiter": 15})
+    return float(np.exp(found.x if found.fun < losses[k] else grid[k]))
+
+
+def require_positive(estimator: BaseEstimator, *names: str) -> None:
+    """Refuse parameters that are neither None nor a positive number."""
+    for name in names:
+        value = getattr(estimator, name)
+        if value is not None and not (is_number(value) and 0 < value < np.inf):
+            raise InputError(f"must be a positive number or None, got {value!r}", parameter=name, value=value)
+
 
 def _log_share(alpha: Array, s: Array, q: Array) -> Array:
     """What one bump contributes to the log evidence: zero if alpha is infinite."""
@@ -133,42 +186,20 @@ class RelevanceVectorRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Choose bumps, and the width and noise that were not given."""
-        for name in ("lengthscale", "noise_variance"):
-            value = getattr(self, name)
-            if value is not None and not (is_number(value) and 0 < value < np.inf):
-                raise InputError(
-                    f"must be a positive number or None, got {value!r}", parameter=name, value=value
-                )
+        require_positive(self, "lengthscale", "noise_variance")
         inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         self._X, self._y = np.asarray(inputs), np.asarray(targets, dtype=float)
         distances = cdist(self._X, self._X)
         if self.lengthscale is not None:
             length = float(self.lengthscale)
         else:
-            length = self._best_length(distances)
+            length = best_length(distances, lambda width: self._learn(distances, width)[0].log_evidence)
         bumps, noise = self._learn(distances, length)
         bumps = _polished(bumps, np.exp(-0.5 * (distances / length) ** 2), self._y, noise)
         self._bumps, self.lengthscale_, self.noise_variance_ = bumps, length, noise
         self.relevance_, self.alpha_ = np.sort(bumps.active), bumps.alpha[np.argsort(bumps.active)]
         self.log_evidence_ = bumps.log_evidence
         return self
-
-    def _best_length(self, distances: Array) -> float:
-        """Of a grid between the closest rows and the widest, refined."""
-        apart = distances[distances > 0]
-        if not len(apart):
-            return 1.0
-        low, high = np.log(np.quantile(apart, 0.01)), np.log(apart.max())
-        grid = np.linspace(low, high, 10)
-
-        def loss(log_length: float) -> float:
-            return -self._learn(distances, float(np.exp(log_length)))[0].log_evidence
-
-        losses = [loss(g) for g in grid]
-        k = int(np.argmin(losses))
-        bounds = (grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)])
-        found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"maxiter": 15})
-        return float(np.exp(found.x if found.fun < losses[k] else grid[k]))
 
     def _learn(self, distances: Array, length: float) -> tuple[Bumps, float]:
         """Bumps of one width, one at a time; the noise variance is re-estimated as they come."""
@@ -185,7 +216,7 @@ class RelevanceVectorRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
             j, value, gain = bumps.next_step()
             settled = gain < ENOUGH * max(1.0, abs(bumps.log_evidence))
             if not settled:
-                active, alpha = _changed(bumps.active, bumps.alpha, j, value)
+                active, alpha = changed(bumps.active, bumps.alpha, j, value)
                 bumps = Bumps.of(Phi, y, active, alpha, noise)
             if learn_noise and (settled or step % 5 == 4):
                 new = self._noise(Phi, bumps, noise, spread)
@@ -210,23 +241,11 @@ class RelevanceVectorRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         """Mean and variance of f."""
         check_is_fitted(self, "relevance_")
         new = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
-        b, noise = self._bumps, self.noise_variance_
-
-        def bump(one: Array, other: Array) -> Array:
-            return np.asarray(np.exp(-0.5 * (cdist(one, other) / self.lengthscale_) ** 2))
-
-        phi = bump(new, self._X[b.active])
-        half = b.factor.half_solve((phi * b.alpha**-0.5).T)
-        mean, var = phi @ b.weights, np.sum(half**2, axis=0)
-        if self.collapse:
-            return mean, var
-        own = bump(self._X, new)  # the bump of each new input, at the training inputs
-        seen = b.factor.half_solve(b.scaled.T @ own)
-        s = (np.sum(own**2, axis=0) - np.sum(seen**2, axis=0)) / noise
-        q = own.T @ (self._y - bump(self._X, self._X[b.active]) @ b.weights) / noise
-        alpha = 1.0 / np.mean(1.0 / b.alpha)
-        left = 1.0 - np.sum(half * seen, axis=0) / np.sqrt(noise)  # of the bump's height, given the others
-        return mean + left * q / (alpha + s), var + left**2 / (alpha + s)
+        active = self._X[self._bumps.active]
+        root = np.sqrt(self.noise_variance_)
+        residual = (self._y - bumps_at(self._X, active, self.lengthscale_) @ self._bumps.weights) / root
+        phi, own = (bumps_at(new, rows, self.lengthscale_) for rows in (active, self._X))
+        return self._bumps.moments(phi, None if self.collapse else own.T / root, residual)
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Means of new targets, and their sd on request."""
@@ -262,7 +281,7 @@ def _polished(bumps: Bumps, Phi: Array, y: Array, noise: float) -> Bumps:
     return polished if polished.log_evidence >= bumps.log_evidence else bumps
 
 
-def _changed(active: Array, alpha: Array, j: int, value: float) -> tuple[Array, Array]:
+def changed(active: Array, alpha: Array, j: int, value: float) -> tuple[Array, Array]:
     """Bump j added, changed, or left out."""
     at = np.flatnonzero(active == j)
     if np.isinf(value):

@@ -36,7 +36,12 @@ def generalized_cross_validation(posterior: Any) -> float:
 
 
 def integrated_evidence(
-    model: Any, X: ArrayLike, y: ArrayLike, *, size: int = 1000, rng: int | np.random.Generator | None = 0
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    most_draws: int = 1024,
+    rng: int | np.random.Generator | None = 0,
 ) -> LaplaceApproximation:
     """Log evidence with the hyperparameters integrated over, by Laplace's method at their mode (section 5.2).
 
@@ -47,7 +52,7 @@ def integrated_evidence(
     ----------
     model : GP
         Start it at learned values (`GP.learn(X, y).model`).
-    size : int
+    most_draws : int
         Draws for the check.
 
     Examples
@@ -71,7 +76,7 @@ def integrated_evidence(
     def gradient(theta: Array) -> Array:
         return np.asarray(target.value_and_gradient(theta[None])[1][0])
 
-    return laplace(log_density, target.model.theta, gradient, size=size, rng=rng)
+    return laplace(log_density, target.model.theta, gradient, most_draws=most_draws, rng=rng)
 
 
 class InformationCriteria(NamedTuple):
