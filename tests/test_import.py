@@ -54,6 +54,16 @@ def test_the_core_loads_only_the_parts_of_scipy_it_uses(after_core):
     assert not loaded & set(SCIPY_HEAVY)
 
 
+def test_a_fit_loads_neither_pandas_nor_statistics():
+    """scikit-learn imports both; they come when something of them is used, and are then the real ones."""
+    fit = "import cavity\ncavity.GPRegressor(n_restarts=0).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])\n"
+    loaded = modules_after(fit)
+    assert not loaded & {"pandas", "scipy.stats", "numpy.f2py", "numpy.testing", "matplotlib"}
+    used = "import numpy, pandas, scipy.stats\nfrom sklearn.utils import fixes\n"
+    used += "assert fixes.pd.DataFrame is pandas.DataFrame\nassert numpy.testing.__file__ and numpy.f2py.__file__\n"
+    assert {"pandas.core.frame", "scipy.stats._stats_py"} <= modules_after(fit + used)
+
+
 @pytest.mark.parametrize("name", sorted(cavity._MODULES))
 def test_every_public_name_can_be_used(name):
     value = getattr(cavity, name)

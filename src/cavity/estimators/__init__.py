@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cavity.runtime.lazy import on_first_use
+import numpy  # noqa: F401
+import scipy  # noqa: F401
+
+from cavity.runtime.lazy import deferred, on_first_use
+
+# what scikit-learn and SciPy import and hardly use: half of a second
+with deferred("scipy.stats", "pandas", "numpy.f2py", "numpy.testing"):
+    import sklearn.base
+    import sklearn.utils.validation  # noqa: F401
 
 _MODULES = {
     "CoregionalizedRegressor": "cavity.estimators.outputs",

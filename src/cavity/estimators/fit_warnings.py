@@ -117,6 +117,8 @@ def _about_evidence(posterior: Posterior | SamplePosterior) -> Message | None:
     """That EP's evidence is off, if a check in passing says so."""
     if isinstance(posterior, SamplePosterior) or not posterior.status.converged:
         return None
+    if posterior.model.likelihood.log_concave:  # nothing would be checked
+        return None
     from cavity.assessment.evidence_check import check_evidence  # samplers take a while to load
 
     found = check_evidence(posterior)

@@ -23,7 +23,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
 
 from cavity.kernels.base import Kernel, Rows, as_inputs
 from cavity.means.basis_features import Monomials
@@ -38,6 +37,13 @@ def green_constant(order: int, dims: int) -> float:
         return float(gamma(dims / 2 - m) / (2 ** (2 * m) * np.pi ** (dims / 2) * factorial(m - 1)))
     sign = (-1) ** (half + 1 + m)
     return float(sign / (2 ** (2 * m - 1) * np.pi**half * factorial(m - 1) * factorial(m - half)))
+
+
+def cdist(A: Array, B: Array) -> Array:
+    """Distances of all pairs of rows."""
+    from scipy.spatial import distance  # which takes a while to load
+
+    return np.asarray(distance.cdist(A, B))
 
 
 class ThinPlate(Kernel):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -55,6 +56,29 @@ class _Deferred(ModuleType):
         return getattr(import_module(self.__name__), name)
 
 
+@contextmanager
+def deferred(*modules: str) -> Iterator[None]:
+    """As `defer`, for what is imported inside: later import statements load these modules as always.
+
+    Stand-ins are attributes of their packages too, for `from package import *`.
+    """
+    new = [name for name in modules if name not in sys.modules]
+    defer(*new)
+    parents = {name: sys.modules.get(name.rpartition(".")[0]) for name in new if name in sys.modules}
+    for name, parent in parents.items():
+        if parent is not None:
+            setattr(parent, name.rpartition(".")[2], sys.modules[name])
+    try:
+        yield
+    finally:
+        for name, parent in parents.items():
+            if isinstance(sys.modules.get(name), _Deferred):
+                del sys.modules[name]
+            last = name.rpartition(".")[2]
+            if parent is not None and isinstance(vars(parent).get(last), _Deferred):
+                delattr(parent, last)
+
+
 def defer(*modules: str) -> None:
     """Let modules be loaded when something of them is first used, not when they are imported.
 
@@ -62,5 +86,12 @@ def defer(*modules: str) -> None:
     takes longer than a small prediction.
     """
     for name in modules:
-        if name not in sys.modules and find_spec(name) is not None:
+        if name not in sys.modules and _exists(name):
             sys.modules[name] = _Deferred(name)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
