@@ -27,8 +27,8 @@ FOR_SERIES = ("target", "time", "season", "likelihood", "out", "report", "debug"
 """Options of a fit that also time series have."""
 
 FOR_SEVERAL = (
-    *("target", "drop", "kernel", "likelihood", "inference", "mean", "impute", "categories", "test_size"),
-    *("restarts", "rank", "max_time", "seed", "out", "report", "debug"),
+    *("target", "drop", "kernel", "likelihood", "inference", "mean", "impute", "categories", "text"),
+    *("test_size", "restarts", "rank", "max_time", "seed", "out", "report", "debug"),
 )
 """Options of a fit that also several targets have."""
 
@@ -75,6 +75,10 @@ def fit(
         typer.Option(help="Missing inputs: median, with a column that says where, or none to refuse them."),
     ] = "median",
     categories: Annotated[str, typer.Option(help="Text columns: one-hot or kernel.")] = "one-hot",
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of free text, compared by the letters or words shared; may be repeated."),
+    ] = None,
     test_size: Annotated[float, typer.Option(help="Share of rows held out for scores; 0 for none.")] = 0.2,
     restarts: Annotated[int | None, typer.Option(help="Further runs of the optimizer.")] = None,
     learn_rows: Annotated[
@@ -134,7 +138,7 @@ def fit(
         _check_kernel(kernel)
         if len(target) > 1:
             _refuse_others(context, FOR_SEVERAL, "several targets")
-            how = {"drop": drop or (), "impute": impute, "categories": categories}
+            how = {"drop": drop or (), "impute": impute, "categories": categories, "text": text or ()}
             asked = Options(kernel, likelihood, inference, mean, test_size, restarts, seed, max_time)
             fit_several(data, target, how, asked, rank, file, report, command_line(context))
             return
@@ -145,10 +149,20 @@ def fit(
         table = table.with_target(target[0])
         for note in table.notes:
             say(note)
-        if representation == "dense":
+        if representation == "dense" or text:
+            if representation not in ("auto", "dense") or table.total > len(table.frame):
+                raise ValueError(
+                    "--text needs all rows in one matrix: leave out --representation, or take fewer rows"
+                )
             check_size(len(table.frame), subset=False)
         preparation, X, y = prepare(
-            table, target[0], drop=drop or (), task=task, impute=impute, categories=categories
+            table,
+            target[0],
+            drop=drop or (),
+            task=task,
+            impute=impute,
+            categories=categories,
+            text=text or (),
         )
         number = "auto" if inducing is None else inducing
         size = (learn_rows, representation, number)

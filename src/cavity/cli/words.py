@@ -11,7 +11,7 @@ from cavity.runtime.errors import InPython, Setting, Words, either
 SAME_NAME = (
     *("max_rows", "max_time", "inference", "likelihood", "mean", "kernel", "draws", "test_size", "seed"),
     *("interval", "keep", "task", "impute", "categories", "drop", "target", "folds", "restarts"),
-    *("jobs", "clean", "horizon", "learn_rows", "representation", "scheduler"),
+    *("jobs", "clean", "text", "rank", "horizon", "learn_rows", "representation", "scheduler"),
 )
 """Arguments whose options have their name."""
 

@@ -3,6 +3,7 @@
 numbers      as they are, also if they are written as $1,000 or 12 % (`numbers`)
 dates        years with their fraction, or days since the first (`dates`)
 categories   a 0/1 column for each level, or codes for the categorical kernel
+free text    rows of letters or words for a string kernel, if asked for (`text`)
 missing      the median of the column and a 0/1 column that says where; of text a level of its own
 
 Columns that say nothing or cannot be used are left out: constant and empty ones, free text, numbers called an id. Every
@@ -26,6 +27,7 @@ from cavity.frames.columns import (
     as_numbers,
     as_text,
     counts_rows,
+    free_texts,
     is_called_identifier,
     is_missing,
     looks_like_dates,
@@ -37,6 +39,7 @@ from cavity.frames.dates import YEARS, are_dates, as_times, in_unit, unit_of
 from cavity.frames.errors import Problems, TableError
 from cavity.frames.notes import Level, Note
 from cavity.frames.numbers import NumberStyle, style_of
+from cavity.frames.text import TextCode
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import Part, Setting, Text
 from cavity.runtime.sentences import SHOWN, counted, listed, shortened
@@ -88,15 +91,25 @@ class Coding:
         place = 0
         plain: list[int] = []
         factors: list[str] = []
+        texts: list[str] = []
         for column in self.columns:
-            if column.codes:
+            if column.text is not None:
+                where = list(range(place, place + len(column.features)))
+                texts.append(f"{column.text.kernel}.on({where})")
+            elif column.codes:
                 factors.append(f"Categorical({len(column.levels or ())}).on([{place}])")
             else:
                 plain += range(place, place + len(column.features))
             place += len(column.features)
-        if not factors:
+        if not factors and not texts:
             return None
-        return f"1.0 * {' * '.join([f'SE(ard).on({plain})'] * bool(plain) + factors)}"
+        product = [f"SE(ard).on({plain})"] * bool(plain) + factors
+        return " + ".join([f"1.0 * {' * '.join(product)}"] * bool(product) + texts)
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a column is free text, for a string kernel."""
+        return any(column.text is not None for column in self.columns)
 
     def encode(self, frame: pd.DataFrame, rows: NDArray[np.intp] | None = None) -> Array:
         """X for a table, shape (n, features); columns are matched by name, in any order.
@@ -138,7 +151,11 @@ class Coding:
         raise TableError(f"the table lacks {counted(len(missing), 'column')}: {listed(missing)}{extra}{hint}")
 
     def _require_values(self, frame: pd.DataFrame) -> None:
-        counts = {c.name: int(is_missing(frame[c.name]).sum()) for c in self.columns if c.fill is None}
+        counts = {
+            c.name: int(is_missing(frame[c.name]).sum())
+            for c in self.columns
+            if c.fill is None and c.text is None
+        }
         refuse_missing(
             counts,
             (
@@ -163,11 +180,14 @@ class Decider:
         Whether missing values are filled in.
     codes : bool
         Whether categories become codes for the categorical kernel.
+    text : tuple of str
+        Columns of free text, for string kernels.
     """
 
     rows: NDArray[np.intp]
     impute: bool = True
     codes: bool = False
+    text: tuple[str, ...] = ()
 
     def coding(self, frame: pd.DataFrame, names: Sequence[str], problems: Problems) -> Coding:
         """What the columns are that have these names; what is wrong with them is left in `problems`."""
@@ -177,13 +197,18 @@ class Decider:
         missing: dict[str, int] = {}
         for name in names:
             values = frame[name]
+            if name in self.text:
+                with problems.kept():
+                    columns.append(self._free_text(name, _plain(values)))
+                    notes.append(note(f"Column {name!r}: {cast(TextCode, columns[-1].text).in_words}."))
+                continue
             with problems.kept():
                 column, told = self._column(name, values)
                 notes += told
                 if column is None:
                     continue
                 missing[name] = int(is_missing(_plain(values)).sum())
-                if column.levels is None and not column.unit and self._is_identifier(column, values):
+                if column.is_number and not column.unit and self._is_identifier(column, values):
                     identifiers.append(
                         (column, _left_out(name, "counts or names rows", "rename it to use it"))
                     )
@@ -238,6 +263,22 @@ class Decider:
             )
         return self._categorical(name, values, present)
 
+    def _free_text(self, name: str, values: pd.Series) -> Column:
+        """A column for a string kernel; missing texts are empty ones."""
+        gone = is_missing(values)
+        if gone.all():
+            raise TableError(f"column {name!r} is empty", remedy=("leave ", Setting("text", name), " out"))
+        if gone.any() and not self.impute:
+            refuse_missing(
+                {name: int(gone.sum())}, ("use ", Setting("impute", "median"), " to take them as empty")
+            )
+        texts = free_texts(values)
+        if len(set(texts)) == 1:
+            raise TableError(
+                f"column {name!r} has the same text in all rows, {shortened(texts[0])!r}; leave it out"
+            )
+        return Column(name, text=TextCode.of(texts))
+
     def _numeric(
         self, name: str, values: pd.Series, style: NumberStyle | None = None
     ) -> tuple[Column | None, list[Note]]:
@@ -275,7 +316,10 @@ class Decider:
         levels = np.unique(as_text(values)[present])
         if len(levels) > MAX_LEVELS:
             what = f"is text with {len(levels)} different values, such as {shortened(str(values[present].iloc[0]))!r},"
-            return None, [_left_out(name, what, f"group its values into at most {MAX_LEVELS} to use it")]
+            fewer = f"group its values into at most {MAX_LEVELS} to use it, or take it as text with "
+            as_text_too = Setting("text", name, "cavity.TextEncoder and a string kernel")
+            left = (f"column {name!r} {what} and was left out; {fewer}", as_text_too, ".")
+            return None, [Note(left, Level.WARNING)]
         count, fill = int((~present).sum()), None
         if self.impute:
             fill = MISSING_LEVEL

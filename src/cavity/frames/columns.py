@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cavity.frames.dates import YEAR_LAST, are_dates, as_times, in_unit
 from cavity.frames.errors import TableError
 from cavity.frames.numbers import NumberStyle
+from cavity.frames.text import NOTHING_NEW, TextCode, TextNews
 from cavity.numerics.arrays import Array
 from cavity.runtime.sentences import counted, listed, printable, shortened
 
@@ -48,6 +49,8 @@ class Column:
         How numbers are written that are no plain ones, such as $1,000.
     flag : bool
         Whether a 0/1 column says where a number or a date is missing: if some were when the model was fitted.
+    text : TextCode or None
+        How free text becomes codes for a string kernel.
     """
 
     name: str
@@ -57,10 +60,18 @@ class Column:
     unit: str = ""
     style: NumberStyle | None = None
     flag: bool = False
+    text: TextCode | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it holds numbers or dates."""
+        return self.levels is None and self.text is None
 
     @property
     def features(self) -> list[str]:
         """Names of its columns of X."""
+        if self.text is not None:
+            return [f"{self.name}[{place}]" for place in range(self.text.width)]
         if self.levels is None:
             return [self.name, f"{self.name} is missing"] if self.flag else [self.name]
         if self.codes:
@@ -75,6 +86,8 @@ class Column:
         A level that did not occur when the model was fitted is none of the levels: zeros in all 0/1 columns, and one
         half if there is one for both. The categorical kernel knows no such thing, and refuses it.
         """
+        if self.text is not None:
+            return self.text.encode(free_texts(values))
         if self.levels is None:
             numbers = self._numbers(values, rows)
             gone = np.isnan(numbers)
@@ -125,6 +138,8 @@ class Column:
 
     def news(self, values: pd.Series) -> News:
         """What is in new values that the data of the fit had not: missing values, and levels."""
+        if self.text is not None:
+            return News(self.name, False, code=self.text, text=self.text.news(free_texts(values)))
         gone = is_missing(values)
         if self.levels is None:
             return News(self.name, True, 0 if self.flag else int(gone.sum()))
@@ -147,6 +162,8 @@ class News:
         Texts that are none of the levels, in so many rows.
     levels : tuple of str
         These texts, each of them once.
+    code, text : TextCode or None, TextNews
+        Of a column of free text.
     """
 
     column: str
@@ -154,16 +171,18 @@ class News:
     missing: int = 0
     unknown: int = 0
     levels: tuple[str, ...] = ()
+    code: TextCode | None = None
+    text: TextNews = NOTHING_NEW
 
     def __add__(self, other: News) -> News:
         levels = tuple(dict.fromkeys((*self.levels, *other.levels)))
         missing, unknown = self.missing + other.missing, self.unknown + other.unknown
-        return News(self.column, self.numbers, missing, unknown, levels)
+        return News(self.column, self.numbers, missing, unknown, levels, self.code, self.text + other.text)
 
     @property
     def sentences(self) -> list[str]:
         """In words."""
-        told = []
+        told = [] if self.code is None else self.text.sentences(self.column, self.code)
         if self.unknown:
             told.append(
                 f"column {self.column!r} has {listed(self.levels)} in {counted(self.unknown, 'row')}, which did not "
@@ -191,6 +210,11 @@ def is_missing(values: pd.Series) -> NDArray[np.bool_]:
     if values.dtype == object or str(values.dtype) in ("string", "str"):
         missing |= np.array([isinstance(v, str) and not v.strip() for v in values], dtype=bool)
     return missing
+
+
+def free_texts(values: pd.Series) -> list[str]:
+    """Values as texts, "" where there is none."""
+    return ["" if gone else str(value) for value, gone in zip(values, is_missing(values))]
 
 
 def as_text(values: pd.Series) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from cavity.frames.columns import Column
 from cavity.frames.dates import UNIT
 from cavity.frames.notes import Level, Note
 from cavity.frames.numbers import READINGS, NumberStyle
+from cavity.frames.text import UNITS, TextCode
 from cavity.io.posterior import require
 from cavity.io.registry import Codec, add
 from cavity.runtime.errors import InPython, Message, Setting
@@ -37,9 +38,22 @@ def _style(decimal: Any, percent: Any) -> NumberStyle:
 
 
 def _column(
-    name: Any, levels: Any, codes: Any, fill: Any, unit: Any = "", style: Any = None, flag: Any = False
+    name: Any,
+    levels: Any,
+    codes: Any,
+    fill: Any,
+    unit: Any = "",
+    style: Any = None,
+    flag: Any = False,
+    text: Any = None,
 ) -> Column:
     require(isinstance(name, str) and isinstance(codes, bool), "a column has a name")
+    if text is not None:
+        plain = (
+            levels is None and fill is None and style is None and (codes, unit, flag) == (False, "", False)
+        )
+        require(isinstance(text, TextCode) and plain, "free text is for a string kernel alone")
+        return Column(name, text=text)
     dated = isinstance(unit, str) and levels is None and UNIT.fullmatch(unit) is not None
     require(unit == "" or dated, "the unit of a column must be one of dates")
     texts = isinstance(levels, tuple) and len(levels) >= 1 and all(isinstance(level, str) for level in levels)
@@ -64,8 +78,20 @@ def _coding(given: Any, columns: Any, notes: Any) -> Coding:
     return Coding(given, columns, notes)
 
 
+def _text(unit: Any, width: Any, known: Any, empty: Any) -> TextCode:
+    require(unit in UNITS and is_count(width) and width > 0, "texts are rows of letters or words")
+    require(all_of(str, known) and list(known) == sorted(set(known)), "letters or words are different")
+    require(isinstance(empty, bool), "texts are empty or not")
+    return TextCode(unit, width, known, empty)
+
+
+add(Codec("TextCode", TextCode, _fields("unit", "width", "known", "empty"), _text))
 add(Codec("NumberStyle", NumberStyle, _fields("decimal", "percent"), _style))
-add(Codec("Column", Column, _fields("name", "levels", "codes", "fill", "unit", "style", "flag"), _column))
+add(
+    Codec(
+        "Column", Column, _fields("name", "levels", "codes", "fill", "unit", "style", "flag", "text"), _column
+    )
+)
 add(Codec("Coding", Coding, _fields("given", "columns", "notes"), _coding))
 
 

@@ -129,7 +129,8 @@ class Effects:
     def columns(self) -> list[Column]:
         """Those that matter, the most important first."""
         known = {column.name: column for column in self.model.preparation.columns}
-        return [known[one.column] for one in self.model.report.relevance or () if one.share >= NO_INFLUENCE]
+        found = [known[one.column] for one in self.model.report.relevance or () if one.share >= NO_INFLUENCE]
+        return [column for column in found if column.text is None]
 
     def _at(self, column: Column) -> list[int]:
         return [self.features.index(name) for name in column.features]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.frames.coding import Coding
+from cavity.kernels.strings import count_matrix, windows
 from cavity.numerics.arrays import Array
 from cavity.runtime.interrupts import not_swallowed
 from cavity.tables.fit_report import Baseline
@@ -28,6 +30,10 @@ GUESS, LINEAR, LOGISTIC, BOOSTING = (
     "gradient boosting",
 )
 """Names of baselines."""
+
+
+LONGEST, MOST_SUBSTRINGS = {"letters": 3, "words": 1}, 50
+"""Of texts: longest substrings that plain models see, in their units, and how many of each length."""
 
 
 def baselines(
@@ -47,6 +53,26 @@ def baselines(
         error, nlp, median = scores
         found.append(Baseline(name, error, nlp, time.monotonic() - started, median))
     return tuple(found)
+
+
+def for_plain_models(coding: Coding, X: pd.DataFrame) -> pd.DataFrame:
+    """Inputs in which texts are counts of their most frequent substrings, in the place of codes."""
+    if not coding.has_text:
+        return X
+    import pandas as pd
+
+    parts = []
+    for column in coding.columns:
+        values = X[column.features].to_numpy(dtype=float)
+        if column.text is None:
+            parts.append(values)
+            continue
+        for number, _ in windows(values, values[:0], LONGEST[column.text.unit]):
+            counts = count_matrix(number, int(number.max(initial=0)) + 1).toarray()
+            often = np.argsort(-np.count_nonzero(counts, axis=0), kind="stable")[:MOST_SUBSTRINGS]
+            parts.append(counts[:, often])
+    joined = np.hstack(parts)
+    return pd.DataFrame(joined, columns=[str(k) for k in range(joined.shape[1])])
 
 
 def _models(task: str) -> list[tuple[str, Any]]:

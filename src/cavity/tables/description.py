@@ -93,7 +93,7 @@ class Effects:
 
     def along(self, column: Column, places: Sequence[int], found: Relevance) -> Relevance:
         """The same with its shape, if the column matters."""
-        if not self.known or found.share < NO_INFLUENCE:
+        if not self.known or found.share < NO_INFLUENCE or column.text is not None:
             return found
         if column.levels is None:
             grid = grid_between(self.X[:, places[0]], self.places)

@@ -29,7 +29,7 @@ from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import InputError, Message, NoDrawsInTimeError, Setting, message_of
 from cavity.runtime.interrupts import not_swallowed
 from cavity.runtime.sentences import counted
-from cavity.tables.baselines import baselines
+from cavity.tables.baselines import baselines, for_plain_models
 from cavity.tables.description import draws_of, outliers, relevance
 from cavity.tables.fit_report import FitReport
 from cavity.tables.model import TableModel
@@ -292,7 +292,9 @@ def _scored(
     return replace(
         report,
         scores=score(found, X.iloc[test], y[test], y[train]),
-        baselines=baselines(training.preparation.task, X, y, train, test),
+        baselines=baselines(
+            training.preparation.task, for_plain_models(training.preparation.coding, X), y, train, test
+        ),
         held_out_rows=len(test),
     )
 

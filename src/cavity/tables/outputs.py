@@ -32,7 +32,7 @@ from cavity.runtime.errors import Message
 from cavity.runtime.sentences import counted, listed
 from cavity.tables.fit_report import FitReport
 from cavity.tables.model import checked_level, predicted_blocks
-from cavity.tables.preparation import FEWEST_ROWS, check_columns, check_treatment
+from cavity.tables.preparation import FEWEST_ROWS, check_columns, check_text, check_treatment
 from cavity.tables.reading import BLOCK_ROWS, Table
 from cavity.tables.writing import REGRESSION
 
@@ -152,6 +152,7 @@ def prepare_outputs(
     drop: Sequence[str] = (),
     impute: str = "median",
     categories: str = "one-hot",
+    text: Sequence[str] = (),
 ) -> tuple[Coding, tuple[Output, ...], Table, pd.DataFrame, pd.DataFrame]:
     """Decide what the columns of a table mean, and turn it into inputs and outputs.
 
@@ -173,6 +174,7 @@ def prepare_outputs(
     names = [str(name) for name in targets]
     check_columns(table.frame, names, drop)
     check_treatment(impute, categories)
+    check_text(table.frame, names, drop, text)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise TableError(f"{twice!r} is named twice as a target")
@@ -193,7 +195,7 @@ def prepare_outputs(
             columns[name] = numbers
     dropped = list(dict.fromkeys(str(name) for name in drop))
     inputs = [name for name in map(str, table.frame.columns) if name not in (*names, *dropped)]
-    decider = Decider(table.rows, impute == "median", categories == "kernel")
+    decider = Decider(table.rows, impute == "median", categories == "kernel", tuple(text))
     coding = decider.coding(table.frame, inputs, problems)
     problems.tell()
     if drop:

@@ -25,7 +25,7 @@ from cavity.posterior import Posterior
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import Message, Setting, Words
 from cavity.runtime.sentences import counted
-from cavity.tables.baselines import baselines
+from cavity.tables.baselines import baselines, for_plain_models
 from cavity.tables.fit import memory_estimate
 from cavity.tables.fit_report import Baseline, FitReport, RegressionScores
 from cavity.tables.formatting import percent, plain
@@ -116,7 +116,7 @@ def fit_outputs(
     ]
     if test.any() and not found.interrupted:
         say(f"Learning without the {counted(int(test.sum()), 'cell')} held out, for the scores ...")
-        each = _scored(each, estimator, X, Y, test, by_row, alone, limit)
+        each = _scored(each, coding, estimator, X, Y, test, by_row, alone, limit)
     warnings = (*found.warnings, *_unfinished(found.model))
     report = OutputsReport(len(Y), by_row, tuple(each), warnings, seconds, found.interrupted)
     return OutputsModel(coding, tuple(chosen), found.model, report)
@@ -216,6 +216,7 @@ def _kind(noise: Likelihood) -> str:
 
 def _scored(
     each: list[FitReport],
+    coding: Coding,
     estimator: CoregionalizedRegressor,
     X: pd.DataFrame,
     Y: pd.DataFrame,
@@ -229,14 +230,14 @@ def _scored(
 
     rows = np.flatnonzero(~test.any(axis=1)) if by_row else np.arange(len(Y))
     found = fitted(clone(estimator), X.iloc[rows], Y.mask(test).iloc[rows], Deadline(limit.left)).model
-    out = []
+    out, plain_inputs = [], for_plain_models(coding, X)
     for o, report in enumerate(each):
         y, new = Y.to_numpy(dtype=float)[:, o], test[:, o]
         known = ~np.isnan(y) & ~new
         name = str(Y.columns[o])
         prediction = found.predict_dist(X.loc[new])[name]
         apart = scores_of(alone[name].predict_dist(X.loc[new]), y[new], y[known])
-        rivals = baselines("regression", X, y, np.flatnonzero(known), np.flatnonzero(new))
+        rivals = baselines("regression", plain_inputs, y, np.flatnonzero(known), np.flatnonzero(new))
         own = Baseline(APART, apart.rmse, apart.nlp, 0.0, apart.median_error)
         out.append(
             replace(

@@ -149,6 +149,7 @@ def prepare(
     task: str | None = None,
     impute: str = "median",
     categories: str = "one-hot",
+    text: Sequence[str] = (),
 ) -> tuple[Preparation, pd.DataFrame, NDArray[Any]]:
     """Decide what the columns of a table mean, and turn it into inputs and targets.
 
@@ -166,6 +167,8 @@ def prepare(
         of its own; or they are refused.
     categories : {"one-hot", "kernel"}
         Text as 0/1 columns, or as codes for the categorical kernel.
+    text : sequence of str
+        Columns of free text, which string kernels compare by the letters or words that they share.
 
     Returns
     -------
@@ -182,13 +185,14 @@ def prepare(
     if len(frame) < FEWEST_ROWS:
         raise TableError(f"the table has {counted(len(frame), 'row')}; a model needs at least {FEWEST_ROWS}")
     _check_options(frame, target, drop, task, impute, categories)
+    check_text(frame, [target], drop, text)
     problems = Problems()
     decided = None
     with problems.kept():
         decided = _target(frame[target], table.rows, target, task)
     dropped = list(dict.fromkeys(str(name) for name in drop))
     names = [name for name in map(str, frame.columns) if name != target and name not in dropped]
-    decider = Decider(table.rows, impute == "median", categories == "kernel")
+    decider = Decider(table.rows, impute == "median", categories == "kernel", tuple(text))
     coding = decider.coding(frame, names, problems)
     problems.tell()
     assert decided is not None
@@ -232,6 +236,18 @@ def check_columns(frame: pd.DataFrame, targets: Sequence[str], drop: Sequence[st
     both = next((target for target in targets if target in drop), None)
     if both is not None:
         raise TableError(f"{both!r} is the target and cannot be dropped")
+
+
+def check_text(frame: pd.DataFrame, targets: Sequence[str], drop: Sequence[str], text: Sequence[str]) -> None:
+    """Refuse columns of free text that are not there, or are something else."""
+    names = [str(name) for name in frame.columns]
+    for name in text:
+        if name not in names:
+            close = similar(name, names)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise TableError(f"there is no column {name!r} (text); {hint}the columns are {listed(names)}")
+        if name in targets or name in drop:
+            raise TableError(f"{name!r} cannot be text and {'the target' if name in targets else 'dropped'}")
 
 
 def check_treatment(impute: str, categories: str) -> None:

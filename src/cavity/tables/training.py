@@ -106,7 +106,7 @@ class Training:
             "n_restarts": restarts if options.n_restarts is None else options.n_restarts,
             "max_time": options.max_time,
             "learn_rows": options.learn_rows,
-            "representation": options.representation,
+            "representation": self._representation,
             "n_inducing": options.n_inducing,
         }
         if self.preparation.task == "regression" and options.likelihood == "auto":
@@ -114,6 +114,11 @@ class Training:
         if options.mean is not None:
             chosen["mean"] = options.mean
         return (GPRegressor if self.preparation.task == "regression" else GPClassifier)(**chosen)
+
+    @property
+    def _representation(self) -> str:
+        """Texts have no inducing inputs between them."""
+        return "dense" if self.preparation.coding.has_text else self.options.representation
 
     @property
     def is_open(self) -> bool:

@@ -360,7 +360,7 @@ def _outliers(report: FitReport) -> list[Message]:
 def _beyond(model: TableModel, matter: Sequence[Relevance]) -> list[Message]:
     """Where the data end along the most important input that is a number."""
     columns = {column.name: column for column in model.preparation.columns}
-    names = [one.column for one in matter if columns[one.column].levels is None]
+    names = [one.column for one in matter if columns[one.column].is_number]
     if not names:
         return []
     low, high = input_range(model, columns[names[0]])
