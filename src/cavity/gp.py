@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.inference.base import InferenceRule, TrainingData
+from cavity.inference.base import InferenceRule, TrainingData, UnsupportedPairError
 from cavity.inference.registry import adapted, as_inference
 from cavity.kernels.base import Kernel, as_inputs
 from cavity.kernels.basis_functions import FeatureKernel
+from cavity.kernels.noise_term import with_noise, without_noise
 from cavity.latent.base import Inputs, Representation
 from cavity.latent.markov import Markov
 from cavity.latent.registry import as_representation
@@ -33,6 +34,7 @@ from cavity.parameters.per_latent import PerLatent
 from cavity.posterior import Posterior
 from cavity.prediction import Prediction
 from cavity.rows.base import RowSource
+from cavity.runtime.errors import Setting
 
 if TYPE_CHECKING:
     from cavity.learning import Learned
@@ -58,6 +60,9 @@ class GP(Parametrized):
     representation : Representation or {"dense", "inducing"}, optional
         How the process is held at the training inputs: exactly, up to some thousand rows, or by its values at inducing
         inputs (`cavity.Inducing`), for many.
+    noise_kernel : Kernel, optional
+        Noise that is correlated in time or space, beside that of the likelihood: a term of the covariance
+        (`cavity.kernels.NoiseTerm`) that predictions of f leave out.
 
     Examples
     --------
@@ -82,7 +87,9 @@ class GP(Parametrized):
         mean: Mean | str | Sequence[Mean | str | None] | None = None,
         inference: Any = None,
         representation: Representation | str = "dense",
+        noise_kernel: Kernel | None = None,
     ) -> None:
+        kernel = with_noise(kernel, noise_kernel)
         noise = Gaussian() if likelihood is None else likelihood
         if not all(isinstance(k, Kernel) for k in (kernel if isinstance(kernel, list | tuple) else [kernel])):
             raise ValueError(f"kernel must be a cavity kernel, for instance 1.0 * SE(1.0), got {kernel!r}")
@@ -436,6 +443,12 @@ class GP(Parametrized):
         optimizer ended: chains start at all modes that these lead to, and jump between them.
         """
         if self.inference.samples:
+            kernel = self.kernel
+            if not isinstance(kernel, PerLatent) and without_noise(kernel) is not kernel:
+                raise UnsupportedPairError(
+                    "draws do not tell a function from noise terms of the kernel",
+                    remedy=("use ", Setting("inference", ("exact", "ep", "laplace", "variational"))),
+                )
             return cast(
                 Posterior, cast(Any, self.inference).sample_posterior(self, X, y, sample_weight, warm)
             )

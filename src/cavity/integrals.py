@@ -197,7 +197,7 @@ def integrate(posterior: Posterior, measure: Measure) -> GaussianPrediction:
     >>> bool(abs(found.mean[0] - 1.0) < 2 * found.sd[0] < 0.01)  # of x^2 under N(0, 1), which is one
     True
     """
-    process: Any = posterior.process
+    process: Any = posterior.function
     if not isinstance(process, PosteriorProcess) or process.weights.ndim > 1:
         raise InputError(
             "integrals are for one target and a dense or inducing representation", parameter="posterior"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from cavity.inference.base import Approximation, Status, TrainingData, UnsupportedPairError
 from cavity.inference.exact import Exact, weight_constant
+from cavity.kernels.noise_term import without_noise
 from cavity.kernels.with_slopes import WithSlopes, slopes
 from cavity.latent.base import Conditioning, Inputs, Loss
 from cavity.latent.inducing import EvidenceInterval, Inducing
@@ -22,6 +24,7 @@ from cavity.likelihoods.observations import Observations
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
+from cavity.parameters.per_latent import PerLatent
 from cavity.prediction import GaussianPrediction, Prediction
 from cavity.runtime.errors import InputError, Setting
 
@@ -60,6 +63,29 @@ class Posterior:
         """The latent posterior process."""
         return self.approximation.process
 
+    @cached_property
+    def function(self) -> Any:
+        """The process of the function f: without terms of the kernel that are noise (`NoiseTerm`), if there are any."""
+        kernel = self.model.kernel
+        part = kernel if isinstance(kernel, PerLatent) else without_noise(kernel)
+        if part is kernel:
+            return self.process
+        if not hasattr(self.process, "of_part"):
+            raise UnsupportedPairError(
+                f"the representation {self.model.representation.name!r} cannot tell a function from noise terms",
+                remedy=("use ", Setting("representation", "dense")),
+            )
+        return self.process.of_part(part)
+
+    @property
+    def observed(self) -> Posterior:
+        """The same with noise terms of the kernel as a part of f: what observations are made of."""
+        if self.function is self.process:
+            return self
+        whole = copy(self)
+        whole.__dict__["function"] = self.process
+        return whole
+
     @property
     def log_evidence(self) -> float:
         """Log marginal likelihood of the data, or its approximation."""
@@ -77,11 +103,11 @@ class Posterior:
 
     def mean(self, X: ArrayLike) -> Array:
         """Posterior mean of f, shape (m,) or (m, T)."""
-        return np.asarray(self.process.mean(self.model.inputs(X)))
+        return np.asarray(self.function.mean(self.model.inputs(X)))
 
     def variance(self, X: ArrayLike) -> Array:
         """Posterior variance of f, shape (m,)."""
-        return np.asarray(self._inflation * self.process.variance(self.model.inputs(X)))
+        return np.asarray(self._inflation * self.function.variance(self.model.inputs(X)))
 
     @property
     def _inflation(self) -> float:
@@ -90,7 +116,7 @@ class Posterior:
 
     def covariance(self, X: ArrayLike) -> Array:
         """Posterior covariance of f among the rows of X, shape (m, m)."""
-        return np.asarray(self._inflation * self.process.covariance(self.model.inputs(X)))
+        return np.asarray(self._inflation * self.function.covariance(self.model.inputs(X)))
 
     def mean_gradient(self, X: ArrayLike) -> Array:
         """d mean / dx, shape (m, D)."""
@@ -326,7 +352,7 @@ class Posterior:
 
     def _capable(self, method: str) -> Any:
         """A method that processes of some representations have."""
-        found = getattr(self.process, method, None)
+        found = getattr(self.function, method, None)
         if found is None:
             raise ValueError(
                 f"the representation {self.model.representation.name!r} has no {method}; use representation='dense'"
@@ -336,7 +362,7 @@ class Posterior:
     def sample(self, X: ArrayLike, size: int = 1, rng: np.random.Generator | int | None = None) -> Array:
         """Joint draws of f at X, shape (size, m)."""
         generator = np.random.default_rng(rng)
-        draws = np.asarray(self.process.sample(self.model.inputs(X), size, generator))
+        draws = np.asarray(self.function.sample(self.model.inputs(X), size, generator))
         if self.approximation.scale is None:
             return draws
         mean = self.mean(X)
@@ -359,7 +385,7 @@ class Posterior:
                 raise ValueError(
                     "joint=True is not for inference='exact-scale': use covariance(X) or sample(X)"
                 )
-            plain = np.asarray(self.process.variance(self.model.inputs(X)))
+            plain = np.asarray(self.function.variance(self.model.inputs(X)))
             return scale.prediction(mean, plain)  # type: ignore[return-value]
         if joint:
             cov = self.covariance(X)
@@ -375,6 +401,8 @@ class Posterior:
         of single observations (`KnownNoise`) and so cannot know that of new ones. With `clean`, of observations that
         are no outliers, for noise that knows what an outlier is.
         """
+        if self.observed is not self:
+            return self.observed.predict_y(X, noise_variance, clean=clean)
         mean = self.mean(X)
         likelihood = self.model.likelihood.of_new(self.model.inputs(X), noise_variance)
         scale = self.approximation.scale

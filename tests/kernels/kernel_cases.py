@@ -28,6 +28,7 @@ from cavity.kernels import (
     Matern,
     Mismatch,
     NeuralNetwork,
+    NoiseTerm,
     Normalized,
     OnCircle,
     PaciorekSchervish,
@@ -203,6 +204,7 @@ def everything() -> dict[str, Case]:
         "Invariant": Case(
             1.3 * Invariant(SE([1.2, 0.7]), [np.eye(2), [[0, 1], [1, 0]], -np.eye(2)]), columns=2
         ),
+        "NoiseTerm": Case(1.2 * SE(0.8) + NoiseTerm(0.4 * Matern([0.5, 1.3], nu=1.5)), columns=2),
         "Blurred": Case(Blurred([1.2, 0.7]), columns=4, inputs="positive"),
         "Blurred-uncertain": Case(1.3 * Blurred(0.8, uncertain=True), columns=4, inputs="positive"),
         "Substrings": Case(Substrings([0.5, 1.3]), inputs="codes", smooth_inputs=False),

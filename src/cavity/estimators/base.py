@@ -255,7 +255,7 @@ class GPEstimator(NestedParameters):
         return [
             name
             for name, given in (
-                ("kernel", self.kernel is not None),
+                ("kernel", self.kernel is not None or getattr(self, "noise_kernel", None) is not None),
                 ("mean", not isinstance(self.mean, str)),
                 ("likelihood", not isinstance(self.likelihood, str)),
             )
@@ -281,7 +281,10 @@ class GPEstimator(NestedParameters):
         representation = "dense" if known else self.representation
         if isinstance(representation, str) and representation == "neighbors":
             representation = Neighbors(getattr(self, "n_neighbors", N_NEIGHBORS))
-        return GP(kernel, likelihood, mean, inference, representation)
+        noise = getattr(self, "noise_kernel", None)
+        if isinstance(noise, str):
+            noise = parse_kernel(noise)
+        return GP(kernel, likelihood, mean, inference, representation, noise)
 
     @property
     def _size(self) -> Size:

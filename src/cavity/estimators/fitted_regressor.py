@@ -90,22 +90,22 @@ class FittedRegressor(GPEstimator):
                     "return_std=True, or noise=False for that of f"
                 )
             require_memory(len(X), "predict")
-            cov = self.posterior_.covariance(X)
-            mean = self.posterior_.mean(X)
+            posterior = self.posterior_.observed if noise else self.posterior_
+            cov, mean = posterior.covariance(X), posterior.mean(X)
             if noise and self.model_.inference.samples:  # averaged over the noise levels drawn
                 cov[np.diag_indices_from(cov)] = self.posterior_.predict_y(X, variances, clean=clean).variance
             elif noise:
                 cov[np.diag_indices_from(cov)] += self._noise_variance(X, mean, variances, clean)
             return mean, cov
         if not return_std:
-            return self._mean(X)
+            return self._mean(X, noise)
         posterior = self.posterior_
         prediction = posterior.predict_y(X, variances, clean=clean) if noise else posterior.predict_f(X)
         return prediction.mean, np.sqrt(prediction.variance)
 
-    def _mean(self, X: Array) -> Array:
+    def _mean(self, X: Array, noise: bool) -> Array:
         if self._is_location:
-            return self.posterior_.mean(X)
+            return (self.posterior_.observed if noise else self.posterior_).mean(X)
         return self.posterior_.predict_y(X).mean
 
     @property
@@ -197,7 +197,7 @@ class FittedRegressor(GPEstimator):
             noise and variances is None and self.model_.inference.samples
         ):  # each draw has a noise level of its own
             return np.moveaxis(cast(Any, self.posterior_).sample_y(X, n_samples, rng), 0, -1)
-        f = self.posterior_.sample(X, n_samples, rng)
+        f = (self.posterior_.observed if noise else self.posterior_).sample(X, n_samples, rng)
         if likelihood is not None:
             f = _add_noise(likelihood, f, rng)
         return np.moveaxis(f, 0, -1)

@@ -131,6 +131,10 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
     seasons : dict, optional
         Cycles that "auto" looks for: column name or index to the length of the cycle, in units of the column, or to
         several of them, by name or not: `{"date": {"year": 1.0}}`.
+    noise_kernel : Kernel or str, optional
+        Noise that is correlated in time or space, beside that of the likelihood, such as `0.1 * Matern(1.0, nu=0.5)`:
+        predictions of f (`predict_latent`, `noise=False`) leave it out, those of new observations take it in. Not for
+        a kernel that is to be chosen, slopes or chains.
 
     Attributes
     ----------
@@ -190,6 +194,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         n_neighbors: int = N_NEIGHBORS,
         refine: bool = False,
         seasons: Any = None,
+        noise_kernel: Kernel | str | None = None,
     ) -> None:
         super().__init__(
             kernel=kernel,
@@ -210,6 +215,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         self.n_neighbors = n_neighbors
         self.refine = refine
         self.seasons = seasons
+        self.noise_kernel = noise_kernel
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn wants to know: several targets at once need Gaussian noise."""
@@ -298,6 +304,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         sloped = SlopeRows.of(X, y, slopes, slope_signs)
         if sloped is not None and self._is_open:
             raise InputError("needs a kernel and a likelihood that are given, not 'auto'", parameter="slopes")
+        if self.noise_kernel is not None and (self._is_open or sloped is not None):
+            other = (
+                "observed slopes" if sloped is not None else "a kernel or noise that is to be chosen ('auto')"
+            )
+            raise InputError(f"is not for {other}", parameter="noise_kernel", value=self.noise_kernel)
         return FitData(X, y, weight, sloped)
 
     def _posed(self, data: FitData, chosen: Chosen | None, warm: bool) -> tuple[GP, TrainingRows]:
@@ -502,7 +513,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
 
     def _key(self, data: FitData) -> tuple[Any, ...]:
         """What tells the model from others: everything that was asked for, and the columns."""
-        asked = repr(self.kernel), repr(self.likelihood), repr(self.mean)
+        asked = repr((self.kernel, self.noise_kernel)), repr(self.likelihood), repr(self.mean)
         rule = self.inference if isinstance(self.inference, str) else type(self.inference).__name__
         names = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
         kinds = () if data.sloped is None else data.sloped.kinds

@@ -19,6 +19,7 @@ from cavity.kernels.invariant import Invariant
 from cavity.kernels.linear import Linear
 from cavity.kernels.matern import Matern
 from cavity.kernels.neural_network import NeuralNetwork
+from cavity.kernels.noise_term import NoiseTerm
 from cavity.kernels.on_circle import OnCircle
 from cavity.kernels.outputs import Convolved, Coregionalized
 from cavity.kernels.paciorek_schervish import PaciorekSchervish
@@ -62,6 +63,7 @@ __all__ = [
     "Matern",
     "Mismatch",
     "NeuralNetwork",
+    "NoiseTerm",
     "Normalized",
     "On",
     "OnCircle",

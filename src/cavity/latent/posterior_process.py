@@ -160,6 +160,20 @@ class PosteriorProcess:
         draws = noise.reshape(len(X), size, targets).transpose(1, 0, 2)
         return mean + draws[:, :, 0] if mean.ndim == 1 else mean + draws
 
+    # --- parts ------------------------------------------------------------------------------------------------
+
+    def of_part(self, part: Kernel) -> PosteriorProcess:
+        """The process behind some terms of a sum kernel, with the mean function: what is left without the others."""
+        return PosteriorProcess(
+            part,
+            part.prepare(self.X),
+            self.X,
+            self.mean_function,
+            self.weights,
+            self.conditioning,
+            self.basis,
+        )
+
     # --- slopes ---------------------------------------------------------------------------------------------
 
     def with_slopes(self) -> PosteriorProcess:

@@ -130,6 +130,8 @@ class Reader:
         if isinstance(k, kernels.Power):
             root = (share / unit) ** (1.0 / k.exponent) * unit
             return self.kernel(parts[0], columns, root, stretch)
+        if isinstance(k, kernels.NoiseTerm):
+            return self._as_given(parts[0])
         if isinstance(k, kernels.On):
             dims = tuple(k.dims) if columns is None else tuple(columns[d] for d in k.dims)
             return self.kernel(parts[0], dims, share, stretch)
@@ -267,6 +269,11 @@ class Reader:
         if unit is Unit.ROOT_VARIANCE:
             return [size_guess(variance)] * size
         return [size_guess(v) for v in self._per_column(size, variance / (len(pick) * squares))]
+
+    def _as_given(self, part: Parametrized) -> list[Guess]:
+        """Around the values of the user: what tells correlated noise from the function is theirs to say."""
+        own = [g for param in part.params.values() for g in self._given(param)]
+        return own + [g for inner in part.parts for g in self._as_given(inner)]
 
     @staticmethod
     def _given(param: Param) -> list[Guess]:

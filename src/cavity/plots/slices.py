@@ -166,7 +166,7 @@ def _draw_average(
 
     if view.posterior.model.likelihood.n_latent > 1 or np.ndim(view.posterior.data.y) > 1:
         raise ValueError("partial dependence is drawn for one latent function and one target")
-    found = partial_dependence(view.posterior.process, rows, d, grid)
+    found = partial_dependence(view.posterior.function, rows, d, grid)
     half = float(ndtri(0.5 + level / 2)) * found.sd
     _single_rows(ax, grid, found.rows, lines)
     if discrete:

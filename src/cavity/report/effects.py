@@ -96,7 +96,7 @@ class Effects:
         self.rows = evenly(self.X, ROWS_OF_DRAWS if drawn else ROWS)
         self.count = PLACES_OF_DRAWS if drawn else PLACES
         self.likelihood = self.view.posterior.model.likelihood
-        process = None if drawn else self.view.posterior.process
+        process = None if drawn else self.view.posterior.function
         one = (
             len(estimator.members_) == 1
             and isinstance(process, PosteriorProcess)

@@ -81,6 +81,16 @@ class SamplePosterior:
         t = self.trace
         return f"SamplePosterior({t.chains} chains of {t.draws} draws, {self.draws.method})"
 
+    @property
+    def function(self) -> ProcessMixture:
+        """The process of the function: there are no noise terms here."""
+        return self.process
+
+    @property
+    def observed(self) -> SamplePosterior:
+        """What observations are made of: the same."""
+        return self
+
     # --- what every posterior has ---------------------------------------------------------------------------
 
     @property
