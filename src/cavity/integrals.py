@@ -5,7 +5,8 @@ For a measure p and z(x) = int k(x, t) p(t) dt, zz = int z p, the integral of f 
     mean = int m p + z(X)' weights,    variance = zz - z(X)' R z(X)
 
 In closed form for squared exponentials under normal and uniform measures, for Wiener processes from the start on, and
-for their sums, multiples and, of different columns, products; otherwise by Gauss rules, which need few columns.
+for their sums, multiples and, of different columns, products; otherwise by Gauss rules, which need few columns. Rows
+may also be averages (`Blurred`, `BoxAverages`) or slopes (`WithSlopes`) of the function: measures are over its inputs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy.special import erf
 
-from cavity.kernels import SE, Constant, Kernel, Scaled, Sum, Wiener
+from cavity.kernels import SE, Blurred, BoxAverages, Constant, Kernel, Scaled, Sum, Wiener, WithSlopes, values
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
@@ -120,10 +121,61 @@ def _nodes(measure: Measure) -> tuple[Array, Array]:
 
 
 @singledispatch
+def value_rows(kernel: Kernel, T: Array) -> Array:
+    """Rows of a kernel that are values of its function at inputs T (q, D)."""
+    return T
+
+
+@value_rows.register
+def _(kernel: WithSlopes, T: Array) -> Array:
+    return values(T)
+
+
+@value_rows.register(Blurred)
+@value_rows.register(BoxAverages)
+def _(kernel: Kernel, T: Array) -> Array:
+    return np.hstack([T, np.zeros_like(T)])  # of no width
+
+
+@value_rows.register
+def _(kernel: Scaled, T: Array) -> Array:
+    return value_rows(kernel.kernel, T)
+
+
+@value_rows.register
+def _(kernel: Sum, T: Array) -> Array:
+    return max((value_rows(term, T) for term in kernel.terms), key=lambda rows: rows.shape[1])
+
+
+@singledispatch
 def kernel_integrals(kernel: Kernel, measure: Measure, X: Array) -> tuple[Array, float]:
     """z at the rows of X, and zz; by Gauss rules unless a kernel knows better."""
     T, w = _nodes(measure)
-    return np.asarray(kernel(X, T) @ w), float(w @ kernel(T, T + 0.0) @ w)
+    rows = value_rows(kernel, T)
+    return np.asarray(kernel(X, rows) @ w), float(w @ kernel(rows, rows + 0.0) @ w)
+
+
+@kernel_integrals.register
+def _(kernel: BoxAverages, measure: Measure, X: Array) -> tuple[Array, float]:
+    if not isinstance(measure, BoxMeasure):
+        return kernel_integrals.dispatch(Kernel)(kernel, measure, X)
+    low, high = measure.pairs()
+    return _as_average(kernel, np.concatenate([(low + high) / 2.0, high - low]), X)
+
+
+@kernel_integrals.register
+def _(kernel: Blurred, measure: Measure, X: Array) -> tuple[Array, float]:
+    plain = Blurred(kernel.lengthscale)  # the integral itself is an average in any case
+    if not isinstance(measure, NormalMeasure):
+        T, w = _nodes(measure)
+        rows = value_rows(kernel, T)
+        return np.asarray(plain(X, rows) @ w), float(w @ plain(rows, rows + 0.0) @ w)
+    return _as_average(plain, np.concatenate(measure.pairs()), X)
+
+
+def _as_average(kernel: Kernel, row: Array, X: Array) -> tuple[Array, float]:
+    """The integral is a row of the kernel."""
+    return np.asarray(kernel(X, row[None])[:, 0]), float(kernel.diag(row[None])[0])
 
 
 @kernel_integrals.register
@@ -203,9 +255,11 @@ def integrate(posterior: Posterior, measure: Measure) -> GaussianPrediction:
             "integrals are for one target and a dense or inducing representation", parameter="posterior"
         )
     X = process.X
-    if measure.columns != X.shape[1]:
+    known = value_rows(process.kernel, np.zeros((1, measure.columns))).shape[1]
+    if known != X.shape[1]:
+        wide = known // measure.columns
         raise InputError(
-            f"has {measure.columns} columns, and the model has {X.shape[1]}",
+            f"has {measure.columns} columns, and the model has {X.shape[1] // wide}",
             parameter="measure",
             value=measure,
         )
@@ -215,6 +269,7 @@ def integrate(posterior: Posterior, measure: Measure) -> GaussianPrediction:
     variance = zz - float(np.sum(minus**2)) + (0.0 if plus is None else float(np.sum(plus**2)))
     if process.mean_function is not None:
         T, w = _nodes(measure)
+        T = value_rows(process.kernel, T)
         mean += float(w @ process.mean_function(T))
         if process.basis is not None:
             h = w @ cast(Basis, process.mean_function).features(T)

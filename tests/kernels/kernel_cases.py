@@ -11,6 +11,7 @@ from cavity.kernels import (
     Additive,
     Autoregressive,
     Blurred,
+    BoxAverages,
     Categorical,
     Celerite,
     Constant,
@@ -205,6 +206,8 @@ def everything() -> dict[str, Case]:
             1.3 * Invariant(SE([1.2, 0.7]), [np.eye(2), [[0, 1], [1, 0]], -np.eye(2)]), columns=2
         ),
         "NoiseTerm": Case(1.2 * SE(0.8) + NoiseTerm(0.4 * Matern([0.5, 1.3], nu=1.5)), columns=2),
+        "BoxAverages": Case(1.3 * BoxAverages([1.2, 0.7]), columns=4, inputs="positive"),
+        "BoxAverages-one": Case(BoxAverages(0.8), columns=4, inputs="positive"),
         "Blurred": Case(Blurred([1.2, 0.7]), columns=4, inputs="positive"),
         "Blurred-uncertain": Case(1.3 * Blurred(0.8, uncertain=True), columns=4, inputs="positive"),
         "Substrings": Case(Substrings([0.5, 1.3]), inputs="codes", smooth_inputs=False),

@@ -6,6 +6,7 @@ from cavity.kernels.automatic_relevance import ard
 from cavity.kernels.autoregressive import Autoregressive
 from cavity.kernels.base import Kernel
 from cavity.kernels.blurred import Blurred
+from cavity.kernels.box_averages import BoxAverages
 from cavity.kernels.categorical import Categorical
 from cavity.kernels.celerite import Celerite
 from cavity.kernels.constant import Constant
@@ -46,6 +47,7 @@ __all__ = [
     "Additive",
     "Autoregressive",
     "Blurred",
+    "BoxAverages",
     "Categorical",
     "Celerite",
     "Constant",
