@@ -63,7 +63,13 @@ class NormalMeasure:
     def pairs(self) -> tuple[Array, Array]:
         """Mean and sd of each column."""
         mean = np.atleast_1d(np.asarray(self.mean, dtype=float))
-        return mean, np.broadcast_to(np.asarray(self.sd, dtype=float), mean.shape)
+        sd = np.broadcast_to(np.asarray(self.sd, dtype=float), mean.shape)
+        if not (np.isfinite(mean).all() and np.isfinite(sd).all() and (sd > 0).all()):
+            raise InputError(
+                f"a normal measure needs finite means and positive sds, got {self.mean!r} and {self.sd!r}",
+                parameter="measure",
+            )
+        return mean, sd
 
     def rule(self) -> list[tuple[Array, Array]]:
         """Nodes and weights of each column."""

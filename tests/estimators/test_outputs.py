@@ -94,3 +94,21 @@ def test_several_kernels_are_a_linear_model_of_coregionalization() -> None:
 def test_bad_outputs_are_refused(options: dict[str, object], Y: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CoregionalizedRegressor(objective=None, **options).fit(X, Y)
+
+
+def test_nan_means_not_seen_in_outputs_alone() -> None:
+    """Rows of NaN are rows that were not seen; NaN among inputs is refused, at the fit and at predictions."""
+    model = CoregionalizedRegressor(SE(1.0), objective=None)
+    with pytest.raises(ValueError, match="X contains NaN"):
+        model.fit(np.where(X[3] == X, np.nan, X), Y)
+    with pytest.raises(ValueError, match="must hold numbers, NaN where an output was not seen"):
+        model.fit(X, np.full((24, 2), "a"))
+    with pytest.raises(ValueError, match=r"as many rows as X \(24\), got 4"):
+        model.fit(X, Y[:4])
+    unseen = Y.copy()
+    unseen[:3] = np.nan
+    model.fit(X, unseen)
+    long = CoregionalizedRegressor(SE(1.0), objective=None, inference="ep").fit(X[3:], Y[3:])
+    np.testing.assert_allclose(model.table_, long.table_)
+    with pytest.raises(ValueError, match="X contains NaN"):
+        model.predict([[np.nan]])

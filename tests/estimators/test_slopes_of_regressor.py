@@ -77,7 +77,13 @@ def test_signs_make_monotone_functions() -> None:
         ({"slopes": (X, np.full(9, np.nan))}, "one at least"),
         ({"slopes": (np.ones((3, 2)), np.ones(3), 0)}, "inputs of 1 columns"),
         ({"slopes": (X, np.ones(9), [1.0, 0.0])}, "1 finite numbers"),
+        ({"slopes": (X, np.ones(9), [np.nan])}, "1 finite numbers"),
+        ({"slopes": (X, np.ones(9), [0.0])}, "direction must not be zero"),
+        ({"slopes": (np.full((9, 1), np.nan), np.ones(9))}, "X of slopes has a value that is not finite"),
+        ({"slopes": (X, np.full(9, np.inf))}, "must be finite numbers, or NaN where none was seen"),
         ({"slope_signs": (X, 0, 2)}, "1 \\(rising\\) or -1"),
+        ({"slope_signs": (X, 0, np.nan)}, "1 \\(rising\\) or -1 \\(falling\\), got nan"),
+        ({"slope_signs": (X, [1.0, 0.0], 1)}, "1 finite numbers"),
     ],
 )
 def test_bad_slopes_are_refused(given: dict[str, object], message: str) -> None:

@@ -42,6 +42,7 @@ def test_expected_kernels_take_any_noise() -> None:
     ("options", "sd", "message"),
     [
         ({}, -1.0, "not negative"),
+        ({}, np.nan, "must hold standard deviations"),
         ({}, [0.1, 0.2, 0.3], "one for each of 1 columns"),
         ({"likelihood": "student-t"}, 0.1, "Blurred"),
     ],

@@ -195,3 +195,18 @@ def test_integrals_say_where_they_are_overconfident() -> None:
         posterior = GP(kernel, Gaussian(1e-10)).condition(rows, x**2)
         with pytest.warns(UserWarning, match="smoothness that the kernel takes on trust"):
             posterior.integrate(BoxMeasure([-1.0], [1.0]))
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (NormalMeasure([0.0], [-1.0]), "positive sds"),
+        (NormalMeasure([np.nan], [1.0]), "finite means"),
+        (BoxMeasure([0.0], [np.nan]), "low < high"),
+        (BoxMeasure([1.0], [0.0]), "low < high"),
+    ],
+)
+def test_bad_measures_are_refused(measure: object, message: str) -> None:
+    posterior = GP(SE(1.0), Gaussian(0.1)).condition([[0.0]], [1.0])
+    with pytest.raises(ValueError, match=message):
+        posterior.integrate(measure)

@@ -249,4 +249,8 @@ def slopes(X: ArrayLike, direction: Any = 0, kind: float = 1.0) -> Array:
             parameter="direction",
             value=direction,
         )
+    if not u.any(axis=-1).all():
+        raise InputError(
+            "must not be zero: there is no slope along it", parameter="direction", value=direction
+        )
     return np.hstack([x, np.zeros((n, 1)), np.broadcast_to(u, (n, D)), np.full((n, 1), float(kind))])
