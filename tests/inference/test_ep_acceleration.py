@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from cavity.inference.ep.acceleration import DEPTH, NEAR, WORSE, Acceleration
-from cavity.inference.ep.parallel import any_state, damped, stepped
+from cavity.inference.ep.parallel import damped
 from cavity.inference.ep.rule import EP, certify
-from cavity.inference.ep.state import TOLERANCE, EPProblem
+from cavity.inference.ep.state import TOLERANCE, EPProblem, any_state, stepped
 from cavity.kernels import SE
 from cavity.latent.dense import DensePrior
 from cavity.latent.sites import Sites

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.inference.ep.acceleration import Acceleration
-from cavity.inference.ep.parallel import any_state, stepped
-from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
+from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState, any_state, stepped
 from cavity.latent.sites import Sites
 from cavity.numerics.arrays import Array
 
@@ -47,11 +46,7 @@ def local_sweeps(problem: EPProblem, tolerance: float = TOLERANCE) -> tuple[EPSt
         everywhere = bool(usable.all())
         if everywhere and state.residual <= tolerance:
             return state, sweep
-        t = (
-            state.matched
-            if everywhere
-            else problem.tilted(np.where(usable, shift, 0.0), np.where(usable, precision, 1.0))
-        )
+        t = state.matched if everywhere else problem.matched_where(usable, shift, precision)
         target = np.array([t.mean / t.var - shift, 1.0 / t.var - precision]) / problem.power
         if sweep < POSITIVE_SWEEPS:
             np.maximum(target[1], 0.0, out=target[1])

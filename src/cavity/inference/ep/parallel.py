@@ -10,16 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from cavity.inference.ep.acceleration import Acceleration
-from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState
+from cavity.inference.ep.active_set import active_rows, active_sweeps
+from cavity.inference.ep.state import TOLERANCE, EPProblem, EPState, any_state, stepped
 from cavity.latent.sites import Sites
-from cavity.numerics.arrays import Array
 
 DAMPED_SWEEPS = 60
 
 PATIENCE = 25
 """Sweeps without a halving of the smallest mismatch so far after which the damped iteration gives up."""
-
-SMALLEST_STEP = 1e-8
 
 
 def state_or_none(problem: EPProblem, sites: Sites) -> EPState | None:
@@ -49,26 +47,30 @@ def damped(
     acceleration = Acceleration() if acceleration is None else acceleration
     acceleration.begin(problem.prior.n)
     best, smallest, since = _Best(problem), np.inf, 0
+    apart, extra = -1, 0  # the last sweep after which some points were swept apart, and sweeps of these
     for sweep in range(DAMPED_SWEEPS):
         if state is None or problem.effort.spent:
-            return None, best.state(), sweep
+            return None, best.state(), sweep + extra
         shift, precision = state.cavity
         usable = precision > problem.min_cavity_precision
         everywhere = bool(usable.all())
         if everywhere:
             if state.residual <= tolerance:
                 acceleration.end()
-                return state, state, sweep
+                return state, state, sweep + extra
             best.see(state)
             since = 0 if state.residual < 0.5 * smallest else since + 1
             smallest = min(smallest, state.residual)
             if since > PATIENCE:
-                return None, best.state(), sweep
-        t = (
-            state.matched
-            if everywhere
-            else problem.tilted(np.where(usable, shift, 0.0), np.where(usable, precision, 1.0))
-        )
+                return None, best.state(), sweep + extra
+            rows = active_rows(state, tolerance) if problem.many and apart < sweep - 1 else None
+            if rows is not None:
+                acceleration.end()
+                del state, shift, precision, usable
+                state, at, more = active_sweeps(problem, at, rows, tolerance)
+                apart, extra = sweep, extra + more
+                continue
+        t = state.matched if everywhere else problem.matched_where(usable, shift, precision)
         residual, mean, var = state.residual if everywhere else np.inf, state.q.mean, state.q.var
         state = None  # of a million points, a state is 100 MB
         towards = np.empty((2, problem.prior.n))
@@ -85,7 +87,7 @@ def damped(
         towards = acceleration.step(at, towards, residual, mean, var)
         del mean, var
         state, at = stepped(problem, at, towards)
-    return None, best.state(), DAMPED_SWEEPS
+    return None, best.state(), DAMPED_SWEEPS + extra
 
 
 class _Best:
@@ -102,27 +104,3 @@ class _Best:
 
     def state(self) -> EPState | None:
         return None if self._sites is None else any_state(self.problem, self._sites)
-
-
-def any_state(problem: EPProblem, sites: Sites) -> EPState | None:
-    """The state at these sites, or None if the posterior is improper; tilted densities need not exist."""
-    try:
-        state = EPState(problem, sites)
-        return state if np.all(state.q.var > 0) else None
-    except np.linalg.LinAlgError:
-        return None
-
-
-def stepped(problem: EPProblem, start: Array, change: Array) -> tuple[EPState | None, Array]:
-    """State and sites (2, n) after the largest step, among halvings of the given one, that keeps the posterior proper.
-
-    The memory of the change is used up.
-    """
-    step, sites = 1.0, np.add(start, change, out=change)
-    while step > SMALLEST_STEP:
-        after = any_state(problem, Sites(*sites))
-        if after is not None:
-            return after, sites
-        step *= 0.5
-        sites = 0.5 * (start + sites)
-    return None, start

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.inference.ep.effort_budget import Effort
 from cavity.latent.base import LatentPrior
@@ -36,6 +37,9 @@ MANY = 100_000
 
 BLOCK = 50_000
 """Points of such a block."""
+
+SMALLEST_STEP = 1e-8
+"""Part of a step below which none is taken."""
 
 LARGEST_PROBLEM = 1000
 """Points up to which a dense 2n x 2n Jacobian is worth its price."""
@@ -84,6 +88,11 @@ class EPProblem:
         return np.broadcast_to(limit, (self.prior.n,))
 
     @property
+    def many(self) -> bool:
+        """Whether the points are so many that sweeps save memory, and go on with some of them."""
+        return self.prior.n > MANY
+
+    @property
     def allows_dense_jacobian(self) -> bool:
         """Whether a covariance matrix of all points can be had, and a 2n x 2n Jacobian is worth its price."""
         limit = self.prior.representation.covariance_limit
@@ -104,22 +113,30 @@ class EPProblem:
         self.effort.moments(len(shift), self._nodes)
         return self.likelihood.tilted(self.y, shift, precision, self.factor_power, order)
 
-    def first_two(self, shift: Array, precision: Array) -> FirstTwo:
-        """Mean and variance alone, of many points."""
+    def matched_where(self, usable: NDArray[np.bool_], shift: Array, precision: Array) -> Tilted | FirstTwo:
+        """Tilted mean and variance of those points whose cavities exist; of the others, something."""
+        shift, precision = np.where(usable, shift, 0.0), np.where(usable, precision, 1.0)
+        return self.first_two(shift, precision) if self.many else self.tilted(shift, precision)
+
+    def first_two(self, shift: Array, precision: Array, rows: NDArray[np.intp] | None = None) -> FirstTwo:
+        """Mean and variance alone, of many points, or of these rows."""
         found = FirstTwo(*np.empty((2, len(shift))))
-        for at, t in self.tilted_by_block(shift, precision):
+        for at, t in self.tilted_by_block(shift, precision, rows):
             found.mean[at], found.var[at] = t.mean, t.var
         return found
 
-    def tilted_by_block(self, shift: Array, precision: Array) -> Iterator[tuple[slice, Tilted]]:
-        """Moments of the tilted densities, some points at a time."""
+    def tilted_by_block(
+        self, shift: Array, precision: Array, rows: NDArray[np.intp] | None = None
+    ) -> Iterator[tuple[slice, Tilted]]:
+        """Moments of the tilted densities, some points at a time; of all points, or of these rows."""
         self.effort.moments(len(shift), self._nodes)
         for at in blocks(len(shift)):
-            power = (
-                self.factor_power if np.ndim(self.factor_power) == 0 else np.asarray(self.factor_power)[at]
-            )
-            part = self.likelihood.rows(np.arange(at.start, at.stop))
-            yield at, part.tilted(self.y[at], shift[at], precision[at], power, 2)
+            which = np.arange(at.start, at.stop) if rows is None else rows[at]
+            power = self.factor_power
+            if np.ndim(power):
+                power = np.asarray(power)[which]
+            part = self.likelihood.rows(which)
+            yield at, part.tilted(self.y[which], shift[at], precision[at], power, 2)
 
     def moments(self, shift: Array, precision: Array) -> Moments:
         """Mean, variance, third and fourth central moments alone."""
@@ -153,7 +170,7 @@ class EPState:
     ) -> None:
         self.problem, self.sites, self._with_evidence = problem, sites, with_evidence
         self.q = q if q is not None else problem.given(sites)
-        if problem.prior.n > MANY:
+        if problem.many:
             self.q.conditioning.release()
 
     @cached_property
@@ -191,7 +208,7 @@ class EPState:
         """Tilted mean and variance, with or without more."""
         if not self._with_evidence:
             return self.moments
-        return self.first_two if self.problem.prior.n > MANY else self.tilted
+        return self.first_two if self.problem.many else self.tilted
 
     @cached_property
     def mismatch(self) -> tuple[Array, Array]:
@@ -202,12 +219,20 @@ class EPState:
     @cached_property
     def residual(self) -> float:
         """The largest mismatch; infinite where anything is not finite."""
-        if self.problem.prior.n > MANY:
+        if self.problem.many:
             t, q = self.matched, self.q
-            worst = max(_largest_mismatch(t, q, at) for at in blocks(len(q.mean)))
+            worst = max(float(np.max(_mismatches(t, q, at))) for at in blocks(len(q.mean)))
         else:
             worst = max(float(np.max(np.abs(part))) for part in self.mismatch)
         return worst if np.isfinite(worst) else np.inf
+
+    def rows_off_by(self, limit: float) -> NDArray[np.intp]:
+        """The points whose mismatch exceeds a limit, of very many."""
+        t, q, found = self.matched, self.q, []
+        for at in blocks(len(self.q.mean)):
+            off = _mismatches(t, q, at) > limit
+            found.append(at.start + np.flatnonzero(off))
+        return np.concatenate(found)
 
     @cached_property
     def merit(self) -> float:
@@ -260,7 +285,7 @@ class EPState:
         return factors, slopes
 
     def _tilted_by_block(self) -> Iterator[tuple[slice, Tilted]]:
-        if self.problem.prior.n <= MANY:
+        if not self.problem.many:
             return iter([(slice(0, self.problem.prior.n), self.tilted)])
         return self.problem.tilted_by_block(*self.cavity)
 
@@ -277,7 +302,32 @@ class EPState:
         return float(np.sum(factors))
 
 
-def _largest_mismatch(t: Tilted | Moments | FirstTwo, q: Conditioned, at: slice) -> float:
+def any_state(problem: EPProblem, sites: Sites) -> EPState | None:
+    """The state at these sites, or None if the posterior is improper; tilted densities need not exist."""
+    try:
+        state = EPState(problem, sites)
+        return state if np.all(state.q.var > 0) else None
+    except np.linalg.LinAlgError:
+        return None
+
+
+def stepped(problem: EPProblem, start: Array, change: Array) -> tuple[EPState | None, Array]:
+    """State and sites (2, n) after the largest step, among halvings of the given one, that keeps the posterior proper.
+
+    The memory of the change is used up.
+    """
+    step, sites = 1.0, np.add(start, change, out=change)
+    while step > SMALLEST_STEP:
+        after = any_state(problem, Sites(*sites))
+        if after is not None:
+            return after, sites
+        step *= 0.5
+        sites = 0.5 * (start + sites)
+    return None, start
+
+
+def _mismatches(t: Tilted | Moments | FirstTwo, q: Conditioned, at: slice) -> Array:
+    """The larger mismatch of each point."""
     var = q.var[at]
-    of_means = np.max(np.abs(t.mean[at] - q.mean[at]) / np.sqrt(var))
-    return float(np.maximum(of_means, np.max(np.abs(t.var[at] / var - 1.0))))
+    of_means = np.abs(t.mean[at] - q.mean[at]) / np.sqrt(var)
+    return np.asarray(np.maximum(of_means, np.abs(t.var[at] / var - 1.0)))
