@@ -16,6 +16,7 @@ from cavity.kernels.gamma_exponential import GammaExponential
 from cavity.kernels.gibbs import Gibbs
 from cavity.kernels.graphs import RandomWalk, WeisfeilerLehman, encode_graphs
 from cavity.kernels.input_functions import register_function
+from cavity.kernels.integrated_ou import IntegratedOU
 from cavity.kernels.invariant import Invariant
 from cavity.kernels.linear import Linear
 from cavity.kernels.matern import Matern
@@ -58,6 +59,7 @@ __all__ = [
     "GammaExponential",
     "Gappy",
     "Gibbs",
+    "IntegratedOU",
     "IntegratedWiener",
     "Invariant",
     "Kernel",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.distances import integer_power
-from cavity.kernels.state_space import Block, NoStateSpaceError, joined
+from cavity.kernels.state_space import Block, NoStateSpaceError, joined, refuse_in_products
 from cavity.kernels.wrapper import OfInputs, Wrapper
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import LOG, Param, Transform
@@ -139,7 +139,8 @@ class Product(_Composite):
         return " * ".join(_enclosed(t, Sum, Scaled) for t in self.terms)
 
     def _state_space(self, states: int | None) -> tuple[Block, ...]:
-        found, *others = joined(self.terms, 0, self.flat.size, states)
+        found, *others = parts = joined(self.terms, 0, self.flat.size, states)
+        refuse_in_products(self, parts)
         for part in others:
             found = tuple(one.times(other) for one in found for other in part)
         return found
@@ -280,6 +281,7 @@ class Power(Wrapper):
 
     def _state_space(self, states: int | None) -> tuple[Block, ...]:
         found = own = self.kernel._state_space(states)
+        refuse_in_products(self, [own])
         for _ in range(self.exponent - 1):
             found = tuple(one.times(other) for one in found for other in own)
         return found

@@ -11,6 +11,8 @@ and the kernel of a block is variance * (A(h) P(t))[0, 0]. The factors, each of 
               balanced state (f, f' / lam, ..., f^(p) / lam^p), in which A and Q depend on lam h alone
     ROTATION  rate omega: cos(omega h); a rotation without noise
     WIENER    order m, from `origin` on: an integrated Wiener process (m = 1: Brownian motion), state (f, f', ...)
+    INTEGRATED  rate lam, from `origin` on: the integral of an Ornstein-Uhlenbeck process v of variance one, state
+              (lam f, v), which depends on lam h alone; not in products
     POWER     order m: f = t^m, state (f, f', ...), without noise
     OSCILLATOR  rate omega, shape zeta: f'' + 2 zeta omega f' + omega^2 f = white noise, state (f, f' / omega)
     VELOCITY  the same, seen by its velocity: state (f' / omega, f)
@@ -52,6 +54,7 @@ class FactorKind(IntEnum):
     VELOCITY = 6
     AUTOREGRESSION = 7
     ARMA = 8
+    INTEGRATED = 9
 
 
 AT_WHOLE_TIMES = (FactorKind.AUTOREGRESSION, FactorKind.ARMA)
@@ -154,6 +157,8 @@ class Factor:
             return gaussian_constants(self.order)
         if self.kind is FactorKind.ROTATION:
             return np.array([[0.0, 1.0], [-1.0, 0.0]]), np.eye(2), 0.0
+        if self.kind is FactorKind.INTEGRATED:
+            return np.array([[0.0, 1.0], [0.0, -1.0]]), np.zeros((2, 2)), 2.0
         return np.zeros((self.size, self.size)), np.zeros((self.size, self.size)), 0.0
 
     def moved(self, offset: int, size: int) -> Factor:
@@ -249,6 +254,14 @@ def _kronecker(matrices: Sequence[Array]) -> Array:
     for matrix in matrices:
         out = np.asarray(np.kron(out, matrix), dtype=float)
     return out
+
+
+def refuse_in_products(kernel: Kernel, found: Sequence[Sequence[Block]]) -> None:
+    """Refuse a product with a factor whose covariance depends on its rate and on time."""
+    if any(
+        factor.kind is FactorKind.INTEGRATED for part in found for block in part for factor in block.factors
+    ):
+        raise NoStateSpaceError(kernel)
 
 
 def joined(parts: Sequence[Kernel], offset: int, size: int, states: int | None) -> list[tuple[Block, ...]]:

@@ -23,7 +23,7 @@ from cavity.latent.markov.small_matrices import (
 from cavity.numerics.damped_waves import damped_waves
 from cavity.numerics.lattice import lattice_steps
 
-MATERN, ROTATION, WIENER, POWER, OSCILLATOR, GAUSSIAN, VELOCITY, AUTOREGRESSION, ARMA = range(9)
+MATERN, ROTATION, WIENER, POWER, OSCILLATOR, GAUSSIAN, VELOCITY, AUTOREGRESSION, ARMA, INTEGRATED = range(10)
 """Kinds of factors, as in `kernels.state_space.FactorKind`."""
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -233,6 +233,21 @@ def _wiener_covariance(n, span, P):
 
 
 @compiled
+def _integrated(x, A, Q):
+    """A and Q of an integrated process; Q = 2 int_0^x a a' with a the second column of A, by Gauss's rule or closed."""
+    forgotten = -np.expm1(-x)
+    A[0, 0], A[0, 1], A[1, 0], A[1, 1] = 1.0, forgotten, 0.0, np.exp(-x)
+    if x > SMALL_STEP:
+        Q[0, 0] = 2.0 * x - 3.0 + 4.0 * A[1, 1] - A[1, 1] * A[1, 1]
+    else:
+        Q[0, 0] = 0.0
+        for k in range(len(NODES)):
+            Q[0, 0] += x * WEIGHTS[k] * np.expm1(-0.5 * x * (1.0 + NODES[k])) ** 2
+    Q[0, 1] = forgotten * forgotten
+    Q[1, 0], Q[1, 1] = Q[0, 1], -np.expm1(-2.0 * x)
+
+
+@compiled
 def factor_prior(system, f, t, P):
     """Covariance of a factor's state at time t."""
     n, kind = system.size[f], system.kind[f]
@@ -244,6 +259,13 @@ def factor_prior(system, f, t, P):
         P[0, 0], P[0, 1], P[1, 0], P[1, 1] = 1.0, 0.0, 0.0, 1.0
     elif kind == WIENER:
         _wiener_covariance(n, t - system.origin[f], P)
+    elif kind == INTEGRATED:
+        x = system.rate[f] * (t - system.origin[f])
+        ahead = np.empty((2, 2))
+        _integrated(x, ahead, P)
+        P[0, 0] += ahead[0, 1] * ahead[0, 1]  # and what the slope at the start moved
+        P[0, 1] += ahead[0, 1] * ahead[1, 1]
+        P[1, 0], P[1, 1] = P[0, 1], 1.0
     elif kind in (OSCILLATOR, VELOCITY, AUTOREGRESSION, ARMA):
         for i in range(n):
             for j in range(n):
@@ -351,6 +373,9 @@ def factor_step(system, f, gap, A, Q, g):
         return
     if kind == GAUSSIAN:
         _gaussian(system, f, gap, A, Q)
+        return
+    if kind == INTEGRATED:
+        _integrated(system.rate[f] * gap, A, Q)
         return
     if kind in (AUTOREGRESSION, ARMA):
         unused, shape = np.empty((2, n, n)), system.shape[f, : shapes_of(system, f)]

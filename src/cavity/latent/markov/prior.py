@@ -344,9 +344,9 @@ class Pulled:
         from cavity.latent.markov.transitions import pull_initial
 
         for unit, (part,) in self._parts((G,)):
-            own = np.zeros(len(self.d_variance))
-            pull_initial(self.prior.system, self.prior.t[0], part, own)
-            self.d_variance = self.d_variance + unit * own
+            own = np.zeros(len(self.d_variance)), np.zeros(self.d_rate.shape)
+            pull_initial(self.prior.system, self.prior.t[0], part, *own)
+            self.add_totals(*own, unit)
 
     def _pull(self) -> None:
         from cavity.latent.markov.transitions import pull_transitions
@@ -404,12 +404,12 @@ def compiled_system(form: StateSpace) -> Any:
         np.zeros(count),
     )
     for f, factor in enumerate(factors):
-        if factor.kind not in (FactorKind.MATERN, FactorKind.GAUSSIAN):
+        if factor.kind not in (FactorKind.MATERN, FactorKind.GAUSSIAN, FactorKind.INTEGRATED):
             continue
         n = factor.size
         F, P, strength[f] = factor.generator
         drift[f, :n, :n], covariance[f, :n, :n] = F, P
-        if factor.kind is FactorKind.GAUSSIAN:
+        if factor.kind is not FactorKind.MATERN:
             continue
         term = np.eye(n)
         for m in range(n):

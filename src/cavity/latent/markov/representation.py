@@ -27,8 +27,8 @@ class Markov(Representation):
     """A Gaussian Markov process of one input: every row costs the same, and so do a million.
 
     Exact for kernels with a state-space form: `Matern` of half-integer order, `Wiener`, `IntegratedWiener`,
-    `Seasonal`, `DampedOscillator`, `Celerite`, `Cosine`, `Autoregressive`, `Constant`, `Linear`, `Polynomial`, and
-    their sums, products, powers and multiples.
+    `IntegratedOU`, `Seasonal`, `DampedOscillator`, `Celerite`, `Cosine`, `Autoregressive`, `Constant`, `Linear`,
+    `Polynomial`, and their sums, products, powers and multiples.
 
     Parameters
     ----------

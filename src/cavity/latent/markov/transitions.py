@@ -13,6 +13,7 @@ import numpy as np
 from cavity.latent.markov.factors import (
     ARMA,
     AUTOREGRESSION,
+    INTEGRATED,
     MATERN,
     POWER,
     ROTATION,
@@ -54,7 +55,7 @@ def _room(system):
     width = _width(system)
     own = np.zeros((5, len(system.kind), width, width))
     for f in range(system.first[-1]):
-        if system.kind[f] not in (WIENER, POWER):
+        if system.kind[f] not in (WIENER, POWER, INTEGRATED):
             factor_prior(system, f, 0.0, own[2, f])
     return own, np.zeros((10, width, width)), np.zeros(2 * width + 1)
 
@@ -72,7 +73,7 @@ def _factors(system, gap, t, own, moments):
             rotation(x, own[0, f])
         else:
             factor_step(system, f, gap, own[0, f], own[1, f], moments)
-            if kind in (WIENER, POWER):
+            if kind in (WIENER, POWER, INTEGRATED):
                 factor_prior(system, f, t + gap, own[2, f])
 
 
@@ -237,9 +238,21 @@ def _contracted(n, GA, GQ, dA, dQ, variance):
 
 
 @compiled
-def pull_initial(system, t, G, d_variance):
-    """Add <G, dP> for the covariance of the state at time t, G (d, d); it depends on no rate."""
+def pull_initial(system, t, G, d_variance, d_rate):
+    """Add <G, dP> for the covariance of the state at time t, G (d, d); only that of an integrated process depends on
+    its rate, d_rate (1 + W, F)."""
     P = initial_covariance(system, t)
+    for b in range(len(system.variance)):
+        f, i = system.first[b], system.start[b]
+        if system.first[b + 1] == f + 1 and system.kind[f] == INTEGRATED:  # dP = gap (F P + P F' + D)
+            drift, span = system.drift[f], t - system.origin[f]
+            own = P[i : i + 2, i : i + 2]
+            for j in range(2):
+                for k in range(2):
+                    change = system.variance[b] * system.strength[f] if j == k == 1 else 0.0
+                    for e in range(2):
+                        change += drift[j, e] * own[e, k] + own[j, e] * drift[k, e]
+                    d_rate[0, f] += span * G[i + j, i + k] * change
     for b in range(len(system.variance)):
         for i in range(system.start[b], system.start[b + 1]):
             for j in range(system.start[b], system.start[b + 1]):
