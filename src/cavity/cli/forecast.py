@@ -53,7 +53,8 @@ def forecast(
         if components:
             found.columns = [" ".join(map(str, column)) for column in found.columns]
         with _opened(out) as file:
-            found.to_csv(file, sep=separator, index_label="time")
+            digits = "%.6g" if out is None else None  # a screen is for people
+            found.to_csv(file, sep=separator, index_label="time", float_format=digits)
         if out is not None:
             say(f"Forecast of {len(found)} times: {out}")
         if report is not None:
@@ -103,26 +104,31 @@ def fit_series(
     from cavity.tables.series import read_series
 
     table = read_table(data)
-    for note in table.notes:
-        say(note)
     series = read_series(table, time, target)
+    for note in (*table.notes, *series.attrs.get("notes", ())):
+        say(note)
     asked = "auto" if not seasons else [] if "none" in seasons else [_season(one) for one in seasons]
     model = GPForecaster(asked, likelihood=likelihood).fit(series)
     model.save(file)
     n, missing = len(model.y_), int(series.isna().sum())
     gone = f" ({missing} missing)" if missing else ""
-    say(f"Learned from {n} values{gone}, {model.y_.index[0]} to {model.y_.index[-1]}.")
+    say(f"Learned from {n} values{gone}, {_stamp(model.y_.index[0])} to {_stamp(model.y_.index[-1])}.")
     found = ", ".join(f"{name} ({period:.4g} steps)" for name, period in model.seasons_.items())
     say(f"Seasons: {found or 'none'}.")
     say("Models: " + ", ".join(f"{m.trend}/{m.scale.link} {m.weight:.0%}" for m in model.members_) + ".")
     wrong = model.anomalies(0.5)
     if len(wrong):
-        first = ", ".join(str(t).removesuffix(" 00:00:00") for t in wrong.index[:5])
+        first = ", ".join(map(_stamp, wrong.index[:5]))
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         say(f"Probable gross errors: {first}{more}.", style="yellow")
     say(f"Model: {file}")
     if report is not None:
         write_report(model, report, command)
+
+
+def _stamp(time: object) -> str:
+    """A date without the hour of midnight."""
+    return str(time).removesuffix(" 00:00:00")
 
 
 def _season(text: str) -> str | float:
