@@ -13,7 +13,7 @@ import cavity
 from cavity import GP, GPForecaster
 from cavity.forecasting import fit_many
 from cavity.forecasting.components import components
-from cavity.forecasting.members import held_out_scores, mixed_weights
+from cavity.forecasting.members import PER_WINDOW, STAYS, held_out_scores, mixed_weights
 from cavity.forecasting.scales import LOG, Rescaled, Scale
 from cavity.likelihoods import Gaussian
 from cavity.prediction import GaussianPrediction
@@ -236,6 +236,27 @@ def test_many_series(plain: GPForecaster) -> None:
         fit_many(frame[["c"]])
 
 
+def test_many_series_on_a_dask_cluster(plain: GPForecaster) -> None:
+    distributed = pytest.importorskip("distributed")
+    frame = pd.DataFrame({"a": series(), "b": 2 * series()})
+    with (
+        distributed.LocalCluster(1, processes=False, threads_per_worker=1, dashboard_address=None) as local,
+        distributed.Client(local),
+        joblib.parallel_config(backend="dask"),
+    ):
+        models = fit_many(frame, GPForecaster(**ONE))
+    np.testing.assert_allclose(models.forecast(3).loc["a", "median"], plain.forecast(3)["median"])
+
+
+def test_counts_have_few_anomalies() -> None:
+    """Half of all counts lie outside the central half; gross errors are values that so many counts would not have."""
+    rng = np.random.default_rng(4)
+    y = pd.Series(rng.poisson(4.0, 80).astype(float), MONTHS[:80])
+    y.iloc[50] = 60
+    found = GPForecaster([], trend="level", likelihood="poisson").fit(y).anomalies(0.5)
+    assert found.index.tolist() == [MONTHS[50]]
+
+
 @pytest.mark.parametrize("kind", ["dates", "periods", "zone", "numbers"])
 def test_files_repeat_forecasts(kind: str, tmp_path: object) -> None:
     y = series()[:30]
@@ -275,11 +296,11 @@ def test_weights_follow_densities_and_stay_with_the_prior() -> None:
     y = np.random.default_rng(0).standard_normal(64)
     density = np.column_stack([norm.logpdf(y), norm.logpdf(y, 3.0), norm.logpdf(y)])
     scores = held_out_scores(density, 128, 8)
-    assert scores[0] - scores[1] == pytest.approx(1.5 * 8 * np.mean(density[:, 0] - density[:, 1]))
+    assert scores[0] - scores[1] == pytest.approx(PER_WINDOW * 8 * np.mean(density[:, 0] - density[:, 1]))
     w = mixed_weights(scores, np.array([2.0, 1.0, 1.0]))
     assert w.sum() == pytest.approx(1.0)
     assert w[0] == pytest.approx(2 * w[2])
-    assert w[1] == pytest.approx(0.15 / 4, abs=1e-3)
+    assert w[1] == pytest.approx(STAYS / 4, abs=1e-3)
 
 
 def test_the_evidence_alone_would_be_overconfident() -> None:

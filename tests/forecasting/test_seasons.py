@@ -28,6 +28,18 @@ def test_none_in_a_random_walk(seed: int) -> None:
     assert shown(T[:300], y, [4.0, 12.0]) == [False, False]
 
 
+def test_a_season_of_one_smooth_wave_is_found_and_slow_wandering_is_none() -> None:
+    rng = np.random.default_rng(1)
+    smooth, wandering = 0, 0
+    for _ in range(10):
+        walk = rng.standard_normal(120).cumsum()
+        smooth += gain(T[:120], 0.3 * walk + wave(12.0, 1.5)[:120] + 0.5 * rng.standard_normal(120), 12.0) > 0
+        steps = np.convolve(rng.standard_normal(140), 0.7 ** np.arange(20))[20:140]
+        wandering += gain(T[:120], steps.cumsum(), 12.0) > 0
+    assert smooth >= 9
+    assert wandering <= 1
+
+
 def test_two_cycles_are_needed() -> None:
     y = wave(12.0, 3.0)[:20]
     assert gain(T[:20], y, 12.0) == -np.inf

@@ -22,6 +22,7 @@ from cavity.forecasting.seasons import searched, shown
 from cavity.forecasting.structures import TRENDS
 from cavity.forecasting.time_axis import SECONDS, TimeAxis, as_index
 from cavity.learning.training_rows import TrainingRows
+from cavity.likelihoods.base import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction, average
 from cavity.runtime.checks import is_number
@@ -48,9 +49,9 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
         "auto" takes those of day, week and year that the data show; times that are numbers are searched for one. Or a
         list of names and of numbers: a number is the length of a cycle, in steps for dates and otherwise in units of
         the times. An empty list means none.
-    trend : "auto" or one or several of {"slope", "level", "reverting", "cycle"}
-        How a trend changes: slope and level wander, its level wanders, it comes back, it comes back in waves. "auto"
-        averages over all of them.
+    trend : "auto" or one or several of {"slope", "damped", "level", "reverting", "cycle"}
+        How a trend changes: slope and level wander, its slope lasts for a while, its level wanders, it comes back, it
+        comes back in waves. "auto" averages over all of them.
     likelihood : str or Likelihood
         "auto" is "student-t", and for counts "negative-binomial" if that predicts better. Or "gaussian", "laplace",
         "mixture", "poisson", ...
@@ -354,6 +355,9 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
     def anomalies(self, threshold: float | None = None) -> pd.DataFrame:
         """How probable it is that each value is a gross error, given all others.
 
+        Noise that knows no gross errors (counts, normal noise) cannot say; then it is one less the number of values so
+        far off that a series of this length would have anyhow.
+
         Parameters
         ----------
         threshold : float, optional
@@ -372,9 +376,10 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
             rows = TrainingRows.of(self._t[:, None], member.scale.to_model(y), None, merge=False)
             center, without = _without_own_value(member, rows)
             expected += member.weight * center
-            probability += member.weight * outlier_probability(
-                member.posterior, rows, partial(_known, without)
-            )
+            found = outlier_probability(member.posterior, rows, partial(_known, without))
+            if not _tells_errors(member.posterior.model.likelihood):
+                found = np.clip(1.0 - len(y) * (1.0 - found), 0.0, 1.0)
+            probability += member.weight * found
         frame = pd.DataFrame(
             {"value": y, "expected": expected, "probability": np.clip(probability, 0.0, 1.0)},
             index=self.y_.index,
@@ -470,6 +475,11 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
         from cavity.plots import plot_forecast
 
         return plot_forecast(self, horizon, **options)
+
+
+def _tells_errors(likelihood: Likelihood) -> bool:
+    """Whether a likelihood has a part for gross errors."""
+    return type(likelihood).outlier_probability is not Likelihood.outlier_probability
 
 
 def _known(cavities_found: Cavities | None) -> Cavities | None:

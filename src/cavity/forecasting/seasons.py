@@ -5,7 +5,9 @@ With residuals of a regression on J waves clipped at a few robust deviations, it
 
     n log(RSS without / RSS with) > 2 J log(n),
 
-Schwarz's criterion.
+Schwarz's criterion. All harmonics that can be told apart are tried, and the first one or two alone: a season may be one
+smooth wave. Since series that wander have much of everything slow, such a wave is a season only if it pays twice the
+price, and explains more than waves somewhat shorter and longer do.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ PARTS = 24
 
 CLIPPED = 3.0
 """Robust standard deviations at which residuals are clipped."""
+
+BESIDE = (0.7, 0.8, 1.25, 1.4)
+"""Periods of the waves beside that of a season, in cycles of it."""
 
 LONGEST_SEARCH = 400
 """Periods, in steps, among which seasons without a name are searched."""
@@ -75,11 +80,20 @@ def gain(t: Array, y: Array, period: float) -> float:
     value = np.array([np.median(y[g]) for g in groups])
     near = np.diff(place[order][np.concatenate([[0], cuts])]) <= 2  # differences across long gaps say little
     J = min(harmonics(period), int(period / width / 2.0 + 1e-9) or 1)
-    counts = (J,) if period <= 2 * MOST_HARMONICS else (1, 2, J)  # a long cycle may be one smooth wave
-    change, A = np.diff(value)[near], np.diff(waves(middle, period, J), axis=0)[near]
+    change = np.diff(value)[near]
     if len(change) < 4 * J + 3 or np.ptp(t) < 2.0 * period - 1.5:
         return -np.inf
-    return max(_explained(change, np.hstack([A[:, :k], A[:, J : J + k]])) for k in counts)
+
+    def explained(cycle: float, count: int) -> float:
+        return _explained(change, np.diff(waves(middle, cycle, count), axis=0)[near])
+
+    best = explained(period, J)
+    for count in range(1, min(J, 3)):
+        smooth = explained(period, count) - 2 * count * np.log(len(change))  # at twice the price
+        if smooth > max(best, 0.0):
+            beside = max(explained(share * period, count) for share in BESIDE)
+            best = max(best, smooth - max(beside, 0.0))
+    return best
 
 
 def _explained(change: Array, A: Array) -> float:

@@ -5,6 +5,7 @@ so much a step as seen here, and never not at all. Without that the evidence is 
 innovations, and forecasts are a straight line with narrow bands.
 
     slope       a line, an integrated and a plain Wiener process: slope and level wander
+    damped      a gentle line, an integrated Ornstein-Uhlenbeck and a Wiener process: a slope lasts for a while
     level       a gentle line and a Wiener process: the level wanders, slopes do not last
     reverting   a gentle line and a Matern process: the level comes back
     cycle       a level that comes back in waves of about one period
@@ -18,20 +19,23 @@ from typing import Any
 import numpy as np
 
 from cavity.forecasting.seasons import cycle, shape
-from cavity.kernels import Cosine, IntegratedWiener, Kernel, Linear, Matern, Wiener
+from cavity.kernels import Cosine, IntegratedOU, IntegratedWiener, Kernel, Linear, Matern, Wiener
 from cavity.likelihoods import Gaussian, Likelihood, NegativeBinomial, Poisson, StudentT
 from cavity.likelihoods.registry import as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import Gamma, LogNormal
 
-TRENDS = ("slope", "level", "reverting", "cycle")
+TRENDS = ("slope", "damped", "level", "reverting", "cycle")
 
 VAGUE = 10.0
 """Prior sd of level and slope, in ranges of the data."""
 
 GENTLE = 0.1
 """Least prior sd of the slope of a trend that does not rely on it, in scales a step; the rise of the data if larger."""
+
+LASTS = 6.0
+"""Steps over which the slope of a damped trend lasts, more or less."""
 
 HEAVIEST = (2.0, 100.0)
 """Degrees of freedom of the noise: with fewer, sweeps of EP converge badly, and two resist errors of any size."""
@@ -78,6 +82,13 @@ def trend_kernels(trend: str, t: Array, z: Array) -> list[tuple[str, Kernel]]:
     line = ("trend", Linear(gentle, level))
     if trend == "level":
         return [line, ("trend", around(0.3**2, 2.0) * Wiener(start)), short]
+    if trend == "damped":
+        return [
+            line,
+            ("trend", around(0.15**2, 2.0) * IntegratedOU(around(LASTS, 1.0), start)),
+            ("trend", around(0.2**2, 2.0) * Wiener(start)),
+            short,
+        ]
     if trend == "reverting":
         return [
             line,
