@@ -30,6 +30,9 @@ FAN = (0.95, 0.8, 0.5)
 REACH = 0.5
 """Part of the range of regular values by which gross errors may lie beyond it and be drawn in their place."""
 
+MOST_DATES = 7
+"""Dates below an axis."""
+
 LIKELY = 0.5
 """Probability from which a value is marked as a gross error."""
 
@@ -80,7 +83,8 @@ def plot_forecast(
         )
     axis.plot(later, fan["median"], color=BAND, linewidth=1.6, label="median")
     if wrong.any():
-        _mark_errors(axis, times[wrong], values[wrong])
+        mark_errors(axis, times[wrong], values[wrong])
+    few_dates(axis, model)
     name = "" if model.y_.name is None else str(model.y_.name)
     label(axis, "", plain(name), "")
     legend(axis, fontsize=8)
@@ -88,7 +92,17 @@ def plot_forecast(
     return axis
 
 
-def _mark_errors(axis: Axes, times: Any, values: Any) -> None:
+def few_dates(axis: Axes, model: Any) -> None:
+    """Dates below an axis, so few that they do not touch."""
+    if model.axis_.dated:
+        from matplotlib.dates import AutoDateFormatter, AutoDateLocator
+
+        locator = AutoDateLocator(minticks=3, maxticks=MOST_DATES)
+        axis.xaxis.set_major_locator(locator)
+        axis.xaxis.set_major_formatter(AutoDateFormatter(locator))
+
+
+def mark_errors(axis: Axes, times: Any, values: Any) -> None:
     """Gross errors: those far beyond all that was drawn so far at the edge, with their values."""
     low, high = axis.get_ylim()
     reach = REACH * (high - low)
@@ -144,6 +158,7 @@ def plot_series_components(
         if horizon is not None:
             panel.axvline(places(model, model.y_.index[-1:])[0], color=TRUTH, linewidth=1.0, linestyle=":")
         shown = f"season: {name}" if name in model.seasons_ else name
+        few_dates(panel, model)
         label(panel, "", "", plain(shown))
         tidy(panel)
     legend(panels[0], fontsize=7)

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cavity.plots.forecast import default_horizon, places, plot_forecast, plot_series_components
+from cavity.plots.forecast import (
+    LIKELY,
+    default_horizon,
+    few_dates,
+    mark_errors,
+    places,
+    plot_forecast,
+    plot_series_components,
+)
 from cavity.report.content import versions
 from cavity.report.drawings import BLUE, GREY, ORANGE, as_svg, figure_svg
 from cavity.report.page import Block, DataTable, Facts, Page, Picture, Text
@@ -121,15 +129,19 @@ def _backtest(model: GPForecaster, table: pd.DataFrame) -> list[Block]:
     ]
 
     def draw(axis: Any) -> None:
-        y = model.y_
-        axis.plot(places(model, y.index), y.to_numpy(), color=GREY, linewidth=0.8, label="data")
+        values, wrong = model.y_.to_numpy(), model.anomalies()["probability"].to_numpy() > LIKELY
+        when, errors = places(model, model.y_.index), set(model.y_.index[wrong])
+        axis.plot(when[~wrong], values[~wrong], color=GREY, linewidth=0.8, label="data")
         for i, (_, part) in enumerate(table.groupby("origin", sort=False)):
             times = places(model, part.index)
             shown = "median, 95 %" if i == 0 else None
             axis.fill_between(times, part["lower"], part["upper"], color=BLUE, alpha=0.2, linewidth=0)
             axis.plot(times, part["median"], color=BLUE, linewidth=1.2, label=shown)
-            out = ~part["inside"].to_numpy()
-            axis.plot(times[out], part["actual"].to_numpy()[out], "D", color=ORANGE, markersize=3)
+            out = ~part["inside"].to_numpy() & ~part.index.isin(errors)
+            axis.plot(times[out], part["actual"].to_numpy()[out], "o", color=ORANGE, markersize=3)
+        if wrong.any():
+            mark_errors(axis, when[wrong], values[wrong])
+        few_dates(axis, model)
         axis.legend(frameon=False, fontsize=8)
 
     rows = []
@@ -141,7 +153,7 @@ def _backtest(model: GPForecaster, table: pd.DataFrame) -> list[Block]:
         Facts(facts),
         Picture(
             as_svg(draw, "past"),
-            "Forecasts from origins in the past, each learned from what was known then; diamonds fell outside.",
+            "Forecasts from origins in the past, each learned from what was known then; dots fell outside.",
         ),
         DataTable(
             ["steps ahead", "forecasts", "share inside 95 %", "median absolute error"], rows, filterable=False
