@@ -208,6 +208,20 @@ def test_entropies_of_the_notes():
     assert gibbon(m, v, least, 0.01).value[0] == pytest.approx(0.140368493786, abs=1e-11)
 
 
+@pytest.mark.parametrize("g", [-1e4, -300.0, -60.0, -50.0, -49.0, -20.0])
+def test_gibbon_far_below_the_drawn_minimum_has_the_digits_of_fifty(g):
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(60):
+        z = mpmath.mpf(g)
+        r = mpmath.npdf(z) / mpmath.ncdf(z)
+        expected = float(-mpmath.log(1 - r * (r + z)) / 2)
+    score = gibbon(np.array([g]), np.ones(1), np.zeros(1))
+    assert score.value[0] == pytest.approx(expected, rel=1e-9)
+    h = 1e-4 * abs(g)
+    up, down = (gibbon(np.array([g + s * h]), np.ones(1), np.zeros(1)).value[0] for s in (1, -1))
+    assert score.d_mean[0] == pytest.approx((up - down) / (2 * h), rel=1e-5)
+
+
 def test_a_value_above_the_minimum_by_the_notes_and_monte_carlo():
     mean, V = np.array([-0.2, -0.5]), np.array([[1.0, 0.4], [0.4, 0.6]])
     given = above_minimum(mean, V)

@@ -37,6 +37,9 @@ def optimize(
     ] = None,
     calls: Annotated[int, typer.Option(help="Runs of the program, in all.")] = 50,
     noise: Annotated[str, typer.Option(help="auto, none, gaussian or student-t.")] = "auto",
+    acquisition: Annotated[
+        str, typer.Option(help="What to maximize: ei, nei, pi, ucb, thompson, kg, mes, gibbon or pes.")
+    ] = "ei",
     timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a run has failed.", show_default=False)
     ] = None,
@@ -49,7 +52,7 @@ def optimize(
 
     Example: cavity optimize --minimize loss --space space.toml --log run.jsonl -- python train.py --lr {lr}
     """
-    with one_sentence(debug, noise="--noise"):
+    with one_sentence(debug, noise="--noise", acquisition="--acquisition"):
         from cavity.cli.suggest import _outcome
         from cavity.design import Optimizer, Status
         from cavity.runtime.sentences import counted
@@ -59,7 +62,7 @@ def optimize(
             raise ValueError(f"--calls must be at least 1, got {calls}")
         inputs = read_space(space)
         _check_command(command, inputs)
-        optimizer = Optimizer.open(log, inputs, goal, seed=seed, noise=noise)
+        optimizer = Optimizer.open(log, inputs, goal, seed=seed, noise=noise, acquisition=acquisition)
         if optimizer.dropped_line:
             say(f"The last line of {log} was not complete and was dropped.", style="yellow")
         if len(optimizer.history):

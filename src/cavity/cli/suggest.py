@@ -42,6 +42,9 @@ def suggest(
     ] = None,
     count: Annotated[int, typer.Option("--count", "-n", help="Experiments to do at the same time.")] = 1,
     noise: Annotated[str, typer.Option(help="auto, none, gaussian or student-t.")] = "auto",
+    acquisition: Annotated[
+        str, typer.Option(help="What to maximize: ei, nei, pi, ucb, thompson, kg, mes, gibbon or pes.")
+    ] = "ei",
     confirm: Annotated[
         bool, typer.Option("--confirm/--no-confirm", help="Ask for doubtful measurements again.")
     ] = True,
@@ -64,7 +67,7 @@ def suggest(
 
     Example: cavity suggest runs.csv --minimize cost --range temp=20:90 --levels catalyst=A,B -n 3
     """
-    with one_sentence(debug, n="--count", noise="--noise"):
+    with one_sentence(debug, n="--count", noise="--noise", acquisition="--acquisition"):
         from cavity.design import Study
         from cavity.design import suggest as suggest_next
         from cavity.tables import read_table
@@ -81,7 +84,10 @@ def suggest(
         found = read_experiments(table, outcome, inputs, others=names, constraints=on_inputs)
         for note in found.notes:
             say(note)
-        options = _options(found, goal, noise, limits, confirm, explore, fixed or [])
+        options = _options(
+            found, fixed or [], goal=goal, noise=noise, acquisition=acquisition, limits=tuple(limits),
+            confirm=confirm, explore=explore,
+        )  # fmt: skip
         study = Study(found.history, found.space, options)
         _say_state(study, outcome)
         chosen = suggest_next(found.history, found.space, options, seed, count)
@@ -168,15 +174,7 @@ def _constraints(
     return on_inputs, limits
 
 
-def _options(
-    found: Experiments,
-    goal: str,
-    noise: str,
-    limits: Sequence[Any],
-    confirm: bool,
-    explore: bool,
-    fixed: Sequence[str],
-) -> Options:
+def _options(found: Experiments, fixed: Sequence[str], **options: Any) -> Options:
     from cavity.design import Options
 
     held: dict[str, Any] = {}
@@ -184,7 +182,7 @@ def _options(
         name, value = _pair(text, "--fixed", "NAME=VALUE")
         found.space.require(name)
         held[name] = value
-    return Options(goal=goal, noise=noise, limits=tuple(limits), confirm=confirm, explore=explore, fixed=held)
+    return Options(fixed=held, **options)
 
 
 def _number(value: float) -> str:

@@ -90,6 +90,7 @@ class RunLog:
     def _head(self) -> dict[str, Any]:
         options = {
             "noise": self.options.noise,
+            "acquisition": self.options.acquisition,
             "n_initial": self.options.n_initial,
             "limits": [str(limit) for limit in self.options.limits],
             "confirm": self.options.confirm,
@@ -226,6 +227,7 @@ def _from_head(path: Path, head: Mapping[str, Any]) -> RunLog:
     options = Options(
         goal=head["goal"],
         noise=given.get("noise", "auto"),
+        acquisition=given.get("acquisition", "ei"),
         n_initial=given.get("n_initial"),
         limits=tuple(Limit.parse(text) for text in given.get("limits", [])),
         confirm=bool(given.get("confirm", True)),

@@ -141,7 +141,7 @@ def _ascend(
         value, gradient = acquisition.with_gradient(x)
         return -value, -gradient
 
-    groups = [np.arange(len(base))] if free.all() else _same_held(base, free)
+    groups = [np.arange(len(base))] if free.all() else same_held(base, free)
     ends = base.copy()
     for group in groups:
         held = base[group[0]]
@@ -163,11 +163,16 @@ def _ascend(
             retire=True,
         )
         ends[np.ix_(group, np.flatnonzero(free))] = done.x
+    return settled(space, base, ends)
+
+
+def settled(space: Space, starts: Array, ends: Array) -> Array:
+    """Ends of ascents as points that can be set, cut back to where they meet the linear constraints."""
     ends = space.rounded(ends)
-    return np.array([_cut_back(space, a, b) for a, b in zip(base, ends)]) if space.constraints else ends
+    return np.array([_cut_back(space, a, b) for a, b in zip(starts, ends)]) if space.constraints else ends
 
 
-def _same_held(base: Array, free: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
+def same_held(base: Array, free: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
     """Rows in groups that agree in what is held."""
     _, group = np.unique(base[:, ~free], axis=0, return_inverse=True)
     group = group.ravel()

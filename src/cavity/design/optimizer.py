@@ -36,7 +36,7 @@ class Optimizer:
     seed : int
         The same seed and outcomes give the same suggestions.
     options : see `Options`
-        `noise`, `n_initial`, `limits`, `confirm`, `fixed`.
+        `noise`, `acquisition`, `n_initial`, `limits`, `confirm`, `fixed`.
 
     Attributes
     ----------
@@ -176,6 +176,8 @@ def minimize(
         Told the result so far after each evaluation; returning True, or raising StopIteration, stops.
     executor : object with `submit`, optional
         Runs `n_jobs` evaluations at a time, for instance a `concurrent.futures.ThreadPoolExecutor` or a Dask client.
+    options : see `Options`
+        `acquisition`, `n_initial`, `limits`, `confirm`, `fixed`.
 
     Returns
     -------

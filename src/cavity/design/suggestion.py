@@ -17,15 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from cavity.design.acquisition.confidence import information, lower_confidence_bound
-from cavity.design.acquisition.improvement import Score
-from cavity.design.acquisition.pointwise import OfMoments, fantasies, log_ei
+from cavity.design.acquisition.confidence import lower_confidence_bound
+from cavity.design.acquisition.pointwise import OfMoments
 from cavity.design.feasibility import Limit, limit_scores, success_score
 from cavity.design.history import History, Status
 from cavity.design.maximize import CENTERS, SAME, maximize
+from cavity.design.policies import ACQUISITIONS, Where, best_points
 from cavity.design.space import Setting, Space
 from cavity.design.surrogate import NOISES, Surrogate, fit_surrogate, lengths_of
-from cavity.latent.moments import Moments
 from cavity.numerics.arrays import Array
 from cavity.runtime.checks import is_number
 from cavity.runtime.errors import InputError
@@ -69,6 +68,8 @@ class Options:
     ----------
     goal : {"minimize", "maximize"}
     noise : {"auto", "none", "gaussian", "student-t"}
+    acquisition : {"ei", "nei", "pi", "ucb", "thompson", "kg", "mes", "gibbon", "pes"}
+        What makes an experiment worth doing (`cavity.design.policies`): expected improvement unless told otherwise.
     n_initial : int, optional
         Trials before a model is trusted; by default between 5 and 20, twice the number of inputs.
     limits : tuple of Limit
@@ -89,6 +90,7 @@ class Options:
 
     goal: str = "minimize"
     noise: str = "auto"
+    acquisition: str = "ei"
     n_initial: int | None = None
     limits: tuple[Limit, ...] = ()
     confirm: bool = True
@@ -96,7 +98,8 @@ class Options:
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value, known in (("goal", self.goal, GOALS), ("noise", self.noise, NOISES)):
+        given = (self.goal, GOALS), (self.noise, NOISES), (self.acquisition, ACQUISITIONS)
+        for name, (value, known) in zip(("goal", "noise", "acquisition"), given):
             if value not in known:
                 raise InputError(
                     f"must be one of {', '.join(map(repr, known))}, got {value!r}", parameter=name
@@ -416,44 +419,12 @@ def _incumbent(study: Study) -> float | None:
 
 
 def _best_point(study: Study, seed: int, rng: np.random.Generator) -> Suggestion:
-    space, fit = study.space, study.fit
-    best = _incumbent(study)
+    space, best = study.space, _incumbent(study)
     waiting = study._points([*study.pending, *study.failed])
-    noisy = fit.noisy
-    moments: Moments = fit.moments
-    if best is None:  # nothing feasible yet: where limits are most likely to hold
-
-        def nothing(mean: Array, variance: Array) -> Score:
-            return Score(
-                np.zeros_like(mean),
-                np.zeros_like(mean),
-                np.zeros(np.broadcast_shapes(mean.shape, variance.shape)),
-            )
-
-        acquisition = OfMoments(moments, nothing, study.extra, not noisy)
-    elif study.options.explore:
-        if len(waiting):
-            moments, _ = fantasies(moments, waiting, best, seed, draws=1)
-        noise = (fit.noise_sd / fit.units.size) ** 2
-        acquisition = OfMoments(moments, partial(information, noise=noise), study.extra, not noisy)
-    else:
-        bests: float | Array = best
-        if len(waiting):
-            moments, bests = fantasies(moments, waiting, best, seed)
-        noise = (fit.noise_sd / fit.units.size) ** 2 if noisy else 0.0
-        acquisition = log_ei(moments, bests, noisy=noisy, noise=noise)
-        acquisition = OfMoments(acquisition.moments, acquisition.score, study.extra, acquisition.nothing_left)
     held, at = _held(study)
-    points, _ = maximize(
-        acquisition,
-        space,
-        study.centers(),
-        rng,
-        inside=_trust_region(study),
-        fixed=held if held.any() else None,
-        at=at,
-    )
-    known = waiting if noisy and space.size < np.inf else study._points(study.history.trials)
+    where = Where(space, study.centers(), rng, _trust_region(study), held if held.any() else None, at)
+    points = best_points(study, best, waiting, seed, where)
+    known = waiting if study.fit.noisy and space.size < np.inf else study._points(study.history.trials)
     point = next((p for p in points if _is_new(p, known)), points[0])
     return _described(study, point, best)
 

@@ -124,7 +124,7 @@ def descend(
         H[better] = _updated(H_now[good], s[good], g_new[good] - g_now[good], fresh[better])
         fresh[better] = False
         # the minimum of the parabola through f, its slope and f_new, within [t / 10, t / 2]
-        bend = np.maximum(f_new - f_now - change, 1e-300)
+        bend = np.maximum(f_new - f_now - change, np.maximum(np.abs(change), 1e-300))
         shorter = np.where(np.isfinite(f_new), np.clip(-0.5 * change / bend, 0.1, 0.5), 0.1)
         t[going] = np.where(good, 1.0, t[going] * shorter)
         x[better], g[better], f[better] = trial[good], g_new[good], f_new[good]

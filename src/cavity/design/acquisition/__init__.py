@@ -27,6 +27,9 @@ from cavity.design.acquisition.improvement import (
     probability_of_improvement,
 )
 from cavity.design.acquisition.knowledge import expected_maximum_gain, knowledge_gradient
+from cavity.design.acquisition.one_shot import OneShotKnowledge, slice_means
+from cavity.design.acquisition.pointwise import OfMoments, log_ei, log_noisy_ei
+from cavity.design.acquisition.predictive_entropy import GivenMinimum, PredictiveEntropy, given_minimum
 from cavity.design.acquisition.thompson import (
     OnDemandDraw,
     Path,
@@ -36,8 +39,12 @@ from cavity.design.acquisition.thompson import (
 )
 
 __all__ = [
+    "GivenMinimum",
+    "OfMoments",
     "OnDemandDraw",
+    "OneShotKnowledge",
     "Path",
+    "PredictiveEntropy",
     "Score",
     "above_minimum",
     "draw_minima",
@@ -46,18 +53,22 @@ __all__ = [
     "expected_improvement",
     "expected_maximum_gain",
     "gibbon",
+    "given_minimum",
     "gp_ucb_multiplier",
     "gp_ucb_regret_bound",
     "information",
     "joint_draws",
     "knowledge_gradient",
     "log_augmented_improvement",
+    "log_ei",
     "log_expected_improvement",
     "log_h",
+    "log_noisy_ei",
     "log_probability_of_improvement",
     "lower_confidence_bound",
     "max_value_entropy",
     "multiplier_for",
     "probability_of_improvement",
     "probability_of_minimum",
+    "slice_means",
 ]

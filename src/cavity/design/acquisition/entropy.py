@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
-from cavity.design.acquisition.improvement import Score, log_phi
+from cavity.design.acquisition.improvement import Score
 from cavity.latent.moments import Moments
 from cavity.numerics.arrays import Array
 
@@ -27,9 +27,24 @@ EULER_GUMBEL = (-np.log(np.log(4.0)), -np.log(np.log(4.0 / 3.0)))
 """Of a standard Gumbel distribution, -log(-log p) at p = 1/4 and 3/4."""
 
 
+SERIES_BELOW = -30.0
+CUT_VARIANCE = np.array([1.0, -6.0, 50.0, -518.0, 6354.0, -89782.0])
+"""Below this g, the cut variance is g^-2 times a series in g^-2: differences would have lost their digits."""
+
+
 def _ratio(g: Array) -> Array:
     """phi(g) / Phi(g), which is smooth and positive."""
-    return np.exp(log_phi(g) - log_ndtr(g))
+    return np.asarray(np.sqrt(2.0 / np.pi) / erfcx(-g * np.sqrt(0.5)))
+
+
+def _cut_variance(g: Array, r: Array) -> tuple[Array, Array]:
+    """1 - r (r + g), the variance of a standard normal variable cut at -g, and its derivative in g."""
+    rest, slope = 1.0 - r * (r + g), r * (g + r) * (2.0 * r + g) - r
+    far = g < SERIES_BELOW  # both are differences of nearly equal numbers there
+    w = 1.0 / np.where(far, g, -1.0)
+    series = w**2 * np.polynomial.polynomial.polyval(w**2, CUT_VARIANCE)
+    d_series = -2.0 * w**3 * np.polynomial.polynomial.polyval(w**2, CUT_VARIANCE * np.arange(1, 7))
+    return np.where(far, series, rest), np.where(far, d_series, slope)
 
 
 def max_value_entropy(mean: Array, variance: Array, minima: Array) -> Score:
@@ -66,10 +81,10 @@ def gibbon(mean: Array, variance: Array, minima: Array, noise: float = 0.0) -> S
     g = (m - minima) / s
     r = _ratio(g)
     rho = v / (v + noise)
-    u = r * (r + g)
-    du = -r * (g + r) * (2.0 * r + g) + r
-    left = 1.0 - rho * u
-    by_g = 0.5 * rho * du / left
+    rest, d_rest = _cut_variance(g, r)
+    u = 1.0 - rest
+    left = (noise + v * rest) / (v + noise)  # 1 - rho u, without cancellation
+    by_g = -0.5 * rho * d_rest / left
     by_v = -0.5 * by_g * g / v + 0.5 * u / left * noise / (v + noise) ** 2
     value = -0.5 * np.log(left)
     return Score(value.mean(axis=-1), (by_g / s).mean(axis=-1), by_v.mean(axis=-1))

@@ -20,6 +20,7 @@ from cavity.design.acquisition.improvement import (
     log_expected_improvement,
     log_mean_exp,
 )
+from cavity.design.acquisition.thompson import probability_of_minimum
 from cavity.latent.moments import Moments
 from cavity.numerics.arrays import Array
 
@@ -28,6 +29,9 @@ NOTHING_LEFT = 1e-10
 
 DRAWS = 32
 """Joint draws of the outcomes of pending experiments."""
+
+WHO_IS_BEST, MAY_BE_BEST, MOST_ROWS = 512, 0.01, 10
+"""Of noisy expected improvement: draws that say which rows may be best, how probable that must be, and how many."""
 
 Pointwise = Callable[[Array, Array], Score]
 """(mean (m, S), variance (m, 1)) -> Score of shape (m, S)."""
@@ -117,4 +121,22 @@ def log_ei(moments: Moments, best: float | Array, *, noisy: bool = False, noise:
         return OfMoments(moments, lambda m, v: log_augmented_improvement(m, v, best, noise), (), not noisy)
     return OfMoments(
         moments, lambda mean, variance: log_expected_improvement(mean, variance, best), (), not noisy
+    )
+
+
+def log_noisy_ei(
+    moments: Moments, rows: Array, seed: int, *, pending: Array | None = None, draws: int = DRAWS
+) -> OfMoments:
+    """log expected improvement on the best of rows (n, D) whose values noise leaves uncertain (Letham et al., 2019).
+
+    The values at rows that may be best, and at pending points, are drawn jointly; each draw has an incumbent of its
+    own. Rows that are best with less than `MAY_BE_BEST` probability have no part in it.
+    """
+    p = probability_of_minimum(moments, rows, WHO_IS_BEST, np.random.default_rng(seed))
+    order = np.argsort(-p, kind="stable")[:MOST_ROWS]
+    drawn = rows[[int(i) for i in order if p[i] >= MAY_BE_BEST]]
+    drawn = drawn if pending is None or not len(pending) else np.vstack([drawn, pending])
+    after, bests = fantasies(moments, drawn, np.inf, seed, draws)
+    return OfMoments(
+        after, lambda mean, variance: log_expected_improvement(mean, variance, bests), (), nothing_left=True
     )

@@ -111,7 +111,7 @@ class Path:
 
 def draw_path(moments: Moments, rng: np.random.Generator, features: int = FEATURES) -> Path:
     """A function drawn from the posterior, for squared exponential and Matern kernels."""
-    variance, lengths, nu = _radial(moments.kernel)
+    variance, lengths, nu = radial_parts(moments.kernel)
     n, D = moments.Z.shape
     frequencies = rng.standard_normal((features, D)) / lengths
     if nu is not None:
@@ -127,7 +127,7 @@ def draw_path(moments: Moments, rng: np.random.Generator, features: int = FEATUR
     return Path(moments, frequencies, phases, weights, cho_solve((lower, True), e - prior))
 
 
-def _radial(kernel: Kernel) -> tuple[float, Array, float | None]:
+def radial_parts(kernel: Kernel) -> tuple[float, Array, float | None]:
     """Variance, length scales, and the smoothness of a Matern kernel (None: squared exponential)."""
     one = kernel.parts[0] if len(kernel.parts) == 1 else kernel
     if isinstance(kernel, Product) or not isinstance(one, SE | Matern) or "loadings" in one._params:
