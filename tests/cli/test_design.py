@@ -141,10 +141,46 @@ def test_a_doubtful_row_is_named(tmp_path: Path) -> None:
         (("--minimize", "cost", *INPUTS, "--constraint", "speed < 3"), "there is no column 'speed'"),
         (("--minimize", "cost", *INPUTS, "--noise", "loud"), "--noise must be one of"),
         (("--minimize", "cost", *INPUTS, "-n", 0), "--count must be a whole number"),
+        (
+            ("--minimize", "cost", *INPUTS, "--acquisition", "best"),
+            "--acquisition must be one of 'ei', 'nei'",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(table: Path, options, words) -> None:
     refused(run("suggest", table, *options), words)
+
+
+def test_words_among_numbers_with_three_decimals(table: Path) -> None:
+    """A column with a word in it is text to pandas: 8.045 is still what it is."""
+    text = table.read_text().splitlines()
+    lines = [text[0]] + [
+        line.rsplit(",", 1)[0] + "," + (y if y in ("", "failed") else f"{float(y):.3f}")
+        for line, y in ((line, line.rsplit(",", 1)[1]) for line in text[1:])
+    ]
+    table.write_text("\n".join(lines).replace("failed", "failed at step 3") + "\n")
+    result = run("suggest", table, "--minimize", "cost", *INPUTS)
+    assert result.exit_code == 0, result.output
+    assert "12 experiments done, 1 pending, 1 failed." in result.output
+
+
+def test_an_outcome_that_is_nearly_a_number_is_named(table: Path) -> None:
+    text = table.read_text()
+    last = text.strip().rsplit(",", 1)[1]
+    table.write_text(text.replace(last, "12.5?"))
+    refused(run("suggest", table, "--minimize", "cost", *INPUTS), "row 14: the cost '12.5?' is no number")
+
+
+def test_the_report_of_a_table(table: Path, tmp_path: Path) -> None:
+    page = tmp_path / "study.html"
+    result = run("suggest", table, "--minimize", "cost", *INPUTS, "--report", page)
+    assert result.exit_code == 0, result.output
+    text = page.read_text()
+    assert "Study of cost" in text
+    assert "cavity suggest" in text
+    refused(
+        run("suggest", table, "--minimize", "cost", *INPUTS, "--report", table), "--report would overwrite"
+    )
 
 
 # --- optimize -----------------------------------------------------------------------------------------------
@@ -195,6 +231,18 @@ def test_a_program_is_optimized_and_resumed_to_the_same_lines(program, tmp_path:
     tried = {line["ask"]: line["x"]["depth"] for line in lines if "ask" in line}
     failed = [line["tell"] for line in lines if line.get("status") == "failed"]
     assert failed == [id for id, depth in tried.items() if depth == 4]
+
+
+def test_the_report_of_a_log(program, tmp_path: Path) -> None:
+    log, page = tmp_path / "run.jsonl", tmp_path / "run.html"
+    assert program(9, "run.jsonl", "--acquisition", "ucb").exit_code == 0
+    log.write_text(log.read_text() + '{"ask": 10, "x"')
+    result = run("report", log, "-o", page)
+    assert result.exit_code == 0, result.output
+    assert "The last line of" in result.output
+    assert "Study of outcome" in page.read_text()
+    assert log.read_text().endswith('"x"')  # a report changes nothing
+    refused(run("report", tmp_path / "space.toml", "-o", page), "is no log of cavity optimize")
 
 
 def test_a_pending_run_is_done_first(program, tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def test_convergence_shows_doubtful_and_failed_trials(study):
     assert list(lines["doubtful"].get_xdata()) == [10]
     assert list(lines["failed"].get_xdata()) == [5]
     best = study.recommendation
-    assert lines["recommendation, ±2 sd"].get_ydata()[0] == pytest.approx(best.mean)
-    assert lines["can hardly be better than"].get_ydata()[0] == pytest.approx(best.mean - study.gap)
+    assert lines["recommended, ±2 sd"].get_ydata()[0] == pytest.approx(best.mean)
+    assert lines["hardly better than"].get_ydata()[0] == pytest.approx(best.mean - study.gap)
     assert len(lines["outcomes"].get_xdata()) == 18
 
 

@@ -22,8 +22,12 @@ from cavity.cli.words import in_options
 
 def report(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="Model file of cavity fit.", show_default=False)],
-    data: Annotated[Path, typer.Argument(help="Table to show it on.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="Model file of cavity fit, or log of cavity optimize.", show_default=False)
+    ],
+    data: Annotated[
+        Path | None, typer.Argument(help="Table to show the model on.", show_default=False)
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     assess: Annotated[
         float | None, typer.Option(help="Also check the approximation, for this many seconds.")
@@ -34,9 +38,14 @@ def report(
 ) -> None:
     """Write a self-contained HTML report: data, model, predictions, calibration, relevance, outliers.
 
+    Of a run of cavity optimize: the best so far, what can still be gained, what the inputs do.
+
     Example: cavity report houses.cavity houses.csv -o houses.html
     """
     with one_sentence(debug, max_time="--assess"):
+        if data is None:
+            _study(model, out, command_line(context))
+            return
         from cavity.cli.assess import assess_table
         from cavity.report import model_page
         from cavity.report.outputs import outputs_page
@@ -61,3 +70,21 @@ def report(
         say(f"Report: {page.write(out)}")
         if found is not None and found.gold.chains.interrupted:
             raise typer.Exit(INTERRUPTED)
+
+
+def _study(path: Path, out: Path, command: str) -> None:
+    """The report of the log of a run."""
+    from cavity.design import Study, read_log
+    from cavity.design.log import is_log
+    from cavity.report import study_page
+
+    check_output(out, "--out", (path,))
+    if not is_log(path):
+        raise ValueError(
+            f"{path} is no log of cavity optimize: give a model and a table, as in report MODEL TABLE"
+        )
+    log = read_log(path)
+    if log.dropped:
+        say(f"The last line of {path} is not complete and is left out.", style="yellow")
+    study = Study(log.history, log.space, log.options)
+    say(f"Report: {study_page(study, 'outcome', command=command).write(out)}")

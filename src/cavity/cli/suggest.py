@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cavity.cli.shared import Debug, check_output, one_sentence, say
+from cavity.cli.shared import Debug, check_output, command_line, one_sentence, say
 
 if TYPE_CHECKING:
     from cavity.design import Options, Study, Suggestion
@@ -21,6 +21,7 @@ INTERVAL = 1.6448536269514722
 
 
 def suggest(
+    context: typer.Context,
     data: Annotated[Path, typer.Argument(help="Table with a row for each experiment.", show_default=False)],
     minimize: Annotated[str | None, typer.Option(help="Column to make small.", show_default=False)] = None,
     maximize: Annotated[str | None, typer.Option(help="Column to make large.", show_default=False)] = None,
@@ -58,6 +59,10 @@ def suggest(
         Path | None,
         typer.Option("--out", "-o", help="Write the suggestions to a .csv file.", show_default=False),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write an HTML report of the study.", show_default=False),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same table and seed give the same suggestions.")] = 0,
     debug: Debug = False,
 ) -> None:
@@ -75,6 +80,7 @@ def suggest(
 
         outcome, goal = _outcome(minimize, maximize)
         check_output(out, "--out", (data,))
+        check_output(report, "--report", (data,))
         inputs = {**_ranges(ranges or []), **_levels(levels or [])}
         table = read_table(data)
         on_inputs, limits = _constraints(
@@ -95,6 +101,11 @@ def suggest(
         if out is not None:
             _write(out, chosen)
             say(f"Suggestions: {out}")
+        if report is not None:
+            from cavity.report import study_page
+
+            page = study_page(study, outcome, chosen, command=command_line(context))
+            say(f"Report: {page.write(report)}")
         if append:
             _append(data, table.frame, chosen, any("decimal commas" in note for note in table.notes))
             say(f"Added to {data}, with an empty {outcome}.")

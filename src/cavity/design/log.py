@@ -161,6 +161,12 @@ def _drop_torn_line(path: Path) -> None:
         file.truncate(end)
 
 
+def is_log(path: str | os.PathLike[str]) -> bool:
+    """Whether a file says of itself that it is the log of a run."""
+    with open(path, "rb") as file:
+        return f'"{FORMAT}"'.encode() in file.readline(LONGEST_LINE)
+
+
 def read_log(path: str | os.PathLike[str]) -> RunLog:
     """The run in a file, without changing it.
 

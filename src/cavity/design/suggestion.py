@@ -259,17 +259,29 @@ class Study:
             return None
         return int(np.argmin(np.where(self.feasible, self.fit.at_data[0], np.inf)))
 
+    @cached_property
+    def recommended(self) -> int | None:
+        """The row that is recommended: the best one, unless noise is robust.
+
+        Then each row's own outcome may be wrong (`Surrogate.with_doubt`), and it is the row with the least mean plus
+        standard deviation: one that stands alone and was never repeated must be much better than others.
+        """
+        if self.best is None or self.fit.noise != "student-t":
+            return self.best
+        mean, sd = self.fit.with_doubt
+        return int(np.argmin(np.where(self.feasible, mean + sd, np.inf)))
+
     @property
     def recommendation(self) -> Estimate | None:
         """The best setting tried, by the posterior mean and not by a lucky measurement, with its uncertainty."""
-        if self.best is None:
-            if len(self.y) and self.feasible.any():
-                k = int(np.flatnonzero(self.feasible)[np.argmin((self.options.sign * self.y)[self.feasible])])
-                return Estimate(self.done[k].x, float(self.y[k]), float("nan"), self.done[k].id)
+        k = self.recommended
+        if k is not None:
+            mean, sd = (float(v[k]) for v in self.fit.with_doubt)
+            return Estimate(self.done[k].x, *self.told(mean, sd), self.done[k].id)
+        if not (len(self.y) and self.feasible.any()):
             return None
-        mean, sd = (float(v[self.best]) for v in self.fit.at_data)
-        trial = self.done[self.best]
-        return Estimate(trial.x, *self.told(mean, sd), trial.id)
+        k = int(np.flatnonzero(self.feasible)[np.argmin((self.options.sign * self.y)[self.feasible])])
+        return Estimate(self.done[k].x, float(self.y[k]), float("nan"), self.done[k].id)
 
     def told(self, mean: float, sd: float) -> tuple[float, float]:
         """Mean and standard deviation in the user's units."""
@@ -293,7 +305,7 @@ class Study:
         """
         if self.best is None:
             return float("inf")
-        mean, sd = self.fit.at_data
+        mean, sd = self.fit.with_doubt
         upper = float(np.min((mean + CERTAIN * sd)[self.feasible]))
         bound = OfMoments(self.fit.moments, partial(lower_confidence_bound, multiplier=CERTAIN), (), False)
         _, values = maximize(bound, self.space, self.centers(), np.random.default_rng(0))

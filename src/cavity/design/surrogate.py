@@ -173,6 +173,24 @@ class Surrogate:
         assert isinstance(q, Conditioned)
         return self.posterior.model.likelihood.outlier_probability(t, *q.cavities())
 
+    @cached_property
+    def with_doubt(self) -> tuple[Array, Array]:
+        """Means and standard deviations of f at the rows if each row's own outcome may be wrong, in `units`.
+
+        With its outlier probability a row knows of itself only what the others say of it. For rows among others this
+        changes nothing; a single low outcome that stands alone is no longer sure.
+        """
+        mean, sd = self.at_data
+        if self.noise != "student-t":
+            return mean, sd
+        q = self.posterior.approximation.q
+        assert isinstance(q, Conditioned)
+        others, variance = q.cavities()
+        p = np.where(np.isfinite(variance), self.outlier_probability, 0.0)
+        others, variance = np.where(p > 0, others, mean), np.where(p > 0, variance, 0.0)
+        spread = (1.0 - p) * sd**2 + p * variance + p * (1.0 - p) * (mean - others) ** 2
+        return mean + p * (others - mean), np.sqrt(spread)
+
     @property
     def noisy(self) -> bool:
         """Whether a repeated measurement would tell anything new."""

@@ -25,8 +25,8 @@ from cavity.tables.reading import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-LIKE_NUMBER = re.compile(r"\d")
-"""What has a digit may be meant as a number; other words are failures."""
+LIKE_NUMBER = re.compile(r"[-+$€£]?\s*[.,]?\d")
+"""What begins like this is meant as a number; words, which may have digits in them, are failures."""
 
 MOST_LEVELS = 20
 """Different words of a column of text that are taken as categories if none are listed."""
@@ -158,18 +158,31 @@ def _outcomes(table: Table, name: str) -> tuple[list[float], NDArray[np.bool_]]:
     """Outcomes of a column, nan if they failed, and which are pending."""
     column = table.frame[name]
     pending = is_missing(column)
-    texts = [str(value).strip() for value in column]
-    style = style_of(
-        f"column {name!r}", [t for t, gone in zip(texts, pending) if not gone and LIKE_NUMBER.search(t)]
-    )
-    return [float("nan") if gone else _number(t, style) for t, gone in zip(texts, pending)], pending
+    texts = ["" if gone else str(value).strip() for value, gone in zip(column, pending)]
+    meant = [(row, text) for row, text in zip(table.rows, texts) if LIKE_NUMBER.match(text)]
+    # what Python reads is taken as it is, as in a column without words
+    plain = all(_plain(text) is not None for _, text in meant)
+    style = None if plain else style_of(f"column {name!r}", [text for _, text in meant])
+    if not plain and style is None:
+        row, strange = next((row, text) for row, text in meant if _plain(text) is None)
+        raise TableError(
+            f"row {row}: the {name} {strange!r} is no number",
+            remedy="write a number as the others are, leave it empty if it is pending, or write failed",
+        )
+    return [_number(text, style) for text in texts], pending
+
+
+def _plain(text: str) -> float | None:
+    """The number that Python reads."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _number(text: str, style: NumberStyle | None) -> float:
     """The number that a text stands for, nan for a failure."""
-    if style is not None:
+    if style is not None and LIKE_NUMBER.match(text):
         return style.number(text)
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    value = _plain(text)
+    return float("nan") if value is None else value
