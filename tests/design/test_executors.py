@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from joblib import Parallel, delayed
 
 from cavity.design import Categorical, Space, Status, minimize
 
@@ -62,6 +63,11 @@ def test_processes_of_loky():
     assert all(trial.y == trial.x["a"] - here for trial in result.history)
     result = minimize(lambda x: float(os.getpid() == here), SPACE, n_calls=2, n_jobs=2)
     assert result.func_vals.tolist() == [0.0, 0.0]  # evaluated elsewhere
+    assert Parallel(n_jobs=2)(delayed(abs)(-k) for k in range(3)) == [
+        0,
+        1,
+        2,
+    ]  # joblib has processes of its own
 
 
 @pytest.mark.slow

@@ -74,6 +74,17 @@ def test_limits_keep_suggestions_feasible(ten, name):
     assert suggest(ten, SPACE, options)[0].x["a"] > 5.5
 
 
+def test_knowledge_under_limits_that_tell_nothing():
+    """Values are never negative, which a small probability would make look better."""
+    rng, history = np.random.default_rng(0), History()
+    for u in SPACE.sobol(16, rng):
+        x = SPACE.from_unit(u)
+        y = bowl(x) + 0.1 * rng.standard_normal()
+        history = history.with_outcome(x, y, outcomes={"heat": rng.standard_normal()})
+    one = suggest(history, SPACE, Options(acquisition="kg", limits=(Limit.parse("heat < 0"),)))[0]
+    assert one.mean - 2 * one.sd < min(trial.y for trial in history) + 0.5
+
+
 def test_the_choice_is_an_option_everywhere(ten, tmp_path):
     path = tmp_path / "run.jsonl"
     optimizer = Optimizer.open(path, SPACE, acquisition="ucb")

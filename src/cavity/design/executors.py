@@ -65,23 +65,37 @@ class _Pool:
     """What runs evaluations: an executor of the user's, a Dask client, or processes of our own."""
 
     def __init__(self, executor: Any, n_jobs: int) -> None:
-        self.executor, self.n_jobs = executor, n_jobs
+        self.executor, self.n_jobs, self.own = executor, n_jobs, executor is None
 
     def submit(self, function: Callable[..., Any], x: Mapping[str, Any]) -> Any:
         """Begin an evaluation."""
-        if self.executor is None:  # the same processes as long as they live, new ones if one died
-            from joblib.externals.loky import get_reusable_executor
+        if self.executor is None:  # not the processes that joblib keeps for itself: it does not share them
+            from joblib.externals.loky import ProcessPoolExecutor
 
-            return get_reusable_executor(max_workers=self.n_jobs).submit(function, x)
+            self.executor = ProcessPoolExecutor(max_workers=self.n_jobs)
         if hasattr(self.executor, "scatter"):
             # a Dask client takes functions for pure: a setting that is measured again would not be evaluated
             return self.executor.submit(function, x, pure=False)
         return self.executor.submit(function, x)
 
-    @property
-    def failures(self) -> tuple[type[Exception], ...]:
-        """What the result of a failed evaluation raises: also the death of a process of ours."""
-        return (*FAILURES, BrokenExecutor) if self.executor is None else FAILURES
+    def result(self, future: Any) -> Any:
+        """What an evaluation gave, None if it failed; processes of ours that died are replaced."""
+        try:
+            return future.result()
+        except BrokenExecutor:
+            if not self.own:
+                raise
+            self.close()
+        except FAILURES as error:
+            if isinstance(error, InputError):
+                raise
+        return None
+
+    def close(self) -> None:
+        """End processes of ours."""
+        if self.own and self.executor is not None:
+            self.executor.shutdown(wait=False, kill_workers=True)
+            self.executor = None
 
 
 def _side_by_side(
@@ -102,19 +116,14 @@ def _side_by_side(
                 sent += 1
             for future in _done(running):
                 trial = running.pop(future)
-                try:
-                    y = future.result()
-                except pool.failures as error:
-                    if isinstance(error, InputError):
-                        raise
-                    y = None
-                optimizer.tell(trial, y)
+                optimizer.tell(trial, pool.result(future))
                 why = why or stop()
     except KeyboardInterrupt:
         return "interrupted"
     finally:
         for future in running:
             future.cancel()
+        pool.close()
     return why
 
 

@@ -19,7 +19,7 @@ logarithms are added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -254,9 +254,12 @@ def _knowledge(goal: OneShotKnowledge, extra: Sequence[OfMoments], where: Where)
     space, raw = where.space, where.candidates()
     low, high = (space.low, space.high) if where.inside is None else where.inside
     # inner points begin where the mean, or the bound, is low
-    likely = where.candidates(extra)
+    likely = where.candidates(extra) if extra else np.vstack([where.centers, raw])
     mean, variance = goal.moments(likely)
     inners = likely[np.argsort(mean[:, 0] - np.sqrt(variance), kind="stable")[:INNER]]
+    goal = replace(
+        goal, least=float(goal.moments(inners)[0][:, 0].min())
+    )  # nothing is worth less than nothing
     value, which = goal.best_of(raw, inners)
     value = value * np.exp(sum(log(raw) for log in extra))
     order = np.argsort(-value, kind="stable")
