@@ -21,7 +21,7 @@ from cavity.cli import main
 try:
     main()
 except SystemExit as end:
-    asked = ("scipy.stats._stats_py", "pandas.core.frame", "numba", "matplotlib", "scipy.optimize")
+    asked = ("scipy.stats._stats_py", "pandas.core.frame", "numba", "matplotlib", "scipy.optimize", "numpy.f2py.rules")
     print(end.code, *(name for name in asked if name in sys.modules), file=sys.stderr)
 """
 

@@ -36,12 +36,14 @@ from cavity.likelihoods import (
     MixtureOfGaussians,
     NegativeBinomial,
     OneVsRest,
+    OrdinalProbit,
     Poisson,
     PositiveWarp,
     Probit,
     StudentT,
     WarpedTarget,
 )
+from cavity.means import Basis
 from cavity.means import Linear as LinearMean
 from cavity.report import whatif
 from cavity.report.kernel_tree import NotInPage
@@ -194,6 +196,45 @@ def test_counts(script, likelihood, level):
     assert [one["upper"] for one in found] == high.tolist()
 
 
+@pytest.mark.parametrize("lowest", [0, 3])
+def test_ordered_categories(script, lowest):
+    X = inputs("se", 30, 15)
+    y = lowest + np.digitize(X[:, 0] + 0.3 * X[:, 1], [-1.0, 0.0, 1.2]).astype(float)
+    likelihood = OrdinalProbit([-2.0, 0.1, 2.5], lowest=lowest)
+    posterior = GP(9.0 * SE(1.5), likelihood, inference="ep").condition(X, y)
+    new = np.vstack([inputs("se", 12, 16), [[9.0, 9.0, 9.0]]])
+    found = script(posterior, new)
+    prediction = posterior.predict_y(new)
+    low, high = prediction.interval(LEVEL)
+    np.testing.assert_allclose([one["mean"] for one in found], prediction.mean, rtol=CLOSE)
+    assert [one["lower"] for one in found] == low.tolist()
+    assert [one["upper"] for one in found] == high.tolist()
+
+
+@pytest.mark.parametrize("representation", ["dense", Inducing(12)])
+def test_noise_whose_level_changes(script, representation):
+    X = inputs("se", 40, 17)
+    rng = np.random.default_rng(18)
+    y = np.sin(X[:, 0]) + 0.2 * np.exp(0.6 * X[:, 0]) * rng.standard_normal(40)
+    kernels = [1.5 * SE(1.5), 0.8 * SE([1.0, 3.0, 3.0])]
+    model = GP(kernels, HeteroscedasticGaussian(0.1), ["constant", "zero"], "laplace", representation)
+    posterior = model.condition(X, y)
+    new = np.vstack([inputs("se", 12, 19), [[9.0, 9.0, 9.0]]])
+    found = script(posterior, new)
+    for function in (0, 1):
+        np.testing.assert_allclose(
+            latent(found, "mean", function), posterior.mean(new)[:, function], rtol=CLOSE, atol=1e-9
+        )
+        np.testing.assert_allclose(
+            latent(found, "variance", function), posterior.variance(new)[:, function], rtol=CLOSE
+        )
+    prediction = posterior.predict_y(new)
+    low, high = prediction.interval(LEVEL)
+    np.testing.assert_allclose([one["mean"] for one in found], prediction.mean, rtol=CLOSE, atol=1e-9)
+    np.testing.assert_allclose([one["lower"] for one in found], low, rtol=CLOSE)
+    np.testing.assert_allclose([one["upper"] for one in found], high, rtol=CLOSE)
+
+
 @pytest.mark.parametrize(
     "warp",
     [
@@ -236,8 +277,8 @@ def test_inducing_inputs_stand_for_the_rows(script):
         (GP(Additive(SE(1.0)), Gaussian(0.1)), "the kernel Additive"),
         (GP(Matern(1.0, nu=0.8), Gaussian(0.1)), "the kernel Matern"),
         (
-            GP(SE(1.0), HeteroscedasticGaussian(0.1), inference="laplace"),
-            "latent functions that depend on each other",
+            GP(SE(1.0), Gaussian(0.1), mean=Basis("constant")),
+            "basis functions, or several targets at once",
         ),
     ],
 )

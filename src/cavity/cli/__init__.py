@@ -30,8 +30,8 @@ COMMANDS = (
 )
 """Modules of this package, in the order of `cavity --help`."""
 
-SELDOM_USED = ("scipy.stats", "pandas")
-"""What scikit-learn imports, and most commands need late or never."""
+SELDOM_USED = ("scipy.stats", "pandas", "numpy.f2py", "numpy.testing")
+"""What scikit-learn and SciPy import, and most commands need late or never."""
 
 app = typer.Typer(
     add_completion=False,

@@ -7,9 +7,12 @@ a and a matrix M with M'M = R, so that at new inputs, k = k(X, x),
 
 the same sums as in Python, in double precision; and what the likelihood makes of them. Noise that is a mixture of
 normal densities over its variance (Gaussian, Student-t, Laplace, mixtures) is given by the weights and variances of
-its parts, so that the distribution function of y is a sum of normal ones. Probit, logit, lapse and one-vs-rest
-classes, Poisson and negative binomial counts are known as well. Anything else is refused by name, and so are models
-with more numbers than a page should hold: an interpolation of predictions would not be them.
+its parts, so that the distribution function of y is a sum of normal ones; if its level is a function too, they are the
+nodes of a rule over that. Functions that the data couple have a quadratic form each and a matrix V_c each, whose
+products V_c k_c are what variances gain and covariances are: cov_cd = (V_c k_c)'(V_d k_d). Probit, logit, lapse and
+one-vs-rest classes, ordered categories, Poisson and negative binomial counts are known as well. Anything else is
+refused by name, and so are models with more numbers than a page should hold: an interpolation of predictions would not
+be them.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from cavity.likelihoods import (
     BinaryLikelihood,
     Clipped,
     Gaussian,
+    HeteroscedasticGaussian,
     IntervalWarp,
     Laplace,
     LapseProbit,
@@ -41,6 +45,7 @@ from cavity.likelihoods import (
     MixtureOfGaussians,
     NegativeBinomial,
     OneVsRest,
+    OrdinalProbit,
     Poisson,
     PositiveWarp,
     Probit,
@@ -79,11 +84,13 @@ def packed(values: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode("ascii")
 
 
-def _matrix(M: Array) -> dict[str, Any]:
-    """A matrix, by rows; only its lower triangle if it has no other."""
+def _matrix(M: Array, form: bool = False) -> dict[str, Any]:
+    """A matrix, by rows; only its lower triangle if it has no other, or if it is that of a quadratic form."""
+    if form:
+        M = np.tril(M + M.T) - np.diag(np.diag(M))
     lower = M.shape[0] == M.shape[1] and not np.triu(M, 1).any()
     values = M[np.tril_indices(len(M))] if lower else M.ravel()
-    return {"rows": len(M), "lower": lower, "values": packed(values), "size": int(values.size)}
+    return {"rows": len(M), "lower": lower, "form": form, "values": packed(values), "size": int(values.size)}
 
 
 def mean_tree(mean: Any, width: int) -> dict[str, Any]:
@@ -105,32 +112,35 @@ def functions(posterior: Any) -> list[dict[str, Any]]:
     if posterior.approximation.scale is not None:
         raise NotInPage("an overall scale that was integrated out")
     process = posterior.process
+    n, width = process.X.shape
+    several = isinstance(process, SeveralPosteriorProcess)
+    if (process.n_latent if several else 1) * n * (n + 1) // 2 > MOST_NUMBERS:
+        raise NotInPage(f"{counted(n, 'row')}, more than a page should hold")
+    eye = np.eye(n)
     if isinstance(process, PosteriorProcess) and process.basis is None and process.weights.ndim == 1:
-        parts = [(process.kernel, process.mean_function, process.weights, process.conditioning)]
-        rows, degenerate = process.X, process.degenerate
-    elif isinstance(process, SeveralPosteriorProcess) and isinstance(
-        process.conditioning, SeparateConditioning
-    ):
+        parts = [(process.kernel, process.mean_function, process.weights)]
+        forms, degenerate = [process.conditioning.reduce(eye)], process.degenerate
+    elif several:
         given = process.mean_function
         means: list[Any] = [None] * process.n_latent if given is None else list(given)
         kernels: Sequence[Kernel] = [function.kernel for function in process.functions]
-        parts = list(zip(kernels, means, process.weights.T, process.conditioning.functions))
-        rows, degenerate = process.X, False
+        parts = list(zip(kernels, means, process.at_points.T))
+        apart = isinstance(process.conditioning, SeparateConditioning)
+        if apart:
+            forms = [function.reduce(eye) for function in process.conditioning.functions]
+        else:
+            forms = list(zip(*process.conditioning.reduce([eye] * process.n_latent)))
+        degenerate = False
     else:
-        raise NotInPage("latent functions that depend on each other")
-    n, width = rows.shape
-    if len(parts) * n * (n + 1) // 2 > MOST_NUMBERS:
-        raise NotInPage(f"{counted(n, 'row')}, more than a page should hold")
+        raise NotInPage("basis functions, or several targets at once")
     found: list[dict[str, Any]] = []
-    eye = np.eye(n)
-    for kernel, mean, weights, conditioning in parts:
-        minus, plus = conditioning.reduce(eye)
+    for (kernel, mean, weights), (minus, plus) in zip(parts, forms):
         found.append(
             {
                 "kernel": kernel_tree(kernel, Frame.of(width)),
                 "mean": mean_tree(mean, width),
                 "weights": packed(weights),
-                "minus": _matrix(minus),
+                "minus": _matrix(minus, form=several and not apart),
                 "plus": None if plus is None else _matrix(plus),
                 "degenerate": bool(degenerate),
             }
@@ -159,6 +169,14 @@ def response(likelihood: Likelihood) -> dict[str, Any]:
         return {"kind": "count", "shape": None}
     if isinstance(likelihood, NegativeBinomial):
         return {"kind": "count", "shape": float(likelihood.shape)}
+    if isinstance(likelihood, OrdinalProbit):
+        return {
+            "kind": "ordinal",
+            "thresholds": [float(b) for b in likelihood.thresholds],
+            "lowest": likelihood.lowest,
+        }
+    if isinstance(likelihood, HeteroscedasticGaussian):
+        return {"kind": "level", "variance": float(likelihood.variance)}
     noise, warp = likelihood, None
     if isinstance(likelihood, WarpedTarget):
         noise, warp = likelihood.noise, warp_of(likelihood)

@@ -83,11 +83,14 @@ def defer(*modules: str) -> None:
     """Let modules be loaded when something of them is first used, not when they are imported.
 
     For packages that others import and seldom use: scikit-learn's base classes import `scipy.stats` and pandas, which
-    takes longer than a small prediction.
+    takes longer than a small prediction, and SciPy's special functions import all of NumPy with its Fortran compiler.
     """
     for name in modules:
         if name not in sys.modules and _exists(name):
             sys.modules[name] = _Deferred(name)
+            package, _, module = name.rpartition(".")
+            if package:  # as an import would
+                setattr(sys.modules[package], module, sys.modules[name])
 
 
 def _exists(name: str) -> bool:

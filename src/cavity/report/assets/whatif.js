@@ -112,26 +112,26 @@ const cavity = (() => {
   };
 
   // --- the posterior of f ---
-  const squaredLength = (matrix, k) => { // |M k|^2
-    let total = 0, at = 0;
+  const times = (matrix, k) => { // M k
+    const out = new Float64Array(matrix.rows);
+    let at = 0;
     for (let i = 0; i < matrix.rows; i += 1) {
       const columns = matrix.lower ? i + 1 : k.length;
-      let sum = 0;
-      for (let j = 0; j < columns; j += 1) { sum += matrix.values[at + j] * k[j]; }
+      for (let j = 0; j < columns; j += 1) { out[i] += matrix.values[at + j] * k[j]; }
       at += columns;
-      total += sum * sum;
     }
-    return total;
+    return out;
   };
+  const dot = (a, b) => a.reduce((sum, v, i) => sum + v * b[i], 0);
   const latent = (f, rows, x) => {
     const k = new Float64Array(rows.length);
     let mean = f.mean.level;
     f.mean.slopes.forEach((slope, d) => { mean += slope * x[d]; });
     for (let i = 0; i < rows.length; i += 1) { k[i] = f.kernel.k(rows[i], x); mean += k[i] * f.weights[i]; }
     const prior = f.kernel.own(x);
-    let variance = (f.degenerate ? 0 : prior) - squaredLength(f.minus, k);
-    if (f.plus) { variance += squaredLength(f.plus, k); }
-    return { mean, variance: Math.max(variance, Number.EPSILON * prior), prior };
+    const known = times(f.minus, k), side = f.plus && times(f.plus, k);
+    const variance = (f.degenerate ? 0 : prior) - dot(known, f.minus.form ? k : known) + (side ? dot(side, side) : 0);
+    return { mean, variance: Math.max(variance, Number.EPSILON * prior), prior, side };
   };
 
   // --- what the likelihood makes of it ---
@@ -217,6 +217,28 @@ const cavity = (() => {
     }
     return { mean: mean / total, lower, upper };
   };
+  const ordered = ({ thresholds, lowest }, f, level) => { // categories between thresholds on f plus standard normal noise
+    const below = thresholds.map((b) => normalCdf((b - f.mean) / Math.sqrt(1 + f.variance)));
+    const reached = (p) => lowest + below.filter((share) => share < p - 1e-15).length;
+    const mean = below.reduce((sum, share) => sum + 1 - share, lowest);
+    return { mean, lower: reached(0.5 - level / 2), upper: reached(0.5 + level / 2) };
+  };
+  const byLevel = (variance, f, g) => { // normal noise of variance exp(g) given g: nodes over g, as in Python
+    const sd = Math.sqrt(g.variance), cov = dot(f.side, g.side), slope = cov / g.variance;
+    return normalNodes(0, 1, Math.min(0.3, 0.3 / sd)).map(([x, weight]) => ({
+      weight, mean: f.mean + slope * sd * x, sd: Math.sqrt(f.variance - slope * cov + variance * Math.exp(g.mean + sd * x)),
+    }));
+  };
+  const central = (parts, mean, level) => { // mean and interval of a mixture of normal densities
+    const cdf = (y) => parts.reduce((sum, p) => sum + p.weight * normalCdf((y - p.mean) / p.sd), 0);
+    const density = (y) => parts.reduce((sum, p) => {
+      const z = (y - p.mean) / p.sd;
+      return sum + p.weight * Math.exp(-0.5 * z * z) / (p.sd * Math.sqrt(TURN));
+    }, 0);
+    const width = parts.reduce((a, b) => (b.weight > a.weight ? b : a)).sd;
+    const end = (p) => quantile(cdf, density, p, mean, width);
+    return { mean, lower: end(0.5 - level / 2), upper: end(0.5 + level / 2) };
+  };
   const answerTo = (model, fs) => {
     const { response, level } = model, f = fs[0];
     if (response.kind === "one_vs_rest") {
@@ -227,18 +249,10 @@ const cavity = (() => {
       return { probabilities: softmax([0, logOdds(response, f)]) };
     }
     if (response.kind === "count") { return counts(response.shape, f, level); }
-    const sds = response.variances.map((v) => Math.sqrt(v + f.variance));
-    const cdf = (y) => sds.reduce((sum, sd, i) => sum + response.weights[i] * normalCdf((y - f.mean) / sd), 0);
-    const density = (y) => sds.reduce((sum, sd, i) => {
-      const z = (y - f.mean) / sd;
-      return sum + response.weights[i] * Math.exp(-0.5 * z * z) / (sd * Math.sqrt(TURN));
-    }, 0);
-    const width = sds[response.weights.indexOf(Math.max(...response.weights))];
-    const found = {
-      mean: f.mean,
-      lower: quantile(cdf, density, 0.5 - level / 2, f.mean, width),
-      upper: quantile(cdf, density, 0.5 + level / 2, f.mean, width),
-    };
+    if (response.kind === "ordinal") { return ordered(response, f, level); }
+    const parts = response.kind === "level" ? byLevel(response.variance, ...fs)
+      : response.variances.map((v, i) => ({ weight: response.weights[i], mean: f.mean, sd: Math.sqrt(v + f.variance) }));
+    const found = central(parts, f.mean, level);
     return response.warp ? warped(response.warp, f, response.variances, found) : found;
   };
 
@@ -284,7 +298,8 @@ for (const box of document.querySelectorAll(".whatif")) {
       strong.textContent = `${content.target} = ${number(found.mean)}`;
       said.append(strong, `, ${Math.round(100 * content.level)} % between ${number(found.lower)} and ${number(found.upper)}`);
     }
-    const unknown = Math.max(...found.latent.map((f) => f.variance / f.prior));
+    const judged = content.response.kind === "level" ? found.latent.slice(0, 1) : found.latent; // noise is hardly ever known well
+    const unknown = Math.max(...judged.map((f) => f.variance / f.prior));
     const trust = box.querySelector(".trust");
     trust.textContent = unknown > 0.5 ? "Far from all rows of the data: mostly a guess." : "";
     trust.hidden = unknown <= 0.5;
