@@ -14,9 +14,14 @@ coverage of 90 % intervals is counted over all splits, also in each third of the
 discrete, by the randomized probability transform, because their intervals hold more than they say by construction.
 Every number is computed in the run. Simulated tables and splits depend on the seed.
 
+A row that is held out in several splits is nearly the same observation each time. Standard errors of coverage therefore
+count rows, not predictions: with hits h_i of row i, which is predicted c_i times, that of sum c_i h_i / sum c_i is
+sqrt(0.9 0.1 sum c_i^2) / sum c_i. Rows of one split share hyperparameters, which is not counted.
+
 RESULT has the share of tables on which the choice is best or within 5 % of the best, the mean coverage, the mean
 difference of stated and observed probability of classes, tables whose coverage is not within two standard errors of
-90 % as a whole (`off`) or in some third (`off_thirds`), and intervals that leave the range of their kind (`outside`).
+90 % as a whole (`off`) or in some third (`off_thirds`), how many tables that would be on average if all intervals were
+perfect (`by_chance`), and intervals that leave the range of their kind (`outside`).
 """
 
 from __future__ import annotations
@@ -62,6 +67,9 @@ WITHIN = 1.05
 LEVEL = 0.9
 OURS = "cavity"
 
+DRAWS = 200
+"""Of perfect intervals, for what is off by chance."""
+
 
 @dataclass
 class Found:
@@ -71,6 +79,7 @@ class Found:
     seconds: dict[str, float] = field(default_factory=dict)
     inside: list[Array] = field(default_factory=list)
     predicted: list[Array] = field(default_factory=list)
+    rows: list[NDArray[np.intp]] = field(default_factory=list)
     outside: int = 0
     calibration: list[float] = field(default_factory=list)
     chosen: str = ""
@@ -82,6 +91,7 @@ class Found:
             self.seconds[method] = self.seconds.get(method, 0.0) + other.seconds[method]
         self.inside += other.inside
         self.predicted += other.predicted
+        self.rows += other.rows
         self.outside += other.outside
         self.calibration += other.calibration
         self.chosen = other.chosen
@@ -155,6 +165,7 @@ def _one_split(name: str, seed: int, split: int, with_peers: bool) -> Found:
         scores[OURS] = float(np.sqrt(np.mean((mean - target) ** 2)))
         found.inside.append(_inside(prediction, target, split))
         found.predicted.append(mean)
+        found.rows.append(test)
         low, high = prediction.interval(LEVEL)
         ends = RANGES.get(name, (-np.inf, np.inf))
         found.outside += int(np.sum((low < ends[0]) | (high > ends[1])))
@@ -188,16 +199,31 @@ def _is_discrete(prediction: Any) -> bool:
     return hasattr(prediction, "probabilities") or "Count" in type(prediction).__name__
 
 
-def thirds(found: Found) -> list[tuple[float, int]]:
-    """Coverage and number of rows in each third of the predicted values."""
-    inside, predicted = np.concatenate(found.inside), np.concatenate(found.predicted)
-    parts = np.array_split(np.argsort(predicted, kind="stable"), 3)
-    return [(float(np.mean(inside[part])), len(part)) for part in parts]
+def parts(found: Found) -> list[NDArray[np.intp]]:
+    """Places of all predictions, and of those in each third of the predicted values."""
+    order = np.argsort(np.concatenate(found.predicted), kind="stable")
+    return [order, *np.array_split(order, 3)]
 
 
-def is_off(coverage: float, rows: int) -> bool:
-    """Beyond two standard errors of the level."""
-    return abs(coverage - LEVEL) > 2.0 * np.sqrt(LEVEL * (1 - LEVEL) / rows) + 0.5 / rows
+def standard_error(rows: NDArray[np.intp]) -> float:
+    """Of the coverage, from the row of each prediction: predictions of one row are one observation."""
+    times = np.unique(rows, return_counts=True)[1]
+    return float(np.sqrt(LEVEL * (1 - LEVEL) * np.sum(times**2)) / np.sum(times))
+
+
+def are_off(found: Found, inside: Array) -> list[bool]:
+    """Whether the coverage of all predictions, and in each third, is beyond two standard errors of the level."""
+    rows = np.concatenate(found.rows)
+    gaps = [(abs(np.mean(inside[part]) - LEVEL), rows[part]) for part in parts(found)]
+    return [bool(gap > 2.0 * standard_error(own) + 0.5 / len(own)) for gap, own in gaps]
+
+
+def off_by_chance(found: Found, rng: np.random.Generator) -> Array:
+    """How often a table is off as a whole, and in some third, if each row is in its interval with probability 0.9."""
+    rows = np.unique(np.concatenate(found.rows), return_inverse=True)[1]
+    draws = (rng.uniform(size=(DRAWS, rows.max() + 1)) < LEVEL).astype(float)
+    off = [are_off(found, draw[rows]) for draw in draws]
+    return np.mean([(whole, any(thirds)) for whole, *thirds in off], axis=0)
 
 
 def line(name: str, found: Found) -> str:
@@ -210,7 +236,8 @@ def line(name: str, found: Found) -> str:
         extra = f"calibration {np.mean(found.calibration):.3f}"
     else:
         coverage = float(np.mean(np.concatenate(found.inside)))
-        extra = f"cover {coverage:.3f} ({' '.join(f'{c:.2f}' for c, _ in thirds(found))})"
+        thirds = (np.mean(np.concatenate(found.inside)[part]) for part in parts(found)[1:])
+        extra = f"cover {coverage:.3f} ({' '.join(f'{c:.2f}' for c in thirds)})"
         extra += f" outside {found.outside}" if found.outside else ""
     return f"{mark} {name:17s} {told}  {extra}  {found.seconds[OURS]:.1f} s  {found.chosen}"
 
@@ -241,6 +268,7 @@ def summary(results: dict[str, Found]) -> str:
     level = 0
     coverages, off, off_thirds, outside = [], [], [], 0
     calibration = []
+    chance, rng = np.zeros(2), np.random.default_rng(0)
     for name, found in results.items():
         values = {m: found.score(m, name not in CLASSES) for m in found.scores}
         level += values[OURS] <= WITHIN * min(values.values())
@@ -250,10 +278,10 @@ def summary(results: dict[str, Found]) -> str:
         inside = np.concatenate(found.inside)
         coverages.append(float(np.mean(inside)))
         outside += found.outside
-        if is_off(coverages[-1], len(inside)):
-            off.append(name)
-        if any(is_off(c, rows) for c, rows in thirds(found)):
-            off_thirds.append(name)
+        whole, *thirds = are_off(found, inside)
+        off += [name] if whole else []
+        off_thirds += [name] if any(thirds) else []
+        chance += off_by_chance(found, rng)
     fields = {
         "tables": str(len(results)),
         "win_or_tie": f"{level / len(results):.3f}",
@@ -261,6 +289,7 @@ def summary(results: dict[str, Found]) -> str:
         "calibration": f"{np.mean(calibration):.3f}" if calibration else "nan",
         "off": ",".join(off) or "none",
         "off_thirds": ",".join(off_thirds) or "none",
+        "by_chance": f"{chance[0]:.1f},{chance[1]:.1f}",
         "outside": str(outside),
     }
     return "RESULT " + " ".join(f"{key}={value}" for key, value in fields.items())

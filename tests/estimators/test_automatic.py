@@ -16,6 +16,7 @@ from cavity.likelihoods import (
     Gaussian,
     HeteroscedasticGaussian,
     IntervalWarp,
+    MixtureOfGaussians,
     NegativeBinomial,
     OrdinalProbit,
     Poisson,
@@ -41,6 +42,7 @@ def table(kind: str, seed: int, n: int = 120) -> tuple[np.ndarray, np.ndarray]:
         "rating": lambda: 1.0 + np.digitize(f + 0.4 * noise, [-1, -0.3, 0.3, 1]),
         "changing": lambda: f + 0.1 * np.exp(0.9 * X[:, 1]) * noise,
         "outliers": lambda: f + 0.1 * noise + (np.arange(n) % 25 == 7) * rng.choice([-4.0, 4.0], n),
+        "heavy tails": lambda: f + 0.1 * rng.standard_t(1.5, n),
         "line": lambda: X @ [1.0, -2.0] + 0.3 * noise,
     }[kind]()
     return X, y
@@ -75,11 +77,35 @@ def test_the_noise_that_made_the_targets_is_chosen(name, kinds, seed):
 
 @pytest.mark.parametrize("seed", [0])
 def test_outliers_are_found_last_and_the_kernel_is_not_bent_by_them(seed):
+    """Every 25th row is off by 4, the others by 0.1: no row is between, as Student-t noise would have it."""
     X, y = table("outliers", seed)
     model = GPRegressor(likelihood="auto", random_state=0).fit(X, y)
-    assert isinstance(model.likelihood_, StudentT), model.choice_
+    noise = model.likelihood_
+    assert isinstance(noise, MixtureOfGaussians), model.choice_
+    assert noise.fraction == pytest.approx(0.04, abs=0.03)
+    assert noise.scale == pytest.approx(0.1, rel=0.3)
+    assert "4" in str(model.choice_).split("Rows are either regular or, ")[1][:3]
     clean = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
     assert np.sqrt(np.mean((model.posterior_.mean(X) - clean) ** 2)) < 0.1
+    assert [one.name for one in model.choice_.candidates if one.chosen] == ["mixture, all rows"]
+
+
+def test_heavy_tails_stay_those_of_student():
+    X, y = table("heavy tails", 0, 100)
+    model = GPRegressor(likelihood="auto", random_state=0).fit(X, y)
+    assert isinstance(model.likelihood_, StudentT), model.choice_
+    assert any(one.name == "mixture, all rows" and not one.chosen for one in model.choice_.candidates)
+
+
+def test_outliers_are_no_level_of_noise():
+    """Four columns, of which two matter: the first look sees few of the outliers, and a level of noise that rises at
+    single rows would predict the others."""
+    rng = np.random.default_rng(13_100)
+    X = rng.uniform(-2.0, 2.0, (300, 4))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.1 * rng.standard_normal(300)
+    y += np.where(rng.uniform(size=300) < 0.04, rng.normal(0, 4, 300), 0.0)
+    model = GPRegressor(likelihood="auto", random_state=0).fit(X[:200], y[:200])
+    assert isinstance(model.likelihood_, MixtureOfGaussians), model.choice_
 
 
 def test_what_others_vouch_for_is_no_outlier():

@@ -11,7 +11,15 @@ from cavity.learning.choice.inflation import inflated, inflation
 from cavity.learning.choice.kinds import Kind, kind_of, likelihood_for
 from cavity.learning.choice.screening import Screen, Trial, log_density
 from cavity.learning.choice.structures import Season, seen
-from cavity.likelihoods import Gaussian, IntervalWarp, OrdinalProbit, Poisson, PositiveWarp, WarpedTarget
+from cavity.likelihoods import (
+    Gaussian,
+    IntervalWarp,
+    MixtureOfGaussians,
+    OrdinalProbit,
+    Poisson,
+    PositiveWarp,
+    WarpedTarget,
+)
 from cavity.prediction import GaussianPrediction
 from cavity.runtime.deadlines import Deadline
 
@@ -176,6 +184,10 @@ def test_inflation_leaves_means_and_scales_variances():
     np.testing.assert_allclose(there.mean, here.mean, rtol=1e-8)
     np.testing.assert_allclose(there.variance, 2.5 * here.variance, rtol=1e-7)
     assert inflated(GP(1.5 * SE(1.0), Poisson()).bind(1), 2.0) is None
+    mixed = inflated(GP(1.5 * SE(1.0), MixtureOfGaussians(0.1, 0.2, 7.0)).bind(1), 4.0)
+    assert mixed is not None
+    np.testing.assert_allclose(mixed.kernel.flat, [6.0, 1.0])
+    np.testing.assert_allclose(mixed.likelihood.flat, [0.1, 0.4, 7.0])
 
 
 def test_inflation_is_that_of_residuals():

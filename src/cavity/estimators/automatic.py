@@ -1,7 +1,9 @@
 """A regression whose kind of model is left open: choose it, learn it from all rows, and look for outliers last.
 
 Student-t noise is tried if rows are far from what the others predict. Leave-one-out densities decide: EP's evidence of
-Student-t noise is an estimate, and that of Gaussian noise is not.
+Student-t noise is an estimate, and that of Gaussian noise is not. If it is kept, rows may still be either regular or
+wrong, with nothing between: Student-t tails then make 90 % intervals hold 95 %, and a mixture of two normal densities,
+which does not, is tried from there.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cavity.estimators.leave_one_out import leave_one_out
+from cavity.estimators.leave_one_out import cavities, leave_one_out
 from cavity.gp import GP
 from cavity.learning.choice.inflation import inflated
 from cavity.learning.choice.result import Candidate, Choice
@@ -20,7 +22,8 @@ from cavity.learning.choice.words import chosen_in_words
 from cavity.learning.data_scale import MAD_TO_SD
 from cavity.learning.run_choice import Learned
 from cavity.learning.training_rows import TrainingRows
-from cavity.likelihoods import Gaussian, Likelihood, StudentT, WarpedTarget
+from cavity.likelihoods import Gaussian, Likelihood, MixtureOfGaussians, StudentT, WarpedTarget
+from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import Message, Setting, message_of
 from cavity.runtime.interrupts import not_swallowed
@@ -31,6 +34,10 @@ CLEAR, LEAST_GAIN = 1.0, 5.0
 LARGE_GAIN = 0.25
 """Nats per row beyond which there is no doubt. Below, squared errors of rows left out must not grow with Student-t
 noise: what it takes for outliers may be rows that predict each other."""
+
+
+FAR = 4.0
+"""Typical residuals from which a row counts as wrong, to begin with."""
 
 
 def robust(likelihood: Likelihood, scale: float = 1.0) -> Likelihood | None:
@@ -78,7 +85,8 @@ def with_outliers(
         remedy = ("; ", *reason.remedy) if reason.remedy else ()
         parts = (f"{far}, but Student-t noise could not be fitted (", *reason.clause, *remedy, ").")
         return learned, _because(choice, Message(parts))
-    return _denser(learned, heavy, rows, choice, far)
+    found, reasons = _denser(learned, heavy, rows, choice, far)
+    return _regular_or_wrong(heavy, rows, reasons, learn, time) if found is heavy else (found, reasons)
 
 
 def _denser(
@@ -108,12 +116,59 @@ def _denser(
     return better, _because(found, Message((why,)))
 
 
+def mixture(residual: Array) -> MixtureOfGaussians:
+    """Noise of regular and wrong rows, of about these residuals."""
+    size = np.abs(residual)
+    scale = float(np.median(size)) * MAD_TO_SD
+    wrong = size > FAR * scale
+    wide = float(np.sqrt(np.mean(size[wrong] ** 2))) if wrong.any() else 2.0 * FAR * scale
+    share = min(max(float(np.mean(wrong)), 1.0 / len(size)), 0.5)
+    return MixtureOfGaussians(share, scale, wide / scale)
+
+
+def _regular_or_wrong(
+    heavy: Learned,
+    rows: TrainingRows,
+    choice: Choice,
+    learn: Callable[[GP, float | None], Learned],
+    time: Deadline,
+) -> tuple[Learned, Choice]:
+    """What was learned with Student-t noise, or with a mixture if rows are clearly more probable given the others.
+
+    Not of warped targets: at the ends of a range, where many rows pile up, its evidence is rugged and takes minutes.
+    """
+    y = rows.y if rows.own is None else rows.y[rows.index]
+    residual = y - cavities(heavy.posterior, rows)[0]
+    warped = isinstance(heavy.model.likelihood, WarpedTarget)
+    if warped or time.left == 0.0 or not np.median(np.abs(residual)) > 0:
+        return heavy, choice
+    try:
+        with not_swallowed():
+            found = learn(heavy.model.with_likelihood(mixture(residual)), time.left)
+            left = [np.asarray(leave_one_out(one.posterior, rows).log_prob(y)) for one in (heavy, found)]
+    except (KeyboardInterrupt, *FAILURES):
+        return heavy, choice
+    gain = left[1] - left[0]
+    better = bool(np.sum(gain) > max(1.0, CLEAR * np.std(gain) * np.sqrt(len(gain))))
+    candidates = (
+        *(replace(one, chosen=one.chosen and not better) for one in choice.candidates),
+        Candidate("mixture, all rows", float(np.mean(left[1])), better),
+    )
+    if not better:
+        return heavy, replace(choice, candidates=candidates)
+    noise = found.model.likelihood
+    assert isinstance(noise, MixtureOfGaussians)
+    why = f"Rows are either regular or, {100 * noise.fraction:.2g} % of them, wrong, with few between."
+    chosen = replace(choice, chosen=chosen_in_words(found.model), candidates=candidates)
+    return found, _because(chosen, Message((why,)))
+
+
 def _because(choice: Choice, why: Message) -> Choice:
     return replace(choice, reasons=(*choice.reasons, why))
 
 
 def with_inflation(learned: Learned, rows: TrainingRows, factor: float) -> Learned:
-    """The same with larger variances, if it has Gaussian noise."""
+    """The same with larger variances, if it has Gaussian noise or a mixture."""
     model = inflated(learned.model, factor) if factor != 1.0 else None
     if model is None:
         return learned

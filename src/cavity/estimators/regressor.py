@@ -35,7 +35,14 @@ from cavity.learning.objective import OBJECTIVES
 from cavity.learning.robust_starts import is_robust
 from cavity.learning.run_choice import Learned
 from cavity.learning.training_rows import TrainingRows, contains_white, require_numbers, require_usual_units
-from cavity.likelihoods import Gaussian, GaussianNoise, Likelihood, Noiseless, OrdinalProbit
+from cavity.likelihoods import (
+    Gaussian,
+    GaussianNoise,
+    Likelihood,
+    MixtureOfGaussians,
+    Noiseless,
+    OrdinalProbit,
+)
 from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
@@ -550,7 +557,9 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
 
 
 def _how(heavy: GP, n_restarts: int) -> dict[str, Any]:
-    """How robust noise is learned: from easier models too, unless targets are warped."""
+    """How robust noise is learned: from easier models too, unless targets are warped or its values are known."""
+    if isinstance(heavy.likelihood.noise, MixtureOfGaussians):
+        return {"n_restarts": 0, "warm": True}
     if heavy.likelihood.noise is heavy.likelihood:
         return {"n_restarts": min(n_restarts, 1)}
     return {"n_restarts": 0, "data_driven": False}

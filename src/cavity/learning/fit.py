@@ -54,6 +54,7 @@ def learn(
     rng: np.random.Generator | int | None = None,
     n_jobs: int | None = None,
     max_time: float | None = None,
+    enough: float | None = None,
     progress: bool | None = None,
     warn: bool = True,
 ) -> Learned:
@@ -80,6 +81,8 @@ def learn(
         Whether the model's values were learned before: the first start is there, and no easier model is learned.
     max_time : float, optional
         Seconds after which the best so far is returned. If chains follow, learning has a quarter of them.
+    enough : float, optional
+        Part of the objective: runs end if a step gains less.
     warn : bool
         Whether chains that are too short warn.
 
@@ -123,7 +126,11 @@ def learn(
         return choose(model, SearchResult(model, np.nan, ()), rows, time.left)
     limit = Deadline(time.part(LEARNING_SHARE) if model.inference.samples else time.left)
     how = SearchOptions(n_restarts, given, data_driven and not warm, n_jobs, progress, expected=expected)
-    if warm and is_robust(model.likelihood):  # near an optimum already: the last digits cost most evaluations
+    if enough is not None:
+        how = replace(how, enough=enough)
+    elif warm and is_robust(
+        model.likelihood
+    ):  # near an optimum already: the last digits cost most evaluations
         how = replace(how, enough=ENOUGH)
     elif model.representation.approximates:
         how = replace(how, enough=APPROXIMATE_ENOUGH)

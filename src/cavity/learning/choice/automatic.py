@@ -89,6 +89,7 @@ class _Search:
     columns: Columns
     progress: Progress
     best: Trial | None = None
+    may_set_aside: bool = False
     set_aside: bool = False
     trials: list[Trial] = field(default_factory=list)
     seen: list[Message] = field(default_factory=list)
@@ -190,6 +191,7 @@ def _noise(
     if search.best is None or kind.kind not in (Kind.REAL, Kind.POSITIVE) or not may_set_aside:
         return
     far = far_rows(search.best.residual)
+    search.may_set_aside = True
     if 0 < np.mean(far) <= MOST_OUTLIERS:
         search.screen.without(far)
         search.set_aside = True
@@ -237,16 +239,35 @@ def _discrete(search: _Search, noises: dict[str, Likelihood]) -> None:
 
 
 def _changing_noise(search: _Search) -> None:
-    """Noise with a level of its own function, if residuals depend on the inputs: linear, or if need be any."""
+    """Noise with a level of its own function, if residuals depend on the inputs: linear, or if need be any.
+
+    A level that rises at single rows predicts outliers well, without being right: they are set aside before, and its
+    rows must be more probable than with tails that are heavy everywhere.
+    """
     best = search.best
     if best is None or not isinstance(best.model.likelihood, Gaussian) or not _uneven(search, best):
         return
+    regular = _without_far(search, best)
+    if regular is None or not _uneven(search, regular):
+        return
     noise = HeteroscedasticGaussian(float(best.model.likelihood.flat[0]))
     levels = {"linear": structures.line(search.columns), "smooth": structures.noise_level(search.columns)}
+    search.best = heavy = replace(regular, density=regular.heavy_density, gaussian=False)
     for name, level in levels.items():
         tried = search.run(f"heteroscedastic, {name} level", [best.model.kernel, level], noise, start=True)
         if search.offer(tried, 1.0) and tried is not None and not _uneven(search, tried):
-            return
+            break
+    search.best = best if search.best is heavy else search.best
+
+
+def _without_far(search: _Search, best: Trial) -> Trial | None:
+    """The same candidate without rows that are far from what it predicts, if these are few and may be outliers."""
+    far = far_rows(best.residual)
+    if not search.may_set_aside or not 0 < np.mean(far) <= MOST_OUTLIERS:
+        return best
+    search.screen.without(far)
+    search.set_aside = True
+    return search.screen.run(best.name, best.model, best.model)
 
 
 def _uneven(search: _Search, best: Trial) -> bool:

@@ -1,4 +1,4 @@
-"""Variances that fit rows left out: one factor for the variances of kernel and Gaussian noise.
+"""Variances that fit rows left out: one factor for the variances of kernel and normal noise.
 
 Scaling both by the same factor leaves the posterior mean as it is and scales every predictive variance. Values of
 highest evidence make variances too small if there are few rows for many parameters; the residuals of rows that learning
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cavity.gp import GP
 from cavity.kernels import Kernel, Linear, On, Scaled, Standardized, Sum
-from cavity.likelihoods import Gaussian
+from cavity.likelihoods import Gaussian, MixtureOfGaussians
 from cavity.numerics.arrays import Array
 
 LEVEL, QUANTILE = 0.9, 1.6448536269514722
@@ -43,13 +43,19 @@ def inflation(residuals: Array) -> float:
 
 
 def inflated(model: GP, factor: float) -> GP | None:
-    """The model with variances of kernel and Gaussian noise times a factor; None if it is of another kind."""
-    variances = _variances(model.kernel)
-    if variances is None or not isinstance(model.likelihood.noise, Gaussian):
+    """The model with variances of kernel and noise times a factor; None if it is of another kind.
+
+    Noise is Gaussian, or a mixture of two normal densities, regular and wide; residuals are then those of regular rows.
+    """
+    variances, noise = _variances(model.kernel), model.likelihood.noise
+    if variances is None or not isinstance(noise, Gaussian | MixtureOfGaussians):
         return None
     kernel = model.kernel.with_flat(np.where(variances, factor, 1.0) * model.kernel.flat)
     of_noise = np.ones(model.likelihood.flat.size)
-    of_noise[0] = factor
+    if isinstance(noise, Gaussian):
+        of_noise[0] = factor
+    else:
+        of_noise[1] = np.sqrt(factor)  # the scale; the wide one is a multiple of it
     likelihood = model.likelihood.with_flat(of_noise * model.likelihood.flat)
     return model._rebuild({}, (kernel, model.mean, likelihood, model.representation))
 

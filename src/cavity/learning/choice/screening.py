@@ -36,6 +36,10 @@ ROWS, OTHERS = 300, 600
 FOLDS = 4
 """Folds, if there are less than half as many others as rows to learn from."""
 
+ROUGHLY = 1e-6
+"""Part of the log evidence: learning ends if a step gains less. Of some hundred nats that is a few ten-thousandths, and
+densities of rows left out differ by far more."""
+
 IMPOSSIBLE = -700.0
 """Smallest log density: rows that a candidate calls impossible count as this improbable."""
 
@@ -202,6 +206,7 @@ class Screen:
             warm=warm,
             rng=self.rng,
             max_time=self.time.left,
+            enough=ROUGHLY,
             progress=False,
             warn=False,
         )

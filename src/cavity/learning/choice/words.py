@@ -20,6 +20,7 @@ from cavity.runtime.errors import Message, Setting
 NOISES = {
     "Gaussian": "Gaussian noise",
     "StudentT": "Student-t noise",
+    "MixtureOfGaussians": "regular noise with gross errors",
     "IntervalWarp": "noise that shrinks towards both ends of the range (a logit of the target)",
     "Poisson": "Poisson counts",
     "NegativeBinomial": "negative binomial counts",
