@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -10,19 +12,22 @@ from cavity import GP, GPRegressor
 from cavity.assessment.evidence_check import EvidenceCheck, check_evidence
 from cavity.inference import ConvergenceWarning
 from cavity.kernels import SE
-from cavity.likelihoods import Poisson, Probit, StudentT
+from cavity.likelihoods import MixtureOfGaussians, Poisson, Probit, StudentT
 
 GRID = np.linspace(-7.0, 7.0, 1401)
 
 
 def true_log_evidence(K, y, likelihood) -> float:
-    """By a sum over a fine grid of the two whitened latent values."""
+    """By a sum over a fine grid of the two whitened latent values, each seen by one row or several."""
     L = np.linalg.cholesky(K)
     u, v = np.meshgrid(GRID, GRID, indexing="ij")
     f = (L[0, 0] * u, L[1, 0] * u + L[1, 1] * v)
     log = -0.5 * (u**2 + v**2) - np.log(2 * np.pi) + 2 * np.log(GRID[1] - GRID[0])
-    for value, place in zip(y, f):
-        log = log + likelihood.log_prob(np.full(1, value), place.reshape(-1, 1))[:, 0].reshape(place.shape)
+    for values, place in zip(y, f):
+        for value in np.atleast_1d(values):
+            log = log + likelihood.log_prob(np.full(1, value), place.reshape(-1, 1))[:, 0].reshape(
+                place.shape
+            )
     return float(logsumexp(log))
 
 
@@ -44,6 +49,40 @@ def test_the_error_is_the_true_one(df, apart):
         assert found.error == pytest.approx(error, abs=0.1 + 3.0 * found.standard_error)
     else:
         assert error > 1.0
+
+
+@pytest.mark.parametrize(
+    ("noise", "variance", "gap", "y"),
+    [
+        (MixtureOfGaussians(0.1, 0.3, 20.0), 2.0, 0.3, ([-2.547], [4.603, -3.325, 0.453])),
+        (MixtureOfGaussians(0.1, 0.1, 20.0), 2.0, 0.3, ([2.207, 0.181, -1.944], [1.808, -0.538, 3.285])),
+        (StudentT(0.1, 4.0), 10.0, 0.1, ([13.705, 18.018], [-7.335])),
+    ],
+    ids=["the other mode is larger", "as large", "annealing stays behind"],
+)
+def test_a_mode_that_ep_has_missed_is_seen(noise, variance, gap, y):
+    """In each case draws from EP's Gaussian alone, or an annealing from it, were wrong by 0.9 nats and more."""
+    kernel, places = variance * SE(1.0), np.array([[0.0], [gap]])
+    X = np.repeat(places, [len(y[0]), len(y[1])], axis=0)
+    posterior = GP(kernel, noise, inference="ep").condition(X, np.concatenate(y))
+    error = posterior.log_evidence - true_log_evidence(kernel.bind(1)(places), y, noise)
+    found = check_evidence(posterior)
+    assert abs(error) > 0.8
+    assert not found.known or found.error == pytest.approx(error, abs=0.2 + 3.0 * found.standard_error)
+
+
+def test_an_annealing_that_finds_less_than_the_draws_is_not_believed(monkeypatch):
+    X, y = np.array([[0.0], [0.3]]), np.array([4.0, -4.0])
+    posterior = GP(2.0 * SE(1.0), StudentT(0.1, 1.0), inference="ep").condition(X, y)
+    module = "cavity.assessment.evidence_check."
+    draws = SimpleNamespace(log_evidence=posterior.log_evidence - 3.0, standard_error=0.1, certified=False)
+    monkeypatch.setattr(module + "importance_evidence", lambda *args, **options: draws)
+    for log_evidence, known in ((-4.5, False), (-3.2, True), (-2.0, True)):
+        end = SimpleNamespace(
+            log_evidence=posterior.log_evidence + log_evidence, standard_error=0.1, sd_log_weights=0.3
+        )
+        monkeypatch.setattr(module + "annealed_importance_sampling", lambda *args, end=end, **options: end)
+        assert check_evidence(posterior).known is known
 
 
 def test_nothing_is_checked_without_need():

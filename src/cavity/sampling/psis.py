@@ -11,6 +11,7 @@ is the diagnosis (Vehtari, Simpson, Gelman, Yao and Gabry 2024): below 0.5 the v
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,9 +156,16 @@ class ImportanceEvidence:
 
 
 def importance_evidence(
-    posterior: Any, size: int = 10_000, *, rng: int | np.random.Generator | None = None, rows: int = 2000
+    posterior: Any,
+    size: int = 10_000,
+    *,
+    also: Sequence[Any] = (),
+    rng: int | np.random.Generator | None = None,
+    rows: int = 2000,
 ) -> ImportanceEvidence:
     """Log evidence by importance sampling from the Gaussian of an approximation at the training inputs.
+
+    With several Gaussians draws are shared among them, and weighted by their mixture: together they may know all modes.
 
     Parameters
     ----------
@@ -165,6 +173,8 @@ def importance_evidence(
         What `GP.condition` returns under Laplace's method, EP or the variational rule (anything with sites).
     size : int
         S; tails of weights need a few hundred.
+    also : sequence of Posterior
+        Other approximations of the same model, given the same data.
     rows : int
         Draws held in memory at a time.
 
@@ -183,8 +193,9 @@ def importance_evidence(
     if isinstance(size, bool) or int(size) != size or size < 100:
         raise ValueError(f"size must be an integer >= 100, got {size!r}")
     began = time.perf_counter()
-    approximation, model = posterior.approximation, posterior.model
-    if approximation.sites is None:
+    model = posterior.model
+    rows = min(rows, -(-size // (1 + len(also))))
+    if any(one.approximation.sites is None for one in (posterior, *also)):
         raise ValueError(
             "this posterior has no sites: importance sampling starts from Laplace's method, EP or the variational "
             "rule; exact inference needs none"
@@ -197,11 +208,14 @@ def importance_evidence(
     rng = np.random.default_rng(rng)
     prior = model.prior(posterior.process.X)
     with threads_for(prior.n):
-        bridge = Bridge(prior, posterior.data.under(model.likelihood), sites=approximation.sites)
-        sizes = [min(rows, size - i) for i in range(0, size, rows)]
-        pieces = [bridge.log_ratio(bridge.latent(rng.standard_normal((s, bridge.n)))) for s in sizes]
+        given = posterior.data.under(model.likelihood)
+        bridges = [Bridge(prior, given, sites=one.approximation.sites) for one in (posterior, *also)]
+        pieces = []
+        for i in range(0, size, rows):
+            bridge = bridges[(i // rows) % len(bridges)]
+            F = bridge.latent(rng.standard_normal((min(rows, size - i), bridge.n)))
+            pieces.append(_log_weights(bridges, F))
     smoothed, k = pareto_smoothed(np.concatenate(pieces))
-    smoothed = smoothed + bridge.log_mass
     log_z = float(logsumexp(smoothed) - np.log(size))
     w = np.exp(smoothed - logsumexp(smoothed)) if np.isfinite(log_z) else np.full(size, np.nan)
     effective = float(1.0 / np.sum(w * w)) if np.isfinite(log_z) else 0.0
@@ -215,3 +229,10 @@ def importance_evidence(
     )
     seconds = time.perf_counter() - began
     return ImportanceEvidence(log_z, error, k, effective, size, certified, reason, smoothed, seconds)
+
+
+def _log_weights(bridges: Sequence[Bridge], F: Array) -> Array:
+    """ln p(y, f) - ln of the mean density of the Gaussians, in which the prior cancels."""
+    ratios = np.stack([bridge.log_ratio(F) + bridge.log_mass for bridge in bridges])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.log(len(bridges)) - logsumexp(-ratios, axis=0))
