@@ -62,6 +62,8 @@ def test_a_model_that_finds_no_room_is_written_elsewhere(data, full):
     assert f"Error: {data / 'full' / 'm.cavity'}: No space left on device" in lines
     assert f"What was learned was written to {data / 'spare' / 'm-1.cavity'} instead." in lines
     assert f"Model: {data / 'spare' / 'm-1.cavity'}" in result.stdout
+    last = f"could not be written, see above; what was learned is in {data / 'spare' / 'm-1.cavity'}."
+    assert lines.rstrip().endswith(last)
     assert cavity.load(data / "spare" / "m-1.cavity").report.rows == 12
     assert (data / "spare" / "m.cavity").read_text() == "someone else's"
     assert not list((data / "full").iterdir())

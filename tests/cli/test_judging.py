@@ -107,7 +107,7 @@ def test_compare_ranks_announces_and_recommends():
 
 
 def test_the_candidates_that_are_tried_by_default_have_a_line_each_in_a_narrow_terminal():
-    tried = candidates(Preparation("level", "regression", (Column("depth"),)))
+    tried = candidates(Preparation("level", "regression", (Column("depth"),)), np.arange(1.0, 41.0) ** 2)
     assert len({one.kernel for one in tried}) > 1
     entries = tuple(Entry(one, -1234.5, -4.567, -4.678, 0.123, 0.045, 123.4, True) for one in tried)
     found = Comparison(entries, FOLDS, 5, 40)
@@ -392,7 +392,7 @@ def test_folders_that_cannot_be_written_to_are_refused_before_any_work(
     access = os.access
     # root may write everywhere
     monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(locked) and access(path, mode))
-    for work in ("cavity.tables.read_table", "cavity.cli.predict.load_table_model", "cavity.studies.run"):
+    for work in ("cavity.tables.read_table", "cavity.cli.predict.load_predictor", "cavity.studies.run"):
         monkeypatch.setattr(work, lambda *_, **__: pytest.fail("work was begun"))
     monkeypatch.setattr("cavity.demo.run", lambda *_, **__: pytest.fail("work was begun"))
     refused(

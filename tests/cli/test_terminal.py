@@ -15,6 +15,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cavity import load
+from cavity.cli.words import in_options
+
 TMUX = shutil.which("tmux")
 pytestmark = pytest.mark.skipif(TMUX is None, reason="needs tmux")
 
@@ -99,7 +102,10 @@ def test_regression_with_outliers(tmp_path: Path) -> None:
     pd.DataFrame({"rain": rain, "soil": soil, "harvest": harvest}).round(2).to_csv(
         tmp_path / "f.csv", index=False
     )
-    found = checked(screen(tmp_path, "cavity fit f.csv --target harvest"))
+    lines = screen(tmp_path, "cavity fit f.csv --target harvest")
+    found = checked(lines)
+    told = load(tmp_path / "f.cavity").report.choice.told(in_options)
+    assert told in " ".join(line.strip() for line in lines)  # broken between words
     assert "of the prediction (guessing: " in found["How good"]
     assert found["What matters"].startswith("harvest rises with rain (")
     assert "harvest is highest for soil clay" in found["What matters"]

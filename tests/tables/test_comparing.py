@@ -31,6 +31,7 @@ from cavity.tables.comparing import (
 REGRESSION = Preparation("y", "regression", (Column("x"),))
 CLASSES = Preparation("y", "classification", (Column("x"),))
 VARIANCE = {"narrow": 0.5, "wide": 4.0}
+REAL = np.linspace(-1.0, 1.0, 12)
 
 
 class Stub(GPRegressor):
@@ -200,7 +201,7 @@ def test_leave_one_out_of_two_classes_is_near_that_of_refitting(noise, rule):
     X = pd.DataFrame({"x": np.sort(rng.uniform(0, 6, 30))})
     y = np.where(np.sin(X["x"].to_numpy()) + 0.3 * rng.standard_normal(30) > 0, "up", "down")
     model = GPClassifier("4.0*SE(1.0)", likelihood=noise, inference=rule, objective=None).fit(X, y)
-    quick = comparing._leave_one_out(model, X, y)
+    quick = comparing._leave_one_out(model, X, y, False)
     slow = np.zeros(30)
     for i in range(30):
         rest = np.arange(30) != i
@@ -251,17 +252,42 @@ def test_densities_that_are_minus_infinity_rank_last():
 
 
 def test_sensible_candidates_and_those_asked_for():
-    names = [c.name for c in candidates(REGRESSION)]
+    names = [c.name for c in candidates(REGRESSION, REAL)]
     assert len(names) == 8
     assert names[0] == "gaussian, exact, 1.0*SE(ard)"
-    assert {c.likelihood for c in candidates(CLASSES)} == {"probit", "logit"}
-    assert len(candidates(CLASSES)) == 6
-    asked = candidates(REGRESSION, ["student-t", "poisson"], (), ["SE()"])
+    assert {c.likelihood for c in candidates(CLASSES, REAL)} == {"probit", "logit"}
+    assert len(candidates(CLASSES, REAL)) == 6
+    asked = candidates(REGRESSION, REAL, ["student-t", "poisson"], (), ["SE()"])
     assert [c.name for c in asked] == ["student-t, ep, SE()", "poisson, auto, SE()"]
-    asked = candidates(REGRESSION, ["gaussian"], ["laplace", "ep", "ep"], ["SE()"])
+    asked = candidates(REGRESSION, REAL, ["gaussian"], ["laplace", "ep", "ep"], ["SE()"])
     assert [c.inference for c in asked] == ["laplace", "ep"]
     coded = Preparation("y", "regression", (Column("c", ("a", "b", "z"), codes=True), Column("x")))
-    assert {c.kernel for c in candidates(coded)} == {"1.0 * SE(ard).on([1]) * Categorical(3).on([0])"}
+    assert {c.kernel for c in candidates(coded, REAL)} == {"1.0 * SE(ard).on([1]) * Categorical(3).on([0])"}
+
+
+@pytest.mark.parametrize(
+    ("y", "suited"),
+    [
+        (100.0 * np.linspace(0.02, 0.97, 40), {"share"}),
+        (np.exp(np.linspace(0.0, 3.0, 40)), {"positive"}),
+        (np.arange(40.0) ** 2 // 40, {"poisson", "negative-binomial"}),
+        (1.0 + np.arange(40) % 5, {"ordinal"}),
+        (REAL, set()),
+    ],
+    ids=["share", "positive", "count", "few", "real"],
+)
+def test_noise_that_suits_the_targets_is_tried_too(y, suited):
+    names = {c.likelihood for c in candidates(REGRESSION, y)}
+    assert names == {"gaussian", "student-t", "laplace", "mixture"} | suited
+    assert candidates(REGRESSION, y, sorted(suited))  # and may be asked for
+
+
+def test_whole_numbers_are_compared_by_probabilities():
+    """A normal density at a whole number is none: that of a tiny variance would exceed one."""
+    y = np.array([0.0, 1, 1, 2, 0, 3, 1, 0, 2, 1, 12])
+    sharp = GaussianPrediction(y, np.full(len(y), 1e-6))
+    np.testing.assert_allclose(comparing._of_targets(sharp, y, True), 0.0, atol=1e-12)
+    assert comparing._of_targets(sharp, y, False).min() > 5.0
 
 
 @pytest.mark.parametrize(
@@ -274,7 +300,7 @@ def test_sensible_candidates_and_those_asked_for():
 )
 def test_names_that_do_not_exist_are_refused_before_any_fit(arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        candidates(REGRESSION, *arguments)
+        candidates(REGRESSION, REAL, *arguments)
 
 
 def entry(name, difference, error, failure=None, kernel="SE()", rule="ep"):

@@ -76,7 +76,7 @@ def compare(
         check_size(len(table.frame))
         preparation, X, y = prepare(table, target, drop=drop or (), task=task, impute=impute)
         say_notes(preparation.notes)
-        tried = candidates(preparation, likelihood or (), inference or (), kernel or ())
+        tried = candidates(preparation, y, likelihood or (), inference or (), kernel or ())
         found = compare_models(
             preparation,
             X,

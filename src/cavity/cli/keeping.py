@@ -54,8 +54,13 @@ def keep(write: Write, file: Path) -> Path:
 
 
 def exit_if_moved(kept: Path, file: Path) -> None:
-    """End with the code of a fault if a file is not where it was asked for."""
+    """End with the code of a fault, and with a sentence, if a file is not where it was asked for."""
     if kept != file:
+        say(
+            f"{file} could not be written, see above; what was learned is in {kept}.",
+            stderr=True,
+            style="red",
+        )
         raise typer.Exit(AT_FAULT)
 
 

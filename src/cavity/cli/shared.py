@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -49,8 +50,14 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str, *, stderr: bool = False, style: str = "") -> None:
-    """A line of text, not broken in lines of its own making."""
-    console(stderr=stderr).print(text, soft_wrap=True, style=style or None)
+    """A line of text; on a terminal broken between words, but words that are longer, such as paths, stay whole."""
+    out = console(stderr=stderr)
+    if out.is_terminal:
+        lines = (
+            fill(line, out.width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
+        )
+        text = "\n".join(lines)
+    out.print(text, soft_wrap=True, style=style or None)
 
 
 def say_notes(notes: Sequence[Note]) -> None:

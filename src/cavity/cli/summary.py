@@ -227,7 +227,7 @@ def score_table(report: FitReport) -> Table:
             *((b.name, b.error, b.median_error, b.nlp) for b in report.baselines),
         ):
             median, loss = (unknown if one is None else one for one in known)
-            rows.append((name, error, median, loss, scores.standardized(error), loss - scores.guess_nlp))
+            rows.append((name, error, median, loss, scores.standardized(error), scores.gain(loss)))
         return printed_table(head, rows)
     assert scores is not None
     others = [(b.name, percent(b.error, 1), unknown if b.nlp is None else b.nlp) for b in report.baselines]

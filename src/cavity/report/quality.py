@@ -112,7 +112,7 @@ def score_table(report: FitReport) -> DataTable:
             *((b.name, b.error, b.median_error, b.nlp) for b in report.baselines),
         ):
             median, loss = (nothing if one is None else one for one in known)
-            rows.append([name, error, median, loss, scores.standardized(error), loss - scores.guess_nlp])
+            rows.append([name, error, median, loss, scores.standardized(error), scores.gain(loss)])
         return DataTable(head, rows, caption)
     assert scores is not None
     rows = [["this model", scores.error, scores.nlp]]

@@ -27,8 +27,10 @@ from cavity.estimators import GPClassifier, GPRegressor
 from cavity.frames.errors import TableError
 from cavity.inference.registry import as_inference
 from cavity.kernels import parse
-from cavity.likelihoods import as_likelihood
+from cavity.learning.choice.kinds import Kind, kind_of, likelihood_for
+from cavity.learning.choice.screening import log_density
 from cavity.numerics.arrays import Array
+from cavity.prediction import Prediction
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import InputError, Message, Setting, message_of
 from cavity.runtime.interrupts import not_swallowed
@@ -43,6 +45,15 @@ if TYPE_CHECKING:
 REGRESSION = (("gaussian", "exact"), ("student-t", "ep"), ("laplace", "ep"), ("mixture", "ep"))
 CLASSIFICATION = (("probit", "ep"), ("probit", "laplace"), ("logit", "laplace"))
 KERNELS = ("1.0*SE(ard)", "1.0*Matern(ard, nu=2.5)")
+
+COUNTS = (("poisson", "ep"), ("negative-binomial", "ep"))
+SUITED = {
+    Kind.POSITIVE: (("positive", "exact"),),
+    Kind.SHARE: (("share", "exact"),),
+    Kind.COUNT: COUNTS,
+    Kind.FEW: (("ordinal", "ep"),),
+}
+"""Noise that suits a kind of target, with a rule; tried beside the usual ones."""
 
 CLEAR, CLEAR_NATS = 2.0, 3.0
 """From where a difference is called clear: standard errors of it, or nats of log evidence (a Bayes factor of 20)."""
@@ -155,25 +166,28 @@ class Comparison:
 
 def candidates(
     preparation: Preparation,
+    y: NDArray[Any],
     likelihoods: Sequence[str] = (),
     inferences: Sequence[str] = (),
     kernels: Sequence[str] = (),
 ) -> list[Candidate]:
-    """All combinations asked for, or a sensible set.
+    """All combinations asked for, or a sensible set: also noise that suits the kind of number that the targets are.
 
     Raises
     ------
     ValueError
-        At a name that does not exist, before anything is fitted.
+        At a name that does not exist, or noise that targets cannot have, before anything is fitted.
     """
     for name in likelihoods:
-        as_likelihood(name)
+        likelihood_for(name, y)
     for name in inferences:
         as_inference(name)
     for text in kernels:
         parse(text)
     default = KERNELS if preparation.kernel is None else (preparation.kernel,)
-    usual = REGRESSION if preparation.task == "regression" else CLASSIFICATION
+    usual = CLASSIFICATION
+    if preparation.task == "regression":
+        usual = (*SUITED.get(kind_of(y).kind, ()), *REGRESSION)
     pairs: list[tuple[str, str]] = []
     for noise in likelihoods or dict(usual):
         rules = inferences or [rule for name, rule in usual if name == noise] or ["auto"]
@@ -248,6 +262,7 @@ def compare_models(
             )
     fold = assign_folds(y, folds, preparation.task, seed)
     rows = np.arange(1, len(X) + 1) if rows is None else rows
+    whole = preparation.task == "regression" and kind_of(y).kind in (Kind.COUNT, Kind.FEW)
     found: list[tuple[Entry, Array]] = []
     stopped: StopReason | None = None
     time_left = Deadline(max_time)
@@ -255,7 +270,8 @@ def compare_models(
         say(f"[{number}/{len(tried)}] {candidate.name} ...")
         try:
             with not_swallowed():
-                entry, density = _try(candidate, preparation, X, y, fold, folds, restarts, seed, time_left)
+                estimator = _estimator(candidate, preparation, restarts, seed)
+                entry, density = _try(candidate, estimator, X, y, fold, folds, time_left, whole)
             if entry.failure is not None:  # about a row of the whole table, which is fitted first
                 entry = replace(entry, failure=entry.failure.numbered(rows))
             found.append((entry, density))
@@ -314,30 +330,29 @@ def _fitted(estimator: Any, X: pd.DataFrame, y: NDArray[Any], time_left: Deadlin
 
 def _try(
     candidate: Candidate,
-    preparation: Preparation,
+    estimator: Any,
     X: pd.DataFrame,
     y: NDArray[Any],
     fold: NDArray[np.intp],
     folds: int,
-    restarts: int,
-    seed: int,
     time_left: Deadline,
+    whole: bool,
 ) -> tuple[Entry, Array]:
-    """The entry without its rank, and log densities by row."""
+    """The entry without its rank, and log densities by row; of whole numbers log probabilities of them."""
     started = time.monotonic()
     nothing = np.full(len(X), np.nan)
     try:
         with warnings.catch_warnings(), Progress(candidate.name, folds + 1) as progress:
             warnings.simplefilter("ignore")
-            model = _fitted(_estimator(candidate, preparation, restarts, seed), X, y, time_left)
-            loo = _leave_one_out(model, X, y)
+            model = _fitted(estimator, X, y, time_left)
+            loo = _leave_one_out(model, X, y, whole)
             held = nothing.copy()
             for k in range(folds):
                 progress.advance()
                 test = fold == k
                 part = copy(model).set_params(warm_start=True, n_restarts=0)
                 _fitted(part, X.iloc[~test], y[~test], time_left)
-                held[test] = _log_density(part, X.iloc[test], y[test])
+                held[test] = _log_density(part, X.iloc[test], y[test], whole)
     except (ValueError, np.linalg.LinAlgError) as error:
         return Entry(candidate, failure=message_of(error), seconds=time.monotonic() - started), nothing
     several = len(model.members_) > 1  # one model per class: their evidences are of different data
@@ -352,19 +367,24 @@ def _try(
     return entry, held if folds else loo
 
 
-def _log_density(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Array:
+def _of_targets(prediction: Prediction, y: Array, whole: bool) -> Array:
+    """Log densities: of whole numbers the log probability of what is rounded to them, as counts have it."""
+    return log_density(prediction, y, whole=True) if whole else np.asarray(prediction.log_prob(y))
+
+
+def _log_density(model: Any, X: pd.DataFrame, y: NDArray[Any], whole: bool) -> Array:
     if isinstance(model, GPRegressor):
-        return np.asarray(model.predict_dist(X).log_prob(y))
+        return _of_targets(model.predict_dist(X), y, whole)
     log_p = model.predict_log_proba(X)
     return np.asarray(log_p[np.arange(len(y)), np.searchsorted(model.classes_, y)])
 
 
-def _leave_one_out(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> Array:
+def _leave_one_out(model: Any, X: pd.DataFrame, y: NDArray[Any], whole: bool) -> Array:
     """Log density of each target given the others; nan for draws, and for classes told apart by several models."""
     if draws_of(model):
         return np.full(len(y), np.nan)
     if isinstance(model, GPRegressor):
-        return np.asarray(model.leave_one_out().log_prob(y))
+        return _of_targets(model.leave_one_out(), y, whole)
     if len(model.members_) > 1:
         return np.full(len(y), np.nan)
     codes = np.searchsorted(model.classes_, y).astype(float)

@@ -43,7 +43,11 @@ class RegressionScores:
     @property
     def msll(self) -> float:
         """Mean standardized log loss: negative log density less that of the guess; below zero is better."""
-        return self.nlp - self.guess_nlp
+        return self.gain(self.nlp)
+
+    def gain(self, nlp: float) -> float:
+        """MSLL of any model with this log loss on the same rows; zero for the guess, whatever rounding says."""
+        return 0.0 if abs(nlp - self.guess_nlp) < 1e-12 * (1.0 + abs(nlp)) else nlp - self.guess_nlp
 
     def standardized(self, rmse: float) -> float:
         """SMSE of any model with this RMSE on the same rows; nan if the targets do not vary."""
