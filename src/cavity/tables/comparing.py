@@ -185,7 +185,7 @@ def candidates(
     for text in kernels:
         parse(text)
     default = KERNELS if preparation.kernel is None else (preparation.kernel,)
-    usual = CLASSIFICATION
+    usual: tuple[tuple[str, str], ...] = CLASSIFICATION
     if preparation.task == "regression":
         usual = (*SUITED.get(kind_of(y).kind, ()), *REGRESSION)
     pairs: list[tuple[str, str]] = []
