@@ -65,9 +65,6 @@ def deferred(*modules: str) -> Iterator[None]:
     new = [name for name in modules if name not in sys.modules]
     defer(*new)
     parents = {name: sys.modules.get(name.rpartition(".")[0]) for name in new if name in sys.modules}
-    for name, parent in parents.items():
-        if parent is not None:
-            setattr(parent, name.rpartition(".")[2], sys.modules[name])
     try:
         yield
     finally:
