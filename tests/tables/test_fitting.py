@@ -546,3 +546,14 @@ def test_choice_and_baselines_are_in_the_file(tmp_path):
     assert again.report.baselines == model.report.baselines
     assert len(model.report.baselines) == 3
     assert "--likelihood" in model.report.choice.told(in_options)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "mixture", "laplace", "positive"])
+def test_hyperparameters_of_noise_have_words(likelihood):
+    from cavity.tables.description import hyperparameters
+
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 5, 15)
+    frame = pd.DataFrame({"x": x, "y": np.exp(np.sin(x)) + 0.01 * rng.standard_normal(15)})
+    found = fit(frame, test_size=0.0, likelihood=likelihood, kernel="1.0*SE(1.0)", n_restarts=0)
+    assert all("." not in one.in_words for one in hyperparameters(found))

@@ -161,13 +161,15 @@ class Hyperparameter:
 
 
 NOISES = (
-    *("gaussian", "studentt", "laplace", "mixture", "epsiloninsensitive", "negativebinomial"),
+    *("gaussian", "studentt", "laplace", "mixtureofgaussians", "epsiloninsensitive", "negativebinomial"),
     *("positivewarp", "intervalwarp", "ordinalprobit"),
 )
 NOISE_WORDS = {
     "variance": "noise variance",
     "scale": "noise scale",
     "df": "degrees of freedom of the noise",
+    "fraction": "share of gross errors",
+    "inflation": "width of gross errors",
     "bend": "bend of the scale of the target",
     "first": "first threshold",
 }
@@ -292,6 +294,7 @@ def _meaning(
         return _unit(likelihood, preparation.target)
     return {
         "df": "the fewer, the more gross errors",
+        "inflation": "in noise scales",
         "bend": "0 is a logarithm, above 5 a straight line",
     }.get(kind, "")
 
