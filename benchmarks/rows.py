@@ -9,12 +9,13 @@
   interpreter included, GPyTorch's `RBFKernelGrad` (100 steps of Adam) beside `GPRegressor.fit(slopes=...)`; errors too.
   One run of each goes before and is not counted, so that both have bytecode on disk, as installed packages have.
   The peer runs in `.venv-peers`; without it nan.
-- `strings_error`, `svm_error`: strings of 20 letters out of 4, half of them with a planted substring of 3; `Substrings`
-  of lengths 1 to 4 under EP beside a linear support vector machine on n-grams, n and C by cross-validation, and how
-  often the planted length has the largest weight.
+- `strings_error`, `svm_error`: strings of 20 letters out of 4, half of them with a planted substring of 3; the model of
+  higher evidence of two, `Substrings` of lengths 1 to 4 and a weight for each substring (`SubstringCounts` with
+  `Linear(ard)`), both under EP, beside a linear support vector machine on n-grams, n and C by
+  cross-validation; and how often `Substrings` gives the planted length the largest weight.
 - outputs: series of statsmodels (in `.venv-peers`; else simulated), half of the entries left out at random: MSLL of
   correlated outputs beside a model for each.
-- uncertain inputs: coverage of 95 % intervals for the function, with and without `input_sd`.
+- uncertain inputs: coverage of 95 % intervals for the function, with and without `input_sd`, and with sampled inputs.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from benchmarks.peers import interpreter
-from cavity import GP, CoregionalizedRegressor, GPClassifier, GPRegressor
+from cavity import GP, CoregionalizedRegressor, GPClassifier, GPRegressor, SubstringCounts
+from cavity.assessment import latent_inputs
 from cavity.inference import Kronecker
 from cavity.kernels import (
     SE,
-    Blurred,
     Coregionalized,
+    Linear,
     Matern,
     Substrings,
     WithSlopes,
@@ -185,15 +187,20 @@ def planted(
     return texts, np.arange(n) % 2.0
 
 
-def strings(seeds: int) -> tuple[float, float]:
+def strings(seeds: int, first: int) -> tuple[float, float]:
     """Errors of ours and of a support vector machine."""
-    ours, peers, found = [], [], 0
-    for seed in range(seeds):
+    ours, alone, peers, found = [], [], [], 0
+    for seed in range(first, first + seeds):
         rng = np.random.default_rng(seed)
         (texts, labels), (new, truth) = planted(80, rng), planted(400, rng)
-        model = GPClassifier(Substrings(np.ones(4)), random_state=0, n_restarts=1).fit(encode(texts), labels)
-        found += int(np.argmax(model.kernel_.weights)) == 2
-        ours.append(float(np.mean(model.predict(encode(new)) != truth)))
+        shared = GPClassifier(Substrings(np.ones(4)), random_state=0, n_restarts=1).fit(encode(texts), labels)
+        found += int(np.argmax(shared.kernel_.weights)) == 2
+        counts = SubstringCounts(range(1, 5)).fit(texts)
+        each = GPClassifier(Linear(ard), random_state=0, n_restarts=0).fit(counts.transform(texts), labels)
+        errors = [float(np.mean(shared.predict(encode(new)) != truth))]
+        errors.append(float(np.mean(each.predict(counts.transform(new)) != truth)))
+        alone.append(errors[0])
+        ours.append(errors[int(each.log_evidence_ > shared.log_evidence_)])
         machine = make_pipeline(CountVectorizer(analyzer="char"), Normalizer(), LinearSVC(max_iter=20_000))
         grid = {
             "countvectorizer__ngram_range": [(k, k) for k in range(1, 5)],
@@ -202,8 +209,9 @@ def strings(seeds: int) -> tuple[float, float]:
         peers.append(
             float(np.mean(GridSearchCV(machine, grid, cv=5).fit(texts, labels).predict(new) != truth))
         )
-    error = [np.std(e, ddof=1) / np.sqrt(seeds) for e in (ours, peers)]
-    print(f"planted length found in {found} of {seeds}; standard errors {error[0]:.4f} and {error[1]:.4f}")
+    print(f"planted length found in {found} of {seeds}; errors, with their standard errors:")
+    for name, e in (("the model of higher evidence", ours), ("Substrings", alone), ("linear SVM", peers)):
+        print(f"  {name}: {np.mean(e):.4f} +- {np.std(e, ddof=1) / np.sqrt(seeds):.4f}")
     return float(np.mean(ours)), float(np.mean(peers))
 
 
@@ -270,32 +278,40 @@ def outputs(name: str, Y: Array, subsets: int) -> tuple[float, float]:
     return gain, error
 
 
-def coverage(draws: int) -> Array:
-    """Share of the function inside 95 % intervals: expected kernel, slope correction, errors of inputs ignored."""
-    grid, line, hits = np.linspace(0.5, 5.5, 25)[:, None], np.linspace(-1, 7, 400), np.zeros(3)
-    for seed in range(draws):
+def coverage(draws: int, sampled: int, first: int) -> None:
+    """Share of the function inside 95 % intervals, by how errors of inputs are taken into account."""
+    grid, line = np.linspace(0.5, 5.5, 25)[:, None], np.linspace(-1, 7, 400)
+    found: dict[str, list[tuple[float, float]]] = {}
+    for seed in range(first, first + draws):
         rng = np.random.default_rng(seed)
         drawn = GP(1.0 * SE(1.0)).sample_prior(line[:, None], rng=rng)[0]
         true = rng.uniform(0, 6, 40)
         X = (true + 0.15 * rng.standard_normal(40))[:, None]
-        y, truth = (
-            np.interp(true, line, drawn) + 0.1 * rng.standard_normal(40),
-            np.interp(grid[:, 0], line, drawn),
-        )
-        rows = np.column_stack([X, np.full(40, 0.15)])
-        expected = GP(1.0 * Blurred(1.0, uncertain=True), Gaussian(0.1**2)).condition(rows, y)
-        found = expected.predict_f(np.column_stack([grid, np.zeros(25)]))
-        intervals = [(found.mean, found.sd)]
-        for errors in (0.15, None):
-            regressor = GPRegressor(1.0 * SE(1.0), likelihood=Gaussian(0.1**2), objective=None)
-            intervals.append(regressor.fit(X, y, input_sd=errors).predict(grid, return_std=True, noise=False))
-        hits += [np.mean(np.abs(m - truth) < 1.959964 * s) for m, s in intervals]
-    share = hits / draws
-    print(
-        f"95 % intervals of f, {draws} draws: {share[0]:.3f} by the expected kernel, {share[1]:.3f} by slopes, "
-        f"{share[2]:.3f} without the errors of inputs"
-    )
-    return share
+        y = np.interp(true, line, drawn) + 0.1 * rng.standard_normal(40)
+        truth = np.interp(grid[:, 0], line, drawn)
+
+        def fitted(X: Array = X, y: Array = y, **errors: Any) -> Any:
+            regressor = GPRegressor(1.0 * SE(1.0), likelihood=Gaussian(0.01), objective=None, mean="zero")
+            return regressor.fit(X, y, **errors).predict_latent(grid)
+
+        ways = {
+            "slopes": fitted(input_sd=0.15),
+            "expected kernel": fitted(input_sd=0.15, input_errors="expected"),
+            "errors ignored": fitted(),
+        }
+        if seed < first + sampled:
+            model = GP(1.0 * SE(1.0), Gaussian(0.01))
+            inputs = latent_inputs(model, X, y, 0.15, n_draws=300, warmup=200, chains=2, rng=seed)
+            ways["sampled inputs"] = inputs.predict_f(grid)
+        for name, one in ways.items():
+            low, high = one.interval(0.95)
+            share = float(np.mean((truth > low) & (truth < high)))
+            found.setdefault(name, []).append((share, float(np.mean(one.log_prob(truth)))))
+    print(f"95 % intervals of f, input errors of 0.15 length scales, seeds {first} to {first + draws - 1}:")
+    for name, values_ in found.items():
+        share, density = np.mean(values_, axis=0)
+        error = np.std(values_, axis=0, ddof=1)[0] / np.sqrt(len(values_))
+        print(f"  {name}, {len(values_)} draws: {share:.3f} +- {error:.3f}, mean log density {density:.3f}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -312,8 +328,8 @@ def main(argv: list[str] | None = None) -> int:
         cost = slopes_cost(rng, 5 if options.quick else 15)
         ratio = kronecker(rng, 3 if options.quick else 9)
         peer = against_gpytorch(rng)
-        ours, svm = strings(3 if options.quick else 10)
-        coverage(20 if options.quick else 200)
+        ours, svm = strings(3 if options.quick else 10, 1000 * options.seed + 300)
+        coverage(20 if options.quick else 200, 2 if options.quick else 100, 20_000 + 1000 * options.seed)
         if not options.quick:
             long_strings(rng)
             for name, table in series().items():

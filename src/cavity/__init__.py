@@ -29,6 +29,7 @@ _MODULES = {
     "RelevanceVectorClassifier": "cavity.estimators",
     "RelevanceVectorRegressor": "cavity.estimators",
     "StackedRegressor": "cavity.estimators",
+    "SubstringCounts": "cavity.estimators",
     "TextEncoder": "cavity.estimators",
     "assess": "cavity.assessment",
     "assessment": "cavity.assessment",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from cavity.estimators import RelevanceVectorClassifier as RelevanceVectorClassifier
     from cavity.estimators import RelevanceVectorRegressor as RelevanceVectorRegressor
     from cavity.estimators import StackedRegressor as StackedRegressor
+    from cavity.estimators import SubstringCounts as SubstringCounts
     from cavity.estimators import TextEncoder as TextEncoder
     from cavity.forecasting import GPForecaster as GPForecaster
     from cavity.gp import GP as GP

@@ -6,10 +6,24 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
 
-from cavity import GP, TextEncoder
+from cavity import GP, GPClassifier, SubstringCounts, TextEncoder
 from cavity.io import dumps, loads
-from cavity.kernels import SE, Gappy, Kernel, Mismatch, Normalized, Subsets, Substrings, Words, encode, parse
+from cavity.kernels import (
+    SE,
+    Gappy,
+    Kernel,
+    Linear,
+    Mismatch,
+    Normalized,
+    Subsets,
+    Substrings,
+    Words,
+    ard,
+    encode,
+    parse,
+)
 from cavity.likelihoods import Gaussian
 
 PAIR = encode(["banana", "ananas"])
@@ -137,11 +151,26 @@ def test_long_and_new_strings_have_a_clear_answer() -> None:
 
 
 def test_encoder_in_a_pipeline() -> None:
-    from sklearn.pipeline import make_pipeline
-
-    from cavity import GPClassifier
-
     texts = ["abab", "abba", "ccdd", "dcdc", "aabb", "cdcd"]
     model = make_pipeline(TextEncoder(width=6), GPClassifier(1.0 * Substrings([1.0, 1.0]), objective=None))
     model.fit(texts, [0, 0, 1, 1, 0, 1])
     assert model.predict(["ababab", "ccdcdd"]).tolist() == [0, 1]
+
+
+def test_a_weight_for_each_substring_finds_the_one_that_decides() -> None:
+    rng = np.random.default_rng(5)
+    texts = ["".join(rng.choice(list("abc"), 12)) for _ in range(120)]
+    labels = np.array(["cab" in text for text in texts])
+    model = make_pipeline(
+        SubstringCounts([2, 3], least=3), GPClassifier(Linear(ard), random_state=0, n_restarts=0)
+    ).fit(texts[:60], labels[:60])
+    names = model[0].get_feature_names_out()
+    assert names[np.argmax(model[-1].kernel_.variance)] == "cab"
+    assert (model.predict(texts[60:]) == labels[60:]).all()
+    shared = GPClassifier(Substrings([1.0, 1.0], lengths=[2, 3]), random_state=0, n_restarts=0)
+    assert model[-1].log_evidence_ > shared.fit(encode(texts[:60]), labels[:60]).log_evidence_ + 5
+    assert not model[0].transform(["zzz"]).any()  # never seen before
+    with pytest.raises(ValueError, match="no substring is in 200 strings"):
+        SubstringCounts([2], least=200).fit(texts)
+    with pytest.raises(ValueError, match="must be positive"):
+        SubstringCounts([0]).fit(texts)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from cavity.assessment.comparison import MethodResult, Predictive, compare, measured
 from cavity.assessment.gold import Chains, GoldStandard, gold_standard, predict
+from cavity.assessment.latent_inputs import LatentInputs, latent_inputs
 from cavity.assessment.result import Assessment
 from cavity.gp import GP
 from cavity.inference.registry import as_inference
@@ -25,7 +26,16 @@ from cavity.means.basis import Basis
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import InputError, Setting
 
-__all__ = ["Assessment", "Chains", "GoldStandard", "MethodResult", "Predictive", "assess"]
+__all__ = [
+    "Assessment",
+    "Chains",
+    "GoldStandard",
+    "LatentInputs",
+    "MethodResult",
+    "Predictive",
+    "assess",
+    "latent_inputs",
+]
 
 
 def assess(

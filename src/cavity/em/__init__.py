@@ -20,6 +20,7 @@ from cavity.em.expectation_maximization import (
 )
 from cavity.em.exponential import Exponential
 from cavity.em.filtering import Forecast, OnlineFilter
+from cavity.em.fisher_scores import FisherScores, TOPScores
 from cavity.em.gaussian import Gaussian
 from cavity.em.gaussian_mixture import GaussianMixture
 from cavity.em.gtm import GTM
@@ -46,6 +47,7 @@ __all__ = [
     "DegeneracyWarning",
     "EMResult",
     "Exponential",
+    "FisherScores",
     "Forecast",
     "Gaussian",
     "GaussianMixture",
@@ -60,6 +62,7 @@ __all__ = [
     "StandardErrors",
     "StudentT",
     "StudentTMixture",
+    "TOPScores",
     "gradient_m_step",
     "run_em",
     "run_restarts",

@@ -24,6 +24,7 @@ _MODULES = {
     "RelevanceVectorClassifier": "cavity.estimators.relevance_vector_classes",
     "RelevanceVectorRegressor": "cavity.estimators.relevance_vectors",
     "StackedRegressor": "cavity.estimators.stacking",
+    "SubstringCounts": "cavity.estimators.substring_counts",
     "TextEncoder": "cavity.estimators.text",
 }
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     )
     from cavity.estimators.relevance_vectors import RelevanceVectorRegressor as RelevanceVectorRegressor
     from cavity.estimators.stacking import StackedRegressor as StackedRegressor
+    from cavity.estimators.substring_counts import SubstringCounts as SubstringCounts
     from cavity.estimators.text import TextEncoder as TextEncoder
 
 __getattr__, __dir__ = on_first_use(__name__, _MODULES)

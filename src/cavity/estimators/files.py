@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from cavity.estimators.classifier import GPClassifier
+from cavity.estimators.fitted_regressor import ROW_FORMS
 from cavity.estimators.members import Member
 from cavity.estimators.multiclass import STRATEGIES, Binary, OneModel, Strategy
 from cavity.estimators.outputs import CoregionalizedRegressor
@@ -191,7 +192,7 @@ def _regressor_fields(model: GPRegressor) -> dict[str, Any]:
         "member": model.members_[0],
         "without_own_row": model._cavities,
         "inflation": getattr(model, "inflation_", None),
-        "wide": model._wide,
+        "form": model._form,
     }
 
 
@@ -203,13 +204,13 @@ def _regressor(
     member: Any,
     without_own_row: Any,
     inflation: Any,
-    wide: Any = False,
+    form: Any = "inputs",
 ) -> GPRegressor:
     model: GPRegressor = _new(GPRegressor, parameters, columns, model_key, choice)
     require(isinstance(member, Member), "a regressor has a fitted model")
     rows = member.rows
-    require(isinstance(wide, bool), "rows have slopes or not")
-    model._wide = wide
+    require(form in ROW_FORMS, "rows of the model must be of a known form")
+    model._form = form
     _check_data(member.posterior, rows, model)
     if without_own_row is not None:
         pair = isinstance(without_own_row, tuple) and len(without_own_row) == 2
@@ -272,7 +273,8 @@ def _outputs(parameters: Any, columns: Any, names: Any, posterior: Any, complete
 
 def _check_data(posterior: Any, rows: TrainingRows, model: Any) -> None:
     width = model.n_features_in_ if model.coding_ is None else len(model.coding_.features)
-    right = rows.X.shape[1] == (2 * width + 2 if getattr(model, "_wide", False) else width)
+    form = ROW_FORMS[getattr(model, "_form", "inputs")]
+    right = rows.X.shape[1] == form(np.zeros((1, width))).shape[1]
     same = np.array_equal(posterior.data.X, rows.X) and np.array_equal(posterior.data.y, rows.y)
     require(right and same, "rows and posterior must have the same data")
 

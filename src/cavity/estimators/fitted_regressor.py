@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from cavity.estimators.base import GPEstimator
 from cavity.estimators.leave_one_out import Cavities, cavities, leave_one_out
 from cavity.estimators.outlier_probability import outlier_probability
+from cavity.estimators.uncertain_inputs import exact_rows
 from cavity.kernels import values
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods import Likelihood
@@ -26,18 +28,25 @@ if TYPE_CHECKING:
     from cavity.theory import RegressionCurve
 
 
+ROW_FORMS: dict[str, Callable[[Array], Array]] = {
+    "inputs": lambda X: X,
+    "slopes": values,
+    "uncertain": exact_rows,
+}
+"""Rows of a model at given inputs, by what its training rows observe: values alone, slopes too, inputs with errors."""
+
+
 class FittedRegressor(GPEstimator):
     """The part of a regressor that asks its only member; `GPRegressor` adds how it is fitted."""
 
     _cavities: Cavities | None
     """Found when first asked for."""
 
-    _wide = False
-    """Whether rows of the model are those of `kernels.values` and `slopes`."""
+    _form = "inputs"
+    """What rows of the model hold (`ROW_FORMS`)."""
 
     def _checked(self, X: ArrayLike) -> Array:
-        X = super()._checked(X)
-        return values(X) if self._wide else X
+        return ROW_FORMS[self._form](super()._checked(X))
 
     @property
     def rows_(self) -> TrainingRows:
@@ -149,8 +158,8 @@ class FittedRegressor(GPEstimator):
 
     def predict_gradient(self, X: ArrayLike) -> tuple[Array, Array]:
         """Derivatives of the predictive mean and of the variance of f in the inputs, each (m, D)."""
+        D = super()._checked(X).shape[1]
         X = self._checked(X)
-        D = X.shape[1] // 2 - 1 if self._wide else X.shape[1]
         return self.posterior_.mean_gradient(X)[:, :D], self.posterior_.variance_gradient(X)[:, :D]
 
     def predict_slope(self, X: ArrayLike, direction: Any = None) -> Prediction:

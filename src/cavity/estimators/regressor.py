@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from cavity.estimators.automatic import robust, with_inflation, with_outliers
 from cavity.estimators.base import N_NEIGHBORS
 from cavity.estimators.fit_warnings import issue, warnings_of
-from cavity.estimators.fitted_regressor import FittedRegressor
+from cavity.estimators.fitted_regressor import ROW_FORMS, FittedRegressor
 from cavity.estimators.flat_targets import NOTHING_TO_LEARN, with_level
 from cavity.estimators.inputs import checked_data
 from cavity.estimators.leave_one_out import Cavities
@@ -25,7 +25,7 @@ from cavity.estimators.slope_rows import SlopeRows
 from cavity.estimators.uncertain_inputs import fit_uncertain
 from cavity.gp import GP
 from cavity.inference.registry import as_inference
-from cavity.kernels import SE, Kernel, ard, values
+from cavity.kernels import SE, Kernel, ard
 from cavity.learning.choice import Choice
 from cavity.learning.choice.automatic import Chosen, choose
 from cavity.learning.choice.kinds import likelihood_for
@@ -243,6 +243,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         slopes: Any = None,
         slope_signs: Any = None,
         input_sd: ArrayLike | None = None,
+        input_errors: str = "slopes",
     ) -> Self:
         """Learn hyperparameters and condition on the data.
 
@@ -264,13 +265,15 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         slope_signs : (X, direction, sign), optional
             Where the function is known to rise (1) or to fall (-1) along a direction, as of a monotone function.
         input_sd : float, array (D,) or array (n, D), optional
-            Standard errors of the training inputs, under normal noise: each row has the noise variance
-            sigma^2 + slope^2 input_sd^2, with the slopes of the fit itself, found in a few rounds. Predictions are at
-            exact inputs; those of new observations take `noise_variance=0.0` (`KnownNoise`).
+            Standard errors of the training inputs. Predictions are at exact inputs.
+        input_errors : {"slopes", "expected"}
+            How they are taken into account, under any noise: "slopes" adds to each row the variance that the error of
+            its input causes, by the slopes of the fit itself, in a few rounds; "expected" averages the kernel over the
+            errors, in one fit, for sums of squared exponentials (`cavity.estimators.uncertain_inputs`).
         """
         self._check_options()
         if input_sd is not None:
-            return cast(Self, fit_uncertain(self, X, y, sample_weight, input_sd))
+            return cast(Self, fit_uncertain(self, X, y, sample_weight, input_sd, input_errors))
         time, blocks = Deadline(self.max_time), Blocks.of(X, y)
         if blocks is not None and not blocks.small:
             return self._fit_blocks(blocks, sample_weight, time)
@@ -296,7 +299,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
             learned = with_inflation(learned, rows, getattr(self, "inflation_", 1.0))
         if self.refine and learned.posterior.model.representation.approximates:
             learned = Learned(learned.search, learned.posterior.refine(max_time=time.left))
-        self._model_key, self._wide = key, data.sloped is not None
+        self._model_key, self._form = key, "inputs" if data.sloped is None else "slopes"
         self._adopt(Member("", learned.search, learned.posterior, rows))
         found = warnings_of(learned.search, learned.posterior, rows.X, rows.y)
         issue(found if unlearned is None else [NOTHING_TO_LEARN, *found])
@@ -459,7 +462,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         driven = self.standardize and chosen is None
         learned = self._learner(all_rows, rng)(model, time.left, data_driven=driven, **how)
         posterior, rows = kept_rows(learned.posterior, X, y, index, len(targets))
-        self._model_key, self._wide = self._key(data), False
+        self._model_key, self._form = self._key(data), "inputs"
         self._adopt(Member("", learned.search, posterior, rows))
         issue(warnings_of(learned.search, posterior, X, y))
         return self
@@ -546,7 +549,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         wanted = self.rows_.y.shape[1:]
         if y.shape[1:] not in (wanted, (*wanted, 1)):
             raise ValueError(f"y must have the columns of the fit, {wanted}, got {y.shape[1:]}")
-        X = values(X) if self._wide else X
+        X = ROW_FORMS[self._form](X)
         kept = getattr(self.posterior_, "complete", True)
         rows = self.rows_.and_more(X, y.reshape(len(y), *wanted)) if kept else self.rows_
         if self.model_.representation.covariance_limit is None:

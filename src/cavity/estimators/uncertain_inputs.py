@@ -1,76 +1,170 @@
 """Training inputs that are known with an error: `GPRegressor.fit(X, y, input_sd=...)`.
 
-An error of size s in an input moves the observation by the slope times s (McHutchon and Rasmussen 2011): under normal
-noise row i has the noise variance sigma^2 + sum_d E[slope_id^2] s_id^2. Slopes are those of the posterior, which
-depends on the noise in turn. A few rounds settle it. For other noise there is the expected kernel
-(`cavity.kernels.Blurred`).
+A row saw f(x + e) with an unknown error e ~ N(0, diag(s^2)) of its input. Given f, that has the mean E_e f(x + e),
+which is f blurred by the error, and the variance Var_e f(x + e), about the squared slope times s^2 (McHutchon and
+Rasmussen 2011). Blurred functions have a closed kernel if that of f is a squared exponential (`Blurred`); other
+kernels are taken as they are, which is right to first order. The variance belongs to the row: it is a term of the
+kernel, so that every noise model and rule takes it, robust ones too. It is averaged over the posterior of f, which
+depends on it in turn; a few rounds settle it.
+
+"expected" instead takes the mean and covariance of what is seen under the prior of f (Girard 2004; Dallaire et al.
+2009), in one fit: a variance that is the same for steep and for flat stretches. `cavity.assessment.latent_inputs`
+samples the inputs, the standard for both.
+
+Rows of the model hold x, s, and the standard deviation r of what the error of the input adds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from cavity.estimators.inputs import checked_inputs
-from cavity.kernels.jets import NoSlopeError
-from cavity.likelihoods import Gaussian, KnownNoise, as_likelihood
+from cavity.gp import GP
+from cavity.kernels import SE, Blurred, Kernel, Linear, White, ard
+from cavity.kernels.algebra import On, Scaled, Sum
+from cavity.means import Constant, Zero
 from cavity.numerics.arrays import Array
+from cavity.parameters.param import fixed
 from cavity.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from cavity.estimators.regressor import GPRegressor
 
-INPUT_ROUNDS = 4
-"""Fits in turn with slopes of the last one."""
+METHODS = ("slopes", "expected")
+
+ROUNDS = 5
+"""Fits in turn, each with what the last one says of the errors' effect."""
+
+POINTS_AT_ONCE = 256
+"""Points whose covariances are held at a time."""
+
+
+def exact_rows(X: Array) -> Array:
+    """Rows of the model at inputs that are known."""
+    return np.hstack([X, np.zeros((len(X), X.shape[1] + 1))])
 
 
 def fit_uncertain(
-    model: GPRegressor, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, input_sd: ArrayLike
+    model: GPRegressor,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    input_sd: ArrayLike,
+    method: str = "slopes",
 ) -> Any:
     """Fit a regressor to inputs with these standard errors."""
-    x = checked_inputs(clone(model), X, reset=True)
-    sd = _checked_sd(input_sd, x)
-    noise = (
-        as_likelihood(model.likelihood)
-        if isinstance(model.likelihood, str) and model.likelihood != "auto"
-        else None
-    )
-    given = noise if noise is not None else model.likelihood
-    if isinstance(given, str) or sample_weight is not None:
+    if method not in METHODS:
+        raise InputError(f"must be one of {METHODS}, got {method!r}", parameter="input_errors", value=method)
+    asked, warm = model.kernel, model.warm_start
+    if isinstance(asked, str) or (isinstance(model.likelihood, str) and model.likelihood == "auto"):
+        raise InputError("needs a kernel and a likelihood that are given, not 'auto'", parameter="input_sd")
+    if not (isinstance(model.mean, Constant | Zero) or model.mean in ("constant", "zero")):
         raise InputError(
-            "needs a likelihood that is given, and no sample_weight",
+            "is for a constant mean, or none",
             parameter="input_sd",
-            value=model.likelihood,
+            value=model.mean,
+            remedy="add a Linear kernel",
         )
-    if not isinstance(given, Gaussian):
-        raise InputError(
-            f"is for normal noise here, got {model.likelihood!r}",
-            parameter="input_sd",
-            remedy="GP(1.0 * Blurred(ard, uncertain=True), likelihood), on rows of inputs and sd, is for any noise",
-        )
-    asked = model.likelihood
-    variance = given._params["variance"]
-    model.likelihood = given
+    if asked is not None and not isinstance(asked, Kernel):
+        raise InputError("is for one latent function", parameter="input_sd", value=asked)
+    trial = clone(model)
+    x = checked_inputs(trial, X, reset=True)
+    sd, D = _checked_sd(input_sd, x), x.shape[1]
+    kernel = (1.0 * SE(ard) if asked is None else asked).bind(D, getattr(trial, "feature_names_in_", None))
+    rows = np.hstack([x, sd, np.zeros((len(x), 1))])
+    uncertain = method == "expected"
+    wide = with_input_errors(kernel, list(range(D)), D, uncertain)
+    if not uncertain:
+        wide = wide + (White(fixed(1.0)) * Linear(fixed(1.0), bias=0)).on(2 * D)
+    model.kernel = wide
     try:
-        model.fit(X, y)
-        for _ in range(INPUT_ROUNDS - 1):
-            model.likelihood = KnownNoise(np.sum(_squared_slopes(model, x) * sd**2, axis=1), variance)
-            model.fit(X, y)
+        with warnings.catch_warnings():  # the last round reports
+            warnings.simplefilter("ignore")
+            for _ in range(0 if uncertain else ROUNDS - 1):
+                model.fit(rows, y, sample_weight)
+                rows[:, -1] = np.sqrt(spread_by_errors(model.posterior_, x, sd))
+                model.warm_start = True
+        model.fit(rows, y, sample_weight)
     finally:
-        model.likelihood = asked
+        model.kernel, model.warm_start = asked, warm
+    checked_inputs(model, X, reset=True)  # columns are those of X again
+    model._form = "uncertain"
     return model
 
 
-def _squared_slopes(model: GPRegressor, x: Array) -> Array:
-    """Expected squares of the slopes, (n, D); of a kernel without slopes the squares of those of the mean."""
-    try:
-        slope = model.posterior_.predict_slope(x)
-    except NoSlopeError:
-        return model.posterior_.mean_gradient(x) ** 2
-    return np.asarray(slope.mean**2 + slope.variance)
+def with_input_errors(kernel: Kernel, dims: Sequence[int], D: int, uncertain: bool) -> Kernel:
+    """The kernel of what is seen at inputs with errors, on rows of inputs and standard deviations."""
+    if isinstance(kernel, Sum):
+        return Sum(*(with_input_errors(cast(Kernel, part), dims, D, uncertain) for part in kernel.parts))
+    if isinstance(kernel, Scaled):
+        return Scaled(kernel._params["variance"], with_input_errors(kernel.kernel, dims, D, uncertain))
+    if isinstance(kernel, On):
+        return with_input_errors(kernel.kernel, [dims[d] for d in kernel.dims], D, uncertain)
+    if type(kernel) is SE and "loadings" not in kernel._params:
+        columns = [*dims, *(D + d for d in dims)]
+        return Blurred(kernel._params["lengthscale"], uncertain=uncertain).on(columns)
+    if uncertain:
+        raise InputError(
+            f"'expected' is for sums of squared exponentials, got {kernel!r}",
+            parameter="input_errors",
+            remedy="'slopes' takes every kernel",
+        )
+    return kernel.on(list(dims))
+
+
+def of_known_inputs(model: GPRegressor) -> GP:
+    """What a fit with errors of inputs has learned, on known inputs: for `cavity.assessment.latent_inputs`."""
+    D = (model.rows_.X.shape[1] - 1) // 2
+    kernel = _without_errors(model.kernel_, D)
+    if kernel is None:
+        raise InputError("has no term of the inputs", parameter="kernel", value=model.kernel_)
+    return GP(kernel, model.likelihood_, model.model_.mean)
+
+
+def _without_errors(kernel: Kernel, D: int) -> Kernel | None:
+    """What `with_input_errors` was made of; None for what rows have of their own."""
+    if isinstance(kernel, Sum):
+        kept = [one for part in kernel.parts if (one := _without_errors(cast(Kernel, part), D)) is not None]
+        return Sum(*kept) if len(kept) > 1 else kept[0]
+    if isinstance(kernel, Scaled):
+        inner = _without_errors(kernel.kernel, D)
+        return None if inner is None else Scaled(kernel._params["variance"], inner)
+    if isinstance(kernel, On) and isinstance(kernel.kernel, Blurred):
+        return SE(kernel.kernel._params["lengthscale"]).on(list(kernel.dims[: len(kernel.dims) // 2]))
+    return None if isinstance(kernel, On) and kernel.dims == (2 * D,) else kernel
+
+
+def spread_by_errors(posterior: Any, x: Array, sd: Array) -> Array:
+    """Var_e f(x + e), averaged over the posterior of f, (n,): by points that are exact for quadratic functions."""
+    nodes, weights = _sigma_points(x.shape[1])
+    out, size = np.empty(len(x)), max(1, POINTS_AT_ONCE // len(nodes))
+    for start in range(0, len(x), size):
+        block = slice(start, start + size)
+        at = exact_rows((x[block, None, :] + sd[block, None, :] * nodes).reshape(-1, x.shape[1]))
+        n = len(at) // len(nodes)
+        mean = posterior.mean(at).reshape(n, -1)
+        among = posterior.covariance(at).reshape(n, len(nodes), n, len(nodes))
+        own = among[np.arange(n), :, np.arange(n), :]
+        of_mean = mean**2 @ weights - (mean @ weights) ** 2
+        of_f = np.einsum("iaa,a->i", own, weights) - np.einsum("iab,a,b->i", own, weights, weights)
+        out[block] = np.maximum(of_mean + of_f, 0.0)
+    return out
+
+
+def _sigma_points(D: int) -> tuple[Array, Array]:
+    """Points (m, D) and positive weights with the moments of N(0, I) up to the third, for D < 3 nearly the fifth."""
+    center = max(3 - D, 0)
+    reach = np.sqrt(D + center) * np.eye(D)
+    nodes, each = np.vstack([reach, -reach]), 0.5 / (D + center)
+    if not center:
+        return nodes, np.full(2 * D, each)
+    return np.vstack([np.zeros((1, D)), nodes]), np.array([center / (D + center), *[each] * (2 * D)])
 
 
 def _checked_sd(given: ArrayLike, x: Array) -> Array:
