@@ -13,7 +13,7 @@ eight columns, five of which matter; robust noise has 5 % gross errors among the
 
 The full run adds more sizes with the exponents of growth, and scikit-learn, GPy and GPyTorch, whose default is one
 start, at the same problems; their evidences are brought to the units of y. A peer is stopped at ten times our default
-time, or at `LONGEST` seconds if that is at least twice our time: its time is then a lower bound, and its evidence what
+time, or at `--longest` seconds once that is 1.5 times our time: its time is then a lower bound, and its evidence what
 it had reached. `vs_peers` is the smallest ratio of a peer's time to our default time. Every result is written to the
 file named by `--store` as it comes, and what is there is not run again.
 """
@@ -52,7 +52,7 @@ DIGITS_BEFORE = 21.1
 PATIENCE = 10.0
 """Times our default time at which a peer is stopped."""
 
-LONGEST, AT_LEAST = 240.0, 2.0
+LONGEST, AT_LEAST = 240.0, 1.5
 """CPU seconds at which a peer is stopped in any case, once it has taken so many times our default time."""
 
 WARM_UP = 50
@@ -214,9 +214,9 @@ class Fit:
         return took
 
 
-def patience(ours: float) -> float:
+def patience(ours: float, longest: float) -> float:
     """CPU seconds that a peer has, if our default fit took so many."""
-    return min(PATIENCE * ours, max(LONGEST, AT_LEAST * ours))
+    return min(PATIENCE * ours, max(longest, AT_LEAST * ours))
 
 
 def one_start(X: Array, y: Array) -> Fit:
@@ -227,7 +227,7 @@ def one_start(X: Array, y: Array) -> Fit:
 # --- measurements -----------------------------------------------------------------------------------------------------
 
 
-def measure(plan: Plan, found: Outcome) -> Outcome:
+def measure(plan: Plan, found: Outcome, longest: float = LONGEST) -> Outcome:
     """Everything that is not known yet, with what was found printed as it comes."""
     workers: Mapping[str, peers.Worker] = {}
     if plan.with_peers:
@@ -239,7 +239,7 @@ def measure(plan: Plan, found: Outcome) -> Outcome:
             for n in sizes:
                 _noise(found, noise, n, plan.rounds if n <= 500 else 1)
                 if noise == "gaussian":
-                    _peers(found, n, workers)
+                    _peers(found, n, workers, longest)
     finally:
         for worker in workers.values():
             worker.close()
@@ -256,11 +256,11 @@ def _noise(found: Outcome, noise: str, n: int, rounds: int) -> None:
     _take_turns(found, f"{noise}_{n}", {"one start": one_start(X, y), "default": default}, rounds)
 
 
-def _peers(found: Outcome, n: int, workers: Mapping[str, peers.Worker]) -> None:
+def _peers(found: Outcome, n: int, workers: Mapping[str, peers.Worker], longest: float = LONGEST) -> None:
     """Other packages on the problem of Gaussian noise, once each."""
     name = f"gaussian_{n}"
     problem, shift = for_peers(*friedman(n))
-    limit = patience(found.series(name).median("default") or np.inf)
+    limit = patience(found.series(name).median("default") or np.inf, longest)
     with tempfile.TemporaryDirectory() as folder:
         file = str(peers.save(problem, folder, name))
         for peer, worker in workers.items():
@@ -379,6 +379,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--store", type=Path, help="file for results as they come; what is there is not run again"
     )
+    parser.add_argument("--longest", type=float, default=LONGEST, help="CPU seconds of a peer, see above")
     parser.add_argument("--stored", action="store_true", help="run nothing; show the stored run")
     options = parser.parse_args(argv)
     if options.stored:
@@ -386,7 +387,8 @@ def main(argv: list[str] | None = None) -> int:
     else:
         one_start(*friedman(WARM_UP))(0)  # compiled passes are loaded
         known = stored(options.store) if options.store else []
-        found = measure(QUICK if options.quick else FULL, Outcome(known, options.store, _commit()))
+        begun = Outcome(known, options.store, _commit())
+        found = measure(QUICK if options.quick else FULL, begun, options.longest)
     if any(result.subject in peers.TITLES.values() for result in found.results):
         print(against_peers(found))
     print("\n".join([*exponents(found), *found.notes]))

@@ -348,7 +348,7 @@ def test_a_slow_peer_counts_with_a_lower_bound_and_results_are_kept_as_they_come
     fits._peers(again, 20, {"gpy": peer})
     assert len(peer.limits) == 1
     assert again.results == found.results
-    assert fits.patience(1000.0) == fits.AT_LEAST * 1000.0
+    assert fits.patience(1000.0, 240.0) == fits.AT_LEAST * 1000.0
 
 
 def test_fits_are_timed_with_their_evidences(capsys):
