@@ -70,8 +70,11 @@ RUGGED_TRIAL_STEPS = 12
 """The same if they may differ by little."""
 
 CONFIRMED = 3
-"""Runs that must have come to the best optimum, or as many starts are tried again, if evaluations are cheap and so many
-restarts were asked for."""
+"""Runs that must have come to the best optimum, or to one as good: otherwise as many starts are tried again, if
+evaluations are cheap and so many restarts were asked for."""
+
+AS_GOOD = 0.2
+"""Nats below the best optimum that do not matter here."""
 
 DISAGREEING_ON_ALL = 300
 """Rows up to which starts that are drawn because runs disagree are tried on all rows: some rows had led astray."""
@@ -272,7 +275,7 @@ class _Search:
             found.append(run)
             yield run
         cheap = not (self.rugged or self.goal.iterates) and self.how.n_restarts >= CONFIRMED
-        if cheap and usable(found) and agreement(found) < CONFIRMED:
+        if cheap and usable(found) and agreement(found, AS_GOOD) < CONFIRMED:
             for run in self._since_runs_disagree(found, few or self.goal):
                 found.append(run)
                 yield run
@@ -294,11 +297,11 @@ class _Search:
 
     def _since_runs_disagree(self, found: Sequence[Run], few: Objective) -> Iterator[Run]:
         """From as many random starts again, tried longer: if few runs came to the best optimum others may be higher."""
+        known = optima(run for run in found if not run.given_up)
         goal = self.goal if len(self.goal.X) <= DISAGREEING_ON_ALL else few
         count = self.how.n_restarts
-        draws = self.starts.draws(self.rng, self._draws_each * count)
-        trials = self._screen(goal, [Start("random", theta) for theta in draws], count, RUGGED_TRIAL_STEPS)
-        known = optima(run for run in found if not run.given_up)
+        draws = [Start("random", at) for at in self.starts.draws(self.rng, self._draws_each * count)]
+        trials = self._screen(goal, draws, count, RUGGED_TRIAL_STEPS)
         tasks = [Start(trial.kind, trial.theta) for trial in trials]
         for runs in execute(self.goal, tasks, self.starts, self.how.n_jobs, known=known):
             yield from runs

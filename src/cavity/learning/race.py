@@ -268,10 +268,10 @@ def usable(runs: Iterable[Run]) -> list[Run]:
     return [run for run in runs if np.isfinite(run.value)]
 
 
-def agreement(runs: Sequence[Run]) -> int:
-    """Runs that are at the best optimum of all."""
+def agreement(runs: Sequence[Run], nats: float = SAME_VALUE) -> int:
+    """Runs that are at the best optimum of all, or within so many nats of it."""
     best = max(run.value for run in runs)
-    return sum(run.value > best - SAME_VALUE for run in usable(runs))
+    return sum(run.value > best - nats for run in usable(runs))
 
 
 def optima(runs: Iterable[Run]) -> list[Optimum]:
