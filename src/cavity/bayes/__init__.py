@@ -10,42 +10,6 @@ from typing import TYPE_CHECKING
 
 from cavity.runtime.lazy import on_first_use
 
-_MODULES = {
-    "BayesianLinearRegression": "cavity.bayes.linear_models",
-    "BayesianLogisticRegression": "cavity.bayes.linear_models",
-    "Beta": "cavity.bayes.conjugate",
-    "Dirichlet": "cavity.bayes.conjugate",
-    "Distribution": "cavity.bayes.distributions",
-    "Gamma": "cavity.bayes.conjugate",
-    "Gaussian": "cavity.bayes.gaussian",
-    "GridPosterior": "cavity.bayes.grid",
-    "ImproperPriorError": "cavity.bayes.conjugate",
-    "Mixture": "cavity.bayes.distributions",
-    "NormalInverseGamma": "cavity.bayes.conjugate",
-    "NormalInverseWishart": "cavity.bayes.conjugate",
-    "bayes_risk": "cavity.bayes.decisions",
-    "bayes_rule": "cavity.bayes.model_comparison",
-    "best_action": "cavity.bayes.decisions",
-    "best_actions": "cavity.bayes.decisions",
-    "binomial": "cavity.bayes.distributions",
-    "binomial_test": "cavity.bayes.hypothesis_tests",
-    "compare_models": "cavity.bayes.model_comparison",
-    "dominates": "cavity.bayes.decisions",
-    "expectation": "cavity.bayes.decisions",
-    "from_scipy": "cavity.bayes.distributions",
-    "jeffreys": "cavity.bayes.objective_priors",
-    "laplace": "cavity.bayes.laplace_method",
-    "maximum_entropy": "cavity.bayes.objective_priors",
-    "maximum_entropy_weights": "cavity.bayes.objective_priors",
-    "normal": "cavity.bayes.distributions",
-    "risk": "cavity.bayes.decisions",
-    "simulated_p_value": "cavity.bayes.hypothesis_tests",
-    "student_t": "cavity.bayes.distributions",
-    "truncate": "cavity.bayes.truncation",
-}
-
-__all__ = list(_MODULES)
-
 if TYPE_CHECKING:
     from cavity.bayes.conjugate import Beta as Beta
     from cavity.bayes.conjugate import Dirichlet as Dirichlet
@@ -79,4 +43,5 @@ if TYPE_CHECKING:
     from cavity.bayes.objective_priors import maximum_entropy_weights as maximum_entropy_weights
     from cavity.bayes.truncation import truncate as truncate
 
-__getattr__, __dir__ = on_first_use(__name__, _MODULES)
+_MODULES, __getattr__, __dir__ = on_first_use(__name__)
+__all__ = list(_MODULES)

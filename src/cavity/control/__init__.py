@@ -1,7 +1,7 @@
 """Control: prediction with uncertain inputs, learned dynamics, policy iteration, planning.
 
-Names are looked up on first use, so that importing this package is quick. To add one, add a line to `_MODULES` and
-one to the imports for type checkers. See docs/uncertain_inputs.md.
+Names are looked up on first use, so that importing this package is quick. To add one, add an import for
+type checkers. See docs/uncertain_inputs.md.
 """
 
 from __future__ import annotations
@@ -9,44 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cavity.runtime.lazy import on_first_use
-
-_MODULES = {
-    # name: where it lives; a module by its own name is the module itself
-    "CartPole": "cavity.control.problems",
-    "DrawnDynamics": "cavity.control.dynamics.drawn",
-    "Dynamics": "cavity.control.dynamics.model",
-    "ExactModel": "cavity.control.risk",
-    "GaussianMoments": "cavity.control.uncertain_inputs.gaussian_moments",
-    "LearnedPolicy": "cavity.control.policy_search",
-    "LinearPolicy": "cavity.control.policies",
-    "MountainCar": "cavity.control.problems",
-    "NotAnalyticError": "cavity.control.uncertain_inputs.decomposition",
-    "OutputMoments": "cavity.control.uncertain_inputs.output_moments",
-    "Pendulum": "cavity.control.problems",
-    "Planner": "cavity.control.planning",
-    "PlannerSettings": "cavity.control.planning",
-    "Problem": "cavity.control.problems",
-    "QuadraticLoss": "cavity.control.losses",
-    "RBFPolicy": "cavity.control.policies",
-    "Rollout": "cavity.control.dynamics.rollouts",
-    "SaturatingLoss": "cavity.control.losses",
-    "System": "cavity.control.problems",
-    "Trajectory": "cavity.control.problems",
-    "Transitions": "cavity.control.dynamics.transitions",
-    "TrigonometricMap": "cavity.control.uncertain_inputs.trigonometric_moments",
-    "angle_map": "cavity.control.uncertain_inputs.trigonometric_moments",
-    "exact_moments": "cavity.control.uncertain_inputs.predict",
-    "learn_policy": "cavity.control.policy_search",
-    "mdp": "cavity.control.mdp",
-    "predict_gaussian": "cavity.control.uncertain_inputs.predict",
-    "problems": "cavity.control.problems",
-    "receding_horizon": "cavity.control.planning",
-    "squash_map": "cavity.control.uncertain_inputs.trigonometric_moments",
-    "tip_distance": "cavity.control.losses",
-    "value_iteration": "cavity.control.value_iteration",
-}
-
-__all__ = list(_MODULES)
 
 if TYPE_CHECKING:
     from cavity.control import mdp as mdp
@@ -82,5 +44,5 @@ if TYPE_CHECKING:
     from cavity.control.uncertain_inputs.trigonometric_moments import angle_map as angle_map
     from cavity.control.uncertain_inputs.trigonometric_moments import squash_map as squash_map
 
-
-__getattr__, __dir__ = on_first_use(__name__, _MODULES)
+_MODULES, __getattr__, __dir__ = on_first_use(__name__)
+__all__ = list(_MODULES)

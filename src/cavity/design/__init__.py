@@ -11,41 +11,6 @@ from typing import TYPE_CHECKING
 
 from cavity.runtime.lazy import on_first_use
 
-_MODULES = {
-    "Categorical": "cavity.design.space",
-    "Estimate": "cavity.design.suggestion",
-    "GPSearchCV": "cavity.design.search_cv",
-    "History": "cavity.design.history",
-    "Integer": "cavity.design.space",
-    "Limit": "cavity.design.feasibility",
-    "LinearConstraint": "cavity.design.space",
-    "Optimizer": "cavity.design.optimizer",
-    "Options": "cavity.design.suggestion",
-    "Real": "cavity.design.space",
-    "Reason": "cavity.design.suggestion",
-    "RunLog": "cavity.design.log",
-    "Space": "cavity.design.space",
-    "Status": "cavity.design.history",
-    "Study": "cavity.design.suggestion",
-    "Suggestion": "cavity.design.suggestion",
-    "Surrogate": "cavity.design.surrogate",
-    "Trial": "cavity.design.history",
-    "acquisition": "cavity.design.acquisition",
-    "as_input": "cavity.design.space",
-    "cumulative_regret": "cavity.design.regret",
-    "greedy_design": "cavity.design.information",
-    "inference_regret": "cavity.design.regret",
-    "information_gain": "cavity.design.information",
-    "integrated_variance_design": "cavity.design.information",
-    "minimize": "cavity.design.optimizer",
-    "moments_of": "cavity.latent.moments",
-    "read_log": "cavity.design.log",
-    "simple_regret": "cavity.design.regret",
-    "suggest": "cavity.design.suggestion",
-}
-
-__all__ = list(_MODULES)
-
 if TYPE_CHECKING:
     from cavity.design import acquisition as acquisition
     from cavity.design.feasibility import Limit as Limit
@@ -78,4 +43,5 @@ if TYPE_CHECKING:
     from cavity.design.surrogate import Surrogate as Surrogate
     from cavity.latent.moments import moments_of as moments_of
 
-__getattr__, __dir__ = on_first_use(__name__, _MODULES)
+_MODULES, __getattr__, __dir__ = on_first_use(__name__)
+__all__ = list(_MODULES)

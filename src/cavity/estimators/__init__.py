@@ -14,22 +14,6 @@ with deferred("scipy.stats", "pandas", "numpy.f2py", "numpy.testing"):
     import sklearn.base
     import sklearn.utils.validation  # noqa: F401
 
-_MODULES = {
-    "CoregionalizedRegressor": "cavity.estimators.outputs",
-    "BayesianGPLVM": "cavity.estimators.bayesian_latent_variables",
-    "GPClassifier": "cavity.estimators.classifier",
-    "GPRegressor": "cavity.estimators.regressor",
-    "GPLVM": "cavity.estimators.latent_variables",
-    "GraphEncoder": "cavity.estimators.graphs",
-    "RelevanceVectorClassifier": "cavity.estimators.relevance_vector_classes",
-    "RelevanceVectorRegressor": "cavity.estimators.relevance_vectors",
-    "StackedRegressor": "cavity.estimators.stacking",
-    "SubstringCounts": "cavity.estimators.substring_counts",
-    "TextEncoder": "cavity.estimators.text",
-}
-
-__all__ = list(_MODULES)
-
 if TYPE_CHECKING:
     from cavity.estimators.bayesian_latent_variables import BayesianGPLVM as BayesianGPLVM
     from cavity.estimators.classifier import GPClassifier as GPClassifier
@@ -45,4 +29,5 @@ if TYPE_CHECKING:
     from cavity.estimators.substring_counts import SubstringCounts as SubstringCounts
     from cavity.estimators.text import TextEncoder as TextEncoder
 
-__getattr__, __dir__ = on_first_use(__name__, _MODULES)
+_MODULES, __getattr__, __dir__ = on_first_use(__name__)
+__all__ = list(_MODULES)

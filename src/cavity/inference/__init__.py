@@ -10,30 +10,6 @@ from typing import TYPE_CHECKING
 
 from cavity.runtime.lazy import on_first_use
 
-_MODULES = {
-    # name: where it lives; a module by its own name is the module itself
-    "Approximation": "cavity.inference.base",
-    "BestBound": "cavity.inference.variational.base",
-    "ConvergenceWarning": "cavity.inference.base",
-    "EP": "cavity.inference.ep",
-    "Exact": "cavity.inference.exact",
-    "ExactScale": "cavity.inference.exact_scale",
-    "InferenceFailedError": "cavity.inference.base",
-    "Kronecker": "cavity.inference.kronecker",
-    "Laplace": "cavity.inference.laplace",
-    "LeastSquares": "cavity.inference.least_squares",
-    "MCMC": "cavity.sampling.mcmc",
-    "Observations": "cavity.likelihoods.observations",
-    "ScaleMixtureEM": "cavity.inference.variational",
-    "SequentialEP": "cavity.inference.ep",
-    "Sites": "cavity.latent.sites",
-    "Status": "cavity.inference.base",
-    "UnsupportedPairError": "cavity.inference.base",
-    "Variational": "cavity.inference.variational",
-}
-
-__all__ = list(_MODULES)
-
 if TYPE_CHECKING:
     from cavity.inference.base import Approximation as Approximation
     from cavity.inference.base import ConvergenceWarning as ConvergenceWarning
@@ -54,4 +30,5 @@ if TYPE_CHECKING:
     from cavity.likelihoods.observations import Observations as Observations
     from cavity.sampling.mcmc import MCMC as MCMC
 
-__getattr__, __dir__ = on_first_use(__name__, _MODULES)
+_MODULES, __getattr__, __dir__ = on_first_use(__name__)
+__all__ = list(_MODULES)

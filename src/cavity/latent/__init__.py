@@ -6,16 +6,6 @@ from typing import TYPE_CHECKING
 
 from cavity.runtime.lazy import on_first_use
 
-_MODULES = {
-    "Committee": "cavity.latent.committee",
-    "Dense": "cavity.latent.dense",
-    "Inducing": "cavity.latent.inducing",
-    "Markov": "cavity.latent.markov",
-    "Neighbors": "cavity.latent.neighbors",
-}
-
-__all__ = list(_MODULES)
-
 if TYPE_CHECKING:
     from cavity.latent.committee import Committee as Committee
     from cavity.latent.dense import Dense as Dense
@@ -23,4 +13,5 @@ if TYPE_CHECKING:
     from cavity.latent.markov import Markov as Markov
     from cavity.latent.neighbors import Neighbors as Neighbors
 
-__getattr__, __dir__ = on_first_use(__name__, _MODULES)
+_MODULES, __getattr__, __dir__ = on_first_use(__name__)
+__all__ = list(_MODULES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,24 +12,24 @@ from types import ModuleType
 from typing import Any
 
 
-def on_first_use(
-    package: str, modules: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package.
+def on_first_use(package: str) -> tuple[dict[str, str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Where the public names of a package live, its `__getattr__` and its `__dir__`.
+
+    Public are the names that the package imports for type checkers (`if TYPE_CHECKING: from a import b as b`). A name
+    that it imports from itself stands for a module.
 
     Parameters
     ----------
     package : str
         Its `__name__`.
-    modules : mapping
-        Public name -> module where it lives. The module `package.name` of a name is itself what the name stands for.
 
     Examples
     --------
-    >>> lookup, names = on_first_use("cavity", {"kernels": "cavity.kernels", "SE": "cavity.kernels"})
-    >>> lookup("SE") is lookup("kernels").SE
-    True
+    >>> modules, lookup, names = on_first_use("cavity")
+    >>> modules["GP"], lookup("GP") is lookup("kernels")
+    ('cavity.gp', False)
     """
+    modules = _imports_for_type_checkers(package)
 
     def lookup(name: str) -> Any:
         if name not in modules:
@@ -41,7 +42,18 @@ def on_first_use(
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *modules})
 
-    return lookup, names
+    return modules, lookup, names
+
+
+def _imports_for_type_checkers(package: str) -> dict[str, str]:
+    """Public name -> module where it lives; the module `package.name` of a name is itself what the name stands for."""
+    loader: Any = sys.modules[package].__loader__
+    blocks = [node for node in ast.parse(loader.get_source(package)).body if isinstance(node, ast.If)]
+    found = {}
+    for line in (line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)):
+        for name in (alias.name for alias in line.names):
+            found[name] = f"{package}.{name}" if line.module == package else str(line.module)
+    return found
 
 
 class _Deferred(ModuleType):

@@ -9,27 +9,6 @@ from typing import TYPE_CHECKING
 
 from cavity.runtime.lazy import on_first_use
 
-_MODULES = {
-    # name: where it lives; a module by its own name is the module itself
-    "AISResult": "cavity.sampling.annealing.ais",
-    "Draws": "cavity.sampling.draws",
-    "FunctionTarget": "cavity.sampling.targets",
-    "HMCOptions": "cavity.sampling.hmc",
-    "HyperparameterTarget": "cavity.sampling.hyperparameter_target",
-    "MCMC": "cavity.sampling.mcmc",
-    "SamplePosterior": "cavity.sampling.posterior",
-    "Trace": "cavity.sampling.trace",
-    "annealed_importance_sampling": "cavity.sampling.annealing.ais",
-    "diagnostics": "cavity.sampling.diagnostics",
-    "elliptical_slice_sampling": "cavity.sampling.elliptical_slice",
-    "hamiltonian": "cavity.sampling.hmc",
-    "importance": "cavity.sampling.importance_sampling",
-    "importance_evidence": "cavity.sampling.psis",
-    "metropolis": "cavity.sampling.metropolis_hastings",
-}
-
-__all__ = list(_MODULES)
-
 if TYPE_CHECKING:
     from cavity.sampling import diagnostics as diagnostics
     from cavity.sampling.annealing.ais import AISResult as AISResult
@@ -47,4 +26,5 @@ if TYPE_CHECKING:
     from cavity.sampling.targets import FunctionTarget as FunctionTarget
     from cavity.sampling.trace import Trace as Trace
 
-__getattr__, __dir__ = on_first_use(__name__, _MODULES)
+_MODULES, __getattr__, __dir__ = on_first_use(__name__)
+__all__ = list(_MODULES)

@@ -9,34 +9,6 @@ from typing import TYPE_CHECKING
 
 from cavity.runtime.lazy import on_first_use
 
-_MODULES = {
-    "Eigenfunctions": "cavity.theory.eigenfunctions",
-    "alignment": "cavity.theory.kernel_comparison",
-    "RegressionCurve": "cavity.theory.regression_curves",
-    "derivatives": "cavity.theory.spectral",
-    "equivalent_kernel": "cavity.theory.equivalent_kernels",
-    "generalized_cross_validation": "cavity.theory.criteria",
-    "gibbs_bound": "cavity.theory.pac_bayes_bounds",
-    "information_criteria": "cavity.theory.criteria",
-    "integrated_evidence": "cavity.theory.criteria",
-    "lower_bound": "cavity.theory.learning_curves",
-    "mismatched_error": "cavity.theory.learning_curves",
-    "nystrom": "cavity.theory.eigenfunctions",
-    "ornstein_uhlenbeck": "cavity.theory.learning_curves",
-    "ornstein_uhlenbeck_design": "cavity.theory.learning_curves",
-    "pac_bayes": "cavity.theory.pac_bayes_bounds",
-    "regression_curve": "cavity.theory.regression_curves",
-    "se_gaussian": "cavity.theory.eigenfunctions",
-    "simulated": "cavity.theory.learning_curves",
-    "sollich": "cavity.theory.learning_curves",
-    "spectral_density": "cavity.theory.spectral",
-    "step_approximation": "cavity.theory.equivalent_kernels",
-    "symmetric_divergence": "cavity.theory.kernel_comparison",
-    "upcrossings": "cavity.theory.spectral",
-}
-
-__all__ = list(_MODULES)
-
 if TYPE_CHECKING:
     from cavity.theory.criteria import generalized_cross_validation as generalized_cross_validation
     from cavity.theory.criteria import information_criteria as information_criteria
@@ -62,4 +34,5 @@ if TYPE_CHECKING:
     from cavity.theory.spectral import spectral_density as spectral_density
     from cavity.theory.spectral import upcrossings as upcrossings
 
-__getattr__, __dir__ = on_first_use(__name__, _MODULES)
+_MODULES, __getattr__, __dir__ = on_first_use(__name__)
+__all__ = list(_MODULES)
