@@ -34,7 +34,7 @@ class Observations:
     >>> from cavity.inference import Observations
     >>> from cavity.likelihoods import Probit
     >>> seen = Observations(Probit(), np.array([1.0, -1.0]), np.array([1.0, 2.0]))
-    >>> seen.log_prob(np.zeros(2)).round(6), len(seen.rows([1]))
+    >>> float(seen.log_prob(np.zeros(2)).round(6)), len(seen.rows([1]))
     (-2.079442, 1)
     """
 
