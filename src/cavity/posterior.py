@@ -306,7 +306,7 @@ class Posterior:
             self.model, replace(self.approximation, status=status), self.data, complete=self.complete
         )
 
-    def without_rows(self, X: Array, y: Array, weight: Array | None = None) -> Posterior:
+    def without_rows(self, X: Array, y: Array) -> Posterior:
         """The same predictions from inducing inputs alone, with some rows in the place of all.
 
         Rows that are not in memory cannot be kept. What is about each of them (leave-one-out, outliers, certificates,
@@ -318,7 +318,7 @@ class Posterior:
         assert isinstance(process.conditioning, AtInducingInputs)
         process.conditioning = process.conditioning.without_rows()
         approximation = replace(self.approximation, process=process, q=None)
-        kept = TrainingData(X, y, weight, self.model.representation.prepare(X))
+        kept = TrainingData(X, y, None, self.model.representation.prepare(X))
         return Posterior(self.model, approximation, kept, complete=False)
 
     def _streamed(self, X: Array, y: Array) -> Posterior:

@@ -204,16 +204,15 @@ def _em_step(
     objective: float,
     statistics: Any,
     number: int,
-    name: str = "EM step",
 ) -> tuple[Params, float, Any]:
     """One M-step followed by the E-step that evaluates it, with the monotonicity check."""
     theta = problem.m_step(statistics, theta)
     new, statistics = problem.e_step(theta)
-    require_finite(new, f"{name} {number}")
+    require_finite(new, f"EM step {number}")
     allowed = ROUNDING * (abs(objective) + problem.n_data)
     if new < objective - allowed:
         raise MonotonicityError(
-            f"{name} {number} lowered the objective from {objective:.12g} to {new:.12g} (rounding allows "
+            f"EM step {number} lowered the objective from {objective:.12g} to {new:.12g} (rounding allows "
             f"{allowed:.1e}): the M-step does not raise the expected log-likelihood of its E-step"
         )
     return theta, new, statistics

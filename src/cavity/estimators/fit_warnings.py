@@ -59,11 +59,11 @@ def _about_ties(likelihood: Likelihood, X: Array, y: Array) -> Message | None:
     )
 
 
-def issue(messages: list[Message], about: str = "", stacklevel: int = 3) -> None:
+def issue(messages: list[Message], about: str = "") -> None:
     """One `ConvergenceWarning` each, at the line that called `fit`; `about` names the part of the fit."""
     for message in messages:
         found = message.about(about) if about else message
-        warnings.warn(ConvergenceWarning.of(found), stacklevel=stacklevel)
+        warnings.warn(ConvergenceWarning.of(found), stacklevel=3)
 
 
 def _about_learning(search: SearchResult) -> Message | None:

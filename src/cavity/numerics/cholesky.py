@@ -173,9 +173,9 @@ def covariance_root(S: Array) -> Callable[[Array], Array]:
         return lambda U: root @ U
 
 
-def first_duplicates(X: Array, limit: int = 3) -> tuple[int, list[tuple[int, int]]]:
+def first_duplicates(X: Array) -> tuple[int, list[tuple[int, int]]]:
     """Number of rows that repeat an earlier one, and the first few pairs of row numbers."""
     _, first, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
     earlier = first[inverse.reshape(-1)]
     repeats = np.flatnonzero(earlier != np.arange(len(X)))
-    return len(repeats), [(int(earlier[i]), int(i)) for i in repeats[:limit]]
+    return len(repeats), [(int(earlier[i]), int(i)) for i in repeats[:3]]

@@ -236,16 +236,13 @@ def _fewer_ticks(axis: Any) -> None:
         axis.xaxis.set_major_locator(MaxNLocator(4))
 
 
-def as_svg(
-    draw: Callable[[Any], Any], salt: str, *, width: float = 7.0, height: float = 3.8, panels: int = 1
-) -> str:
-    """SVG text of a figure; `draw` gets the axes (a list of them if there are several panels)."""
+def as_svg(draw: Callable[[Any], Any], salt: str, *, width: float = 7.0, height: float = 3.8) -> str:
+    """SVG text of a figure; `draw` gets the axes."""
     from matplotlib.figure import Figure
 
     def make() -> Figure:
         figure = Figure(figsize=(width, height), layout="constrained")
-        axes = figure.subplots(1, panels, squeeze=False)[0]
-        draw(axes[0] if panels == 1 else list(axes))
+        draw(figure.subplots())
         return figure
 
     return figure_svg(make, salt)
