@@ -286,6 +286,24 @@ def test_the_certified_interval_contains_the_exact_evidence():
     assert np.median(gaps) < 0.1
 
 
+@pytest.mark.parametrize(
+    ("kind", "of_determinant"), [("vfe", lambda x: x.sum()), ("tight", lambda x: np.log1p(x).sum())]
+)
+def test_the_gap_of_a_fit_is_its_formula_and_a_bound(kind, of_determinant):
+    """1/2 sum of d / s (or of its logarithm, if the bound is the tight one) + 1/2 v'(K - Q) v, by explicit matrices."""
+    noise = 0.04
+    posterior = GP(KERNEL, Gaussian(noise), representation=Inducing(kind=kind, inputs=Z)).condition(X, Y)
+    status = posterior.with_loss().status
+    assert status.gap_kind == "certified"
+    K, K_u = KERNEL(X), KERNEL(X, Z)
+    E = K - K_u @ np.linalg.solve(KERNEL(Z), K_u.T)
+    v = np.linalg.solve(K - E + noise * np.eye(N), Y)
+    gap = 0.5 * of_determinant(np.diag(E) / noise) + 0.5 * v @ E @ v
+    assert N * status.approximation_gap == pytest.approx(gap, rel=1e-6)
+    lost = GP(KERNEL, Gaussian(noise)).condition(X, Y).log_evidence - posterior.log_evidence
+    assert 0 < lost <= gap
+
+
 def test_a_certificate_narrows_with_more_inducing_inputs_and_says_what_it_needs():
     def fitted(m):
         return GP(KERNEL, Gaussian(0.04), representation=Inducing(m)).condition(X, Y)

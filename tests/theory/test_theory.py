@@ -208,6 +208,12 @@ def test_equivalent_and_other_processes(n, bounded):
     assert grows == pytest.approx({10: 1.9, 40: 9.4, 160: 39.4}[n], abs=0.06)
 
 
+def test_divergence_of_processes_with_different_means():
+    """At one input, two normal densities of variances 2 and 1/2 whose means are 3 apart."""
+    found = symmetric_divergence(2.0 * Matern(1.0, 0.5), 0.5 * Matern(1.0, 0.5), [[0.0]], [3.0])
+    assert found == pytest.approx(0.5 * (4.0 + 0.25) - 1.0 + 0.5 * 9.0 * (0.5 + 2.0), rel=1e-12)
+
+
 def test_alignment():
     y = np.array([-1.0, 1.0, 1.0])
     X = np.array([[-1.0], [1.0], [2.0]])
