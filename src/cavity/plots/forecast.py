@@ -97,9 +97,9 @@ def few_dates(axis: Axes, model: Any) -> None:
     if model.axis_.dated:
         from matplotlib.dates import AutoDateFormatter, AutoDateLocator
 
-        locator = AutoDateLocator(minticks=3, maxticks=MOST_DATES)
+        locator = AutoDateLocator(minticks=3, maxticks=MOST_DATES)  # type: ignore[no-untyped-call]
         axis.xaxis.set_major_locator(locator)
-        axis.xaxis.set_major_formatter(AutoDateFormatter(locator))
+        axis.xaxis.set_major_formatter(AutoDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
 def mark_errors(axis: Axes, times: Any, values: Any) -> None:
