@@ -25,19 +25,20 @@ from benchmarks.design_problems import PROBLEMS
 HERE = Path(__file__).resolve().parent
 STORED = HERE / "design_results.jsonl"
 PEERS = ("botorch", "optuna", "skopt")
-FIRST_SEED = 1000
-"""Of the report; smaller ones were used for tuning."""
+FIRST_SEED = 2000
+"""Of the report; smaller ones were used for tuning, or seen while what is measured here was changed."""
 
 QUICK = {"branin": 20, "hartmann6": 12, "hartmann6_outliers": 6}
 FULL = {
     "branin": 20,
     "hartmann6": 20,
-    "hartmann6_noisy": 10,
+    "hartmann6_noisy": 5,
     "hartmann6_outliers": 20,
     "ackley10": 5,
     "levy10": 5,
+    "tuning": 5,
 }
-SHOWN_AS_LOG = {"branin", "hartmann6", "ackley10", "levy10"}
+SHOWN_AS_LOG = {"branin", "hartmann6", "ackley10", "levy10", "tuning"}
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ def main(argv: list[str] | None = None) -> int:
     plan = QUICK if options.quick else FULL
     known = stored()
     peers = [o for o in known if o.method != "cavity"]
-    found: list[Outcome] = [o for o in known if o.method == "cavity"] if options.stored else []
+    shown = [o for o in known if o.method == "cavity" and o.seed >= options.first]
+    found: list[Outcome] = shown if options.stored else []
     for name, count in {} if options.stored else plan.items():
         if options.problem and name not in options.problem:
             continue

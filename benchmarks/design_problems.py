@@ -58,6 +58,35 @@ def levy(x: Array) -> float:
     )
 
 
+def _friedman(n: int, seed: int) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 10))
+    f = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
+    return X, f + rng.standard_normal(n)
+
+
+_TRAIN, _HELD_OUT = _friedman(120, 1), _friedman(200, 2)
+_GROUPS = np.array([0, 0, 1, 2, 3, 4, 4, 4, 4, 4])
+
+
+def tuning(x: Array) -> float:
+    """Log error on held-out rows of kernel ridge regression of Friedman's function, of ten inputs of which five matter.
+
+    Tuned are log10 length scales (one for the first two inputs, one for each of the next three, one for the other five)
+    and the log10 ridge.
+    """
+    scale = 10.0 ** x[:5][_GROUPS]
+
+    def kernel(A: Array, B: Array) -> Array:
+        d = (A[:, None] - B[None]) / scale
+        return np.asarray(np.exp(-0.5 * np.sum(d * d, axis=2)))
+
+    (X, y), (T, t) = _TRAIN, _HELD_OUT
+    center = y.mean()
+    weights = np.linalg.solve(kernel(X, X) + 10.0 ** x[5] * np.eye(len(X)), y - center)
+    return float(0.5 * np.log(np.mean((t - center - kernel(T, X) @ weights) ** 2)))
+
+
 @dataclass(frozen=True)
 class Problem:
     """A function on a box, how many evaluations there are, and what is seen of it."""
@@ -106,6 +135,7 @@ PROBLEMS = {
         Problem("hartmann6", hartmann6, ((0.0, 1.0),) * 6, -3.322368011415515, 10, 60),
         Problem("ackley10", ackley, ((-13.1, 32.8),) * 10, 0.0, 10, 200),
         Problem("levy10", levy, ((-10.0, 10.0),) * 10, 0.0, 10, 200),
+        Problem("tuning", tuning, ((-1.0, 1.5),) * 5 + ((-6.0, 1.0),), 0.15008512248306, 10, 60),
         Problem("hartmann6_noisy", hartmann6, ((0.0, 1.0),) * 6, -3.322368011415515, 10, 60, 0.1),
         Problem("hartmann6_outliers", hartmann6, ((0.0, 1.0),) * 6, -3.322368011415515, 10, 60, 0.02, 0.1),
     )

@@ -2,7 +2,7 @@
 Where to measure next
 =====================
 
-Bayesian optimization, by hand: cavity has no optimizer of this kind, but its predictions are what one needs.
+Bayesian optimization by hand: `cavity.design` does it, and here is the idea.
 Expected improvement weighs what is promising against what is unknown (Jones, Schonlau and Welch, 1998).
 """
 

@@ -164,6 +164,14 @@ def test_words_among_numbers_with_three_decimals(table: Path) -> None:
     assert "12 experiments done, 1 pending, 1 failed." in result.output
 
 
+def test_infinite_outcomes_have_failed(table: Path) -> None:
+    text = table.read_text()
+    table.write_text(text.replace(text.strip().rsplit(",", 1)[1], "inf"))
+    result = run("suggest", table, "--minimize", "cost", *INPUTS)
+    assert result.exit_code == 0, result.output
+    assert "11 experiments done, 1 pending, 2 failed." in result.output
+
+
 def test_an_outcome_that_is_nearly_a_number_is_named(table: Path) -> None:
     text = table.read_text()
     last = text.strip().rsplit(",", 1)[1]

@@ -15,6 +15,7 @@ from cavity.design import (
     Real,
     Reason,
     Space,
+    Status,
     Study,
     minimize,
     suggest,
@@ -146,6 +147,16 @@ def test_all_failed_and_nothing_known_still_gives_a_suggestion():
     assert "outcomes are missing" in suggest(history, SPACE)[0].why
 
 
+@pytest.mark.parametrize("y", [float("inf"), -float("inf"), float("nan"), None])
+def test_outcomes_that_are_no_finite_numbers_are_failures(y):
+    history = told(7).with_outcome({"a": 9.0, "b": 0.9}, y)
+    assert history.trials[-1].status is Status.FAILED
+    study = Study(history, SPACE)
+    assert len(study.y) == 7
+    assert study.recommendation.trial != 8
+    assert distance(suggest(history, SPACE)[0].x, {"a": 9.0, "b": 0.9}) > 1e-6
+
+
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_constant_outcomes_and_few_rows(count):
     history = History()
@@ -251,6 +262,27 @@ def test_a_doubtful_best_row_is_repeated_at_most_twice():
     later = Study(history, SPACE)
     later.fit.__dict__["outlier_probability"] = study.fit.outlier_probability
     assert _to_confirm(later) is None
+
+
+def test_a_low_outcome_that_stands_alone_is_not_recommended():
+    """Nothing contradicts the last one, but it may be wrong, which others may not be."""
+    rng, history = np.random.default_rng(3), History()
+    for k, u in enumerate(0.3 + 0.25 * SPACE.sobol(24, rng)):
+        x = SPACE.from_unit(u)
+        y = bowl(x) / 10 + 0.01 * rng.standard_normal() + (5.0 if k in (4, 11) else 0.0)
+        history = history.with_outcome(x, y)
+    far = {"a": 9.7, "b": 0.95}
+    once = Study(history.with_outcome(far, -0.3), SPACE, Options(noise="student-t"))
+    assert once.done[once.best].id == 25
+    assert once.recommendation.trial != 25
+    (mean, sd), (plain_mean, plain_sd) = once.fit.with_doubt, once.fit.at_data
+    assert mean[24] > plain_mean[24] + 0.1
+    assert sd[24] > 3 * plain_sd[24]
+    np.testing.assert_allclose(mean[:24], plain_mean[:24], atol=0.1)
+    thrice = once.history.with_outcome(far, -0.31).with_outcome(far, -0.29)
+    best = Study(thrice, SPACE, Options(noise="student-t")).recommendation
+    assert best.trial >= 25  # repeated, it is believed
+    assert best.mean == pytest.approx(-0.3, abs=0.05)
 
 
 def test_known_noise_is_used():

@@ -263,13 +263,13 @@ class Study:
     def recommended(self) -> int | None:
         """The row that is recommended: the best one, unless noise is robust.
 
-        Then each row's own outcome may be wrong (`Surrogate.with_doubt`), and it is the row with the least mean plus
-        standard deviation: one that stands alone and was never repeated must be much better than others.
+        Then each row's own outcome may be wrong (`Surrogate.with_doubt`), and it is the row with the least upper bound,
+        at two standard deviations: one that stands alone and was never repeated must be much better than others.
         """
         if self.best is None or self.fit.noise != "student-t":
             return self.best
         mean, sd = self.fit.with_doubt
-        return int(np.argmin(np.where(self.feasible, mean + sd, np.inf)))
+        return int(np.argmin(np.where(self.feasible, mean + CERTAIN * sd, np.inf)))
 
     @property
     def recommendation(self) -> Estimate | None:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from cavity.design.space import Categorical, Space
@@ -70,7 +71,7 @@ SCALE_PRIOR = (-4.0, 1.5)
 FEWEST_ROBUST = 8
 """Rows from which robust noise is looked at: fewer cannot tell an outlier from a function."""
 
-WORTH_A_LOOK = 1e-3
+WORTH_A_LOOK = 1e-2
 """Learned noise variance, of that of the outcomes, from which robust noise is worth a look."""
 
 SHORT = 0.15
@@ -276,13 +277,17 @@ def fit_surrogate(
     if noise not in NOISES:
         raise InputError(f"must be one of {', '.join(map(repr, NOISES))}, got {noise!r}", parameter="noise")
     if noise == "student-t":
-        return _fit_robust(space, X, y)
+        robust = _fit_robust(space, X, y)
+        assert robust is not None
+        return robust
     if noise != "auto" or noise_sd is not None:
         return _fit(space, X, y, "gaussian" if noise == "auto" else noise, noise_sd)
     plain = _fit(space, X, y, "gaussian", None)
     if len(y) < FEWEST_ROBUST or not is_doubtful(plain, space):
         return plain
-    robust = _fit_robust(space, X, y)
+    robust = _fit_robust(space, X, y, only_if_far=True)
+    if robust is None:
+        return plain
     # evidences are densities of outcomes in different units
     change = len(y) * np.log(plain.units.size / robust.units.size)
     return robust if robust.posterior.log_evidence + change > plain.posterior.log_evidence else plain
@@ -317,15 +322,17 @@ def is_doubtful(fit: Surrogate, space: Space) -> bool:
     return bool(np.any(2.0 * ndtr(-z) < FAR))
 
 
-def _fit_robust(space: Space, X: Array, y: Array) -> Surrogate:
+def _fit_robust(space: Space, X: Array, y: Array, only_if_far: bool = False) -> Surrogate | None:
     """With Student-t noise by expectation propagation, from the solution of a Gaussian model without its far rows.
 
     Where that begins decides: from the solution for all rows, learning often stays with short length scales that run
-    through outliers.
+    through outliers. If no row is far, there may be nothing to be robust against (`only_if_far`: None).
     """
     units = Units.of(y, robust=True)
     t = units.to_unit(y)
-    trimmed, scale = _trimmed(space, X, t)
+    trimmed, scale, keep = _trimmed(space, X, t)
+    if only_if_far and keep.all():
+        return None
     model = _model(space, "student-t")
     start = np.concatenate([trimmed.theta[:-1], [np.log(np.clip(scale, *START_SCALES))]])
     best: tuple[Run, Posterior] | None = None
@@ -342,8 +349,8 @@ def _fit_robust(space: Space, X: Array, y: Array) -> Surrogate:
     return Surrogate(best[1], X, y, units, "student-t")
 
 
-def _trimmed(space: Space, X: Array, t: Array) -> tuple[GP, float]:
-    """A Gaussian model learned without the rows that are far from what the others predict, and its noise.
+def _trimmed(space: Space, X: Array, t: Array) -> tuple[GP, float, NDArray[np.bool_]]:
+    """A Gaussian model learned without the rows that are far from what the others predict, its noise, and who is left.
 
     Far is first judged by the prior's own length scales, which no outlier has bent, one row after the other, then by
     what was learned; rows come back if they fit.
@@ -371,7 +378,7 @@ def _trimmed(space: Space, X: Array, t: Array) -> tuple[GP, float]:
         if np.array_equal(fits, keep):
             break
         keep = fits
-    return fitted, sd
+    return fitted, sd, keep
 
 
 def lengths_of(fit: Surrogate, space: Space) -> Array:
