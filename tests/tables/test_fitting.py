@@ -186,7 +186,7 @@ def test_after_an_interrupt_nothing_more_is_tried_and_it_is_said(monkeypatch):
     assert signal.getsignal(signal.SIGINT) is before
     assert heard == ["Learning from 25 rows of 1 column ..."]
     assert model.report.interruption == (
-        "Interrupted: the best values so far were kept; other kinds of model were not tried; rows held out were not "
+        "Interrupted: the best values so far were kept; not all kinds of model were tried; rows held out were not "
         "scored."
     )
     assert (model.report.rows, model.report.rows_in_file, model.report.held_out_rows) == (25, 25, 0)
@@ -200,7 +200,7 @@ def test_an_interrupt_of_the_trial_of_robust_noise_keeps_gaussian_noise(monkeypa
     model = fit(far_off(), test_size=0.2)
     assert isinstance(model.estimator.likelihood_, Gaussian)
     assert "Student-t noise was not tried: interrupted." in model.report.choice.told()
-    assert model.report.undone == ("other kinds of model were not tried", "rows held out were not scored")
+    assert model.report.undone == ("not all kinds of model were tried", "rows held out were not scored")
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -242,8 +242,8 @@ def test_the_command_saves_what_there_is_and_ends_with_the_code_of_an_interrupt(
         app, [*arguments, "--report", str(tmp_path / "a.html")], env={"COLUMNS": "200"}
     )
     assert result.exit_code == 130, result.output
-    assert "other kinds of model were not tried" in result.stdout
-    assert "other kinds of model were not tried" in (tmp_path / "a.html").read_text()
+    assert "not all kinds of model were tried" in result.stdout
+    assert "not all kinds of model were tried" in (tmp_path / "a.html").read_text()
     assert CliRunner().invoke(app, ["info", str(tmp_path / "a.cavity")]).exit_code == 0
 
 

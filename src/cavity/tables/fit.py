@@ -52,7 +52,7 @@ SHARE_OF_CHOICE = 1 / 3
 """Of the time that is given, for choosing the noise before chains are run."""
 
 NO_CHAINS = "nothing was drawn by Markov chains"
-NOT_ALL_KINDS = "other kinds of model were not tried"
+NOT_ALL_KINDS = "not all kinds of model were tried"
 UNSCORED = "rows held out were not scored"
 
 

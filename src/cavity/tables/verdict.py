@@ -208,7 +208,7 @@ def _placed(
 def how_good(found: Quality | None) -> str:
     """The same in a sentence."""
     if found is None:
-        return "unknown, because no rows were held out."
+        return "unknown, because no rows held out were scored."
     rows = f"{found.rows} held-out row" + ("" if found.rows == 1 else "s")
     few = " (few: a rough figure)" if found.rows < FEW_ROWS else ""
     if found.measure == "wrong":
