@@ -374,11 +374,12 @@ class BlockConditioning(DenseConditioning):
         return np.array(np.einsum("cidi->icd", self._Sigma))
 
     def into_matrices(self) -> list[Array]:
-        """R_cc = W_cc - sum_de W_cd Sigma_de W_ec of every function."""
-        R = []
-        for c in range(self.prior.n_latent):
-            w = self.W[:, c, :].T
-            Rc = -np.einsum("di,diej,ej->ij", w, self._Sigma, w, optimize=True)
-            Rc[np.diag_indices_from(Rc)] += self.W[:, c, c]
-            R.append(Rc)
-        return R
+        """R_cc of every function."""
+        return [self.matrix(c, c) for c in range(self.prior.n_latent)]
+
+    def matrix(self, c: int, d: int) -> Array:
+        """R_cd = W_cd - sum_ef W_ce Sigma_ef W_fd, of two functions: no inverse of K, which may have few digits."""
+        left, right = self.W[:, c, :].T, self.W[:, :, d].T
+        R = -np.einsum("di,diej,ej->ij", left, self._Sigma, right, optimize=True)
+        R[np.diag_indices_from(R)] += self.W[:, c, d]
+        return np.asarray(R)

@@ -8,11 +8,10 @@ a and a matrix M with M'M = R, so that at new inputs, k = k(X, x),
 the same sums as in Python, in double precision; and what the likelihood makes of them. Noise that is a mixture of
 normal densities over its variance (Gaussian, Student-t, Laplace, mixtures) is given by the weights and variances of
 its parts, so that the distribution function of y is a sum of normal ones; if its level is a function too, they are the
-nodes of a rule over that. Functions that the data couple have a quadratic form each and a matrix V_c each, whose
-products V_c k_c are what variances gain and covariances are: cov_cd = (V_c k_c)'(V_d k_d). Probit, logit, lapse and
-one-vs-rest classes, ordered categories, Poisson and negative binomial counts are known as well. Anything else is
-refused by name, and so are models with more numbers than a page should hold: an interpolation of predictions would not
-be them.
+nodes of a rule over that. Functions that the data couple have R itself: cov_cd = [c = d] k_c(x, x) - k_c' R_cd k_d.
+Probit, logit, lapse and one-vs-rest classes, ordered categories, Poisson and negative binomial counts are known as
+well. Anything else is refused by name, and so are models with more numbers than a page should hold: an interpolation of
+predictions would not be them.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ from scipy.special import gammaln
 
 from cavity.frames.columns import Column
 from cavity.kernels import Kernel
+from cavity.latent.base import Conditioning
+from cavity.latent.dense_multi_latent import BlockConditioning
 from cavity.latent.posterior_process import PosteriorProcess
 from cavity.latent.separate_functions import SeparateConditioning
 from cavity.latent.several_process import SeveralPosteriorProcess
@@ -116,39 +117,50 @@ def functions(posterior: Any) -> list[dict[str, Any]]:
     several = isinstance(process, SeveralPosteriorProcess)
     if (process.n_latent if several else 1) * n * (n + 1) // 2 > MOST_NUMBERS:
         raise NotInPage(f"{counted(n, 'row')}, more than a page should hold")
-    eye = np.eye(n)
     if isinstance(process, PosteriorProcess) and process.basis is None and process.weights.ndim == 1:
         parts = [(process.kernel, process.mean_function, process.weights)]
-        forms, degenerate = [process.conditioning.reduce(eye)], process.degenerate
+        forms, degenerate = [_root(process.conditioning, n)], process.degenerate
     elif several:
         given = process.mean_function
         means: list[Any] = [None] * process.n_latent if given is None else list(given)
         kernels: Sequence[Kernel] = [function.kernel for function in process.functions]
-        parts = list(zip(kernels, means, process.at_points.T))
-        apart = isinstance(process.conditioning, SeparateConditioning)
-        if apart:
-            forms = [function.reduce(eye) for function in process.conditioning.functions]
+        parts, degenerate = list(zip(kernels, means, process.weights.T)), False
+        if isinstance(process.conditioning, SeparateConditioning):
+            forms = [_root(function, n) for function in process.conditioning.functions]
+        elif isinstance(process.conditioning, BlockConditioning):
+            forms = [_coupled(process.conditioning, c) for c in range(process.n_latent)]
         else:
-            forms = list(zip(*process.conditioning.reduce([eye] * process.n_latent)))
-        degenerate = False
+            raise NotInPage("latent functions that depend on each other in this representation")
     else:
         raise NotInPage("basis functions, or several targets at once")
     found: list[dict[str, Any]] = []
-    for (kernel, mean, weights), (minus, plus) in zip(parts, forms):
+    for (kernel, mean, weights), form in zip(parts, forms):
         found.append(
             {
                 "kernel": kernel_tree(kernel, Frame.of(width)),
                 "mean": mean_tree(mean, width),
                 "weights": packed(weights),
-                "minus": _matrix(minus, form=several and not apart),
-                "plus": None if plus is None else _matrix(plus),
                 "degenerate": bool(degenerate),
+                **form,
             }
         )
-    sizes = sum(f["minus"]["size"] + (f["plus"]["size"] if f["plus"] else 0) for f in found)
+    matrices = [matrix for f in found for matrix in (f["minus"], f["plus"], *f["beside"]) if matrix]
+    sizes = sum(matrix["size"] for matrix in matrices)
     if sizes > MOST_NUMBERS:
         raise NotInPage(f"{counted(n, 'row')}, more than a page should hold")
     return found
+
+
+def _root(conditioning: Conditioning, n: int) -> dict[str, Any]:
+    """M with M'M = R; two of them, if some sites are negative."""
+    minus, plus = conditioning.reduce(np.eye(n))
+    return {"minus": _matrix(minus), "plus": None if plus is None else _matrix(plus), "beside": []}
+
+
+def _coupled(conditioning: BlockConditioning, c: int) -> dict[str, Any]:
+    """R_cc, and R_cd of the functions d before it."""
+    beside = [_matrix(conditioning.matrix(c, d)) for d in range(c)]
+    return {"minus": _matrix(conditioning.matrix(c, c), form=True), "plus": None, "beside": beside}
 
 
 # --- likelihoods --------------------------------------------------------------------------------------------

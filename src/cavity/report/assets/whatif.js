@@ -129,9 +129,10 @@ const cavity = (() => {
     f.mean.slopes.forEach((slope, d) => { mean += slope * x[d]; });
     for (let i = 0; i < rows.length; i += 1) { k[i] = f.kernel.k(rows[i], x); mean += k[i] * f.weights[i]; }
     const prior = f.kernel.own(x);
-    const known = times(f.minus, k), side = f.plus && times(f.plus, k);
-    const variance = (f.degenerate ? 0 : prior) - dot(known, f.minus.form ? k : known) + (side ? dot(side, side) : 0);
-    return { mean, variance: Math.max(variance, Number.EPSILON * prior), prior, side };
+    const known = times(f.minus, k);
+    let variance = (f.degenerate ? 0 : prior) - dot(known, f.minus.form ? k : known);
+    if (f.plus) { const gained = times(f.plus, k); variance += dot(gained, gained); }
+    return { mean, variance: Math.max(variance, Number.EPSILON * prior), prior, k };
   };
 
   // --- what the likelihood makes of it ---
@@ -224,7 +225,7 @@ const cavity = (() => {
     return { mean, lower: reached(0.5 - level / 2), upper: reached(0.5 + level / 2) };
   };
   const byLevel = (variance, f, g) => { // normal noise of variance exp(g) given g: nodes over g, as in Python
-    const sd = Math.sqrt(g.variance), cov = dot(f.side, g.side), slope = cov / g.variance;
+    const sd = Math.sqrt(g.variance), cov = g.beside[0], slope = cov / g.variance;
     return normalNodes(0, 1, Math.min(0.3, 0.3 / sd)).map(([x, weight]) => ({
       weight, mean: f.mean + slope * sd * x, sd: Math.sqrt(f.variance - slope * cov + variance * Math.exp(g.mean + sd * x)),
     }));
@@ -261,11 +262,12 @@ const cavity = (() => {
     for (let i = 0; i < values.length; i += width) { rows.push(values.subarray(i, i + width)); }
     const unpack = (matrix) => matrix && { ...matrix, values: numbers(matrix.values) };
     const functions = content.functions.map((f) => ({
-      ...f, kernel: compile(f.kernel), weights: numbers(f.weights), minus: unpack(f.minus), plus: unpack(f.plus),
+      ...f, kernel: compile(f.kernel), weights: numbers(f.weights), minus: unpack(f.minus), plus: unpack(f.plus), beside: f.beside.map(unpack),
     }));
     const predict = (x) => {
       const fs = functions.map((f) => latent(f, rows, x));
-      return { ...answerTo(content, fs), latent: fs };
+      fs.forEach((f, c) => { f.beside = functions[c].beside.map((R, d) => -dot(f.k, times(R, fs[d].k))); }); // covariances
+      return { ...answerTo(content, fs), latent: fs.map(({ mean, variance, prior }) => ({ mean, variance, prior })) };
     };
     return { content, predict };
   };
