@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.kernels.base import Kernel, Rows, take
 from cavity.kernels.wrapper import Wrapper
 from cavity.numerics.arrays import Array
+
+AT_ONCE = 16
+"""Rows whose diagonal is taken from one block."""
 
 
 class Invariant(Wrapper):
@@ -100,24 +103,29 @@ class Invariant(Wrapper):
             part = part[0]
         return len(part)
 
+    def _few(self, a: Rows) -> Iterator[tuple[slice, Rows]]:
+        """Some rows at a time: the diagonal of their block costs fewer calls than row by row."""
+        for start in range(0, self._rows(a), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            yield some, take(a, some)
+
     def _diag(self, a: Rows) -> Array:
-        n, out = self._rows(a), np.zeros(self._rows(a))
-        for i in range(n):
-            row = take(a, slice(i, i + 1))
-            out[i] = self._block(row, row)[0, 0]
+        out = np.zeros(self._rows(a))
+        for some, rows in self._few(a):
+            out[some] = np.diag(self._block(rows, rows))
         return out
 
     def _pull_diag(self, a: Rows, g: Array) -> Array:
         out = np.zeros(self.flat.size)
-        for i, weight in enumerate(g):
-            row = take(a, slice(i, i + 1))
-            out += self._pull(row, row, np.array([[weight]]), np.zeros((1, 1)))
+        for some, rows in self._few(a):
+            G = np.diag(g[some])
+            out += self._pull(rows, rows, G, np.zeros(G.shape))
         return out
 
     def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
         out = np.zeros((len(g), self.maps.shape[1]))
-        for i, weight in enumerate(g):
-            row = take(a, slice(i, i + 1))
-            left, right = self._pull_inputs(row, row, np.array([[weight]]), np.zeros((1, 1)))
-            out[i] = (left + right)[0]
+        for some, rows in self._few(a):
+            G = np.diag(g[some])
+            left, right = self._pull_inputs(rows, rows, G, np.zeros(G.shape))
+            out[some] = left + right
         return out

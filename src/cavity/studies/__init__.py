@@ -40,6 +40,7 @@ _MODULES: dict[str, str] = {
     "sinc-evidence": "regression_basics",
     "step-misspecification": "step_misspecification",
     "usps": "evidence_grids",
+    "usps-shifts": "usps_shifts",
 }
 """Study -> module of this package, which has it in its table `STUDIES`."""
 
