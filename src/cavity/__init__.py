@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from cavity.gp import GP as GP
     from cavity.io import load as load
     from cavity.latent.inducing import Inducing as Inducing
+    from cavity.latent.latent_neighbors import LatentNeighbors as LatentNeighbors
     from cavity.latent.neighbors import Neighbors as Neighbors
     from cavity.parameters import Param as Param
     from cavity.parameters import fixed as fixed

@@ -11,6 +11,7 @@ from cavity.latent.base import Capability, CapabilityError, ImproperPosteriorErr
 from cavity.latent.committee import Committee
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
+from cavity.latent.latent_neighbors import LatentNeighbors
 from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.means import Linear
@@ -30,6 +31,7 @@ FAMILY = {
     0.3: {"share": 0.3, "weight": 0.7, "curve": 0.3},
 }
 REPRESENTATIONS = {"dense": Dense(), "naive": Naive(), "committee": Committee(4)}
+REPRESENTATIONS |= {"latent neighbors": LatentNeighbors(N - 1, scales=[1.0, 1.0], nugget=0.0)}
 REPRESENTATIONS |= {f"inducing {kind}": Inducing(kind=kind, inputs=Z, learn=True) for kind in FAMILY}
 REPRESENTATIONS |= {f"all rows induce, {kind}": Inducing(kind=kind, inputs=X) for kind in ("fitc", "vfe")}
 KERNEL = 1.3 * SE([0.8, 1.5]) + 0.3 * Matern(1.0, nu=1.5)

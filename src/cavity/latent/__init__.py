@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cavity.latent.committee import Committee as Committee
     from cavity.latent.dense import Dense as Dense
     from cavity.latent.inducing import Inducing as Inducing
+    from cavity.latent.latent_neighbors import LatentNeighbors as LatentNeighbors
     from cavity.latent.markov import Markov as Markov
     from cavity.latent.neighbors import Neighbors as Neighbors
 

@@ -162,3 +162,41 @@ def lowered(
         left += [2.0 * base.apply(scaled), -(H @ (H.T @ scaled))]
         right += [H, H]
     return left, right
+
+
+FEW_NEGATIVE = 300
+"""Negative sites up to which flat directions of the posterior are looked for, at a column for each."""
+
+
+class FewNegativeSites(Conditioning):
+    """Flat directions of a conditioning that takes sites of either sign at once, by taking the negative ones apart.
+
+    Attributes
+    ----------
+    precision : array (n,)
+        tau.
+    """
+
+    precision: Array
+
+    @cached_property
+    def _by_parts(self) -> NegativeSites | None:
+        """The same from the sites that are not negative, which says which directions are flat; None if it is dear."""
+        if not 0 < int(np.sum(self.precision < 0)) <= FEW_NEGATIVE:
+            return None
+        return NegativeSites(self.prior.condition(np.maximum(self.precision, 0.0)), self.precision)
+
+    @cached_property
+    def smallest_curvature(self) -> float:
+        """If negative sites are many an upper bound, close if one site decides: 1 / (1 + |tau_i| var_i)."""
+        if self._by_parts is not None:
+            return self._by_parts.smallest_curvature
+        if np.all(self.precision >= 0):
+            return 1.0
+        return 1.0 / (1.0 + float(np.max(np.maximum(-self.precision, 0.0) * self.var)))
+
+    def flat_directions(self, limit: float) -> FlatDirections:
+        """None are given if negative sites are many."""
+        if self._by_parts is not None:
+            return self._by_parts.flat_directions(limit)
+        return super().flat_directions(limit)

@@ -6,6 +6,7 @@ from cavity.latent.base import Representation
 from cavity.latent.committee import Committee
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
+from cavity.latent.latent_neighbors import LatentNeighbors
 from cavity.latent.markov import Markov
 from cavity.latent.neighbors import Neighbors
 
@@ -14,6 +15,7 @@ REPRESENTATIONS: dict[str, type[Representation]] = {
     "inducing": Inducing,
     "markov": Markov,
     "neighbors": Neighbors,
+    "latent_neighbors": LatentNeighbors,
     "committee": Committee,
 }
 """Name -> class, made without arguments."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cavity.latent.base import Conditioning, FlatDirections, ImproperPosteriorError, Loss, PriorGradient
+from cavity.latent.base import ImproperPosteriorError, Loss, PriorGradient
 from cavity.latent.markov.filtered import Filtered, White
-from cavity.latent.negative_sites import NegativeSites
+from cavity.latent.negative_sites import FewNegativeSites
 from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 IMAGINARY = 1e-40
 """Size of complex steps: far below rounding of the real parts, far above the smallest number."""
 
-FEW_NEGATIVE = 300
-"""Negative sites up to which flat directions of the posterior are looked for, at n states each."""
 
-
-class MarkovConditioning(Conditioning):
+class MarkovConditioning(FewNegativeSites):
     """What follows from precisions of sites, or from variances of observations, given in the order of the rows.
 
     Attributes
@@ -94,30 +91,12 @@ class MarkovConditioning(Conditioning):
         """log |K + diag(variance)|."""
         return self._log_pivots
 
-    @cached_property
-    def _by_parts(self) -> NegativeSites | None:
-        """The same from the sites that are not negative, which says which directions are flat; None if it is dear."""
-        count = 0 if self.observed else int(np.sum(self.noise < 0))
-        if not 0 < count <= FEW_NEGATIVE:
-            return None
-        precision = np.empty(self.prior.n)
-        precision[self.prior.order] = self.noise
-        return NegativeSites(self.prior.condition(np.maximum(precision, 0.0)), precision)
-
-    @cached_property
-    def smallest_curvature(self) -> float:
-        """If negative sites are many an upper bound, close if one site decides: 1 / (1 + |tau_i| var_i)."""
-        if self._by_parts is not None:
-            return self._by_parts.smallest_curvature
-        if self.observed:
-            return 1.0
-        return 1.0 / (1.0 + float(np.max(np.maximum(-self.noise, 0.0) * self.var[self.prior.order])))
-
-    def flat_directions(self, limit: float) -> FlatDirections:
-        """None are given if negative sites are many."""
-        if self._by_parts is not None:
-            return self._by_parts.flat_directions(limit)
-        return super().flat_directions(limit)
+    @property
+    def precision(self) -> Array:  # type: ignore[override]
+        """tau in the order of the rows."""
+        with np.errstate(divide="ignore"):
+            noise = 1.0 / self.noise if self.observed else self.noise
+        return self.prior.unsorted(noise, noise)
 
     def loss(self, weights: Array | None = None) -> Loss:
         """Nats by which an approximate form changes the log evidence of a window of rows, by row."""

@@ -14,6 +14,9 @@ so the cotangent of the clique's covariances is of rank two whatever the number 
 
     d [sum_t -e_t^2 / v + d log v] = <dA, g w' + w g' + c w w'>,  g = sum_t e_t z_t / v,  c = sum_t e_t^2 / v^2 + d / v.
 
+The precision matrix that cliques make is the sum of w w' / v. Its product with a matrix P, held fixed, is that of
+w'p / v with p = P w, a target of the clique's own for which e = w'p; its cotangent has g = -z / v and c = d / v - e / v^2.
+
 Covariances are sums of radial functions of scaled columns (`kernels.radial_sum`), or come from outside. Entry (i, j) of
 a lower triangle, packed row by row, is eight numbers, one for each clique. A neighbor that those before it determine to
 rounding is left out (its pivot counts as infinite); missing neighbors are -1.
@@ -184,11 +187,13 @@ def _forget_missing(m: Any, alive: Any, A: Any) -> None:
 
 @jit
 def _add_noise_and_targets(
-    points: Any, neighbors: Any, first: Any, noise: Any, Y: Any, alive: Any, A: Any
+    points: Any, neighbors: Any, first: Any, noise: Any, Y: Any, local: Any, alive: Any, A: Any
 ) -> None:
-    """Noise on the diagonal, and targets as further rows."""
+    """Noise on the diagonal, and targets as further rows: those of the members, or one that the clique has of its own."""
     k = neighbors.shape[1]
     m, P = k + 1, Y.shape[1]
+    if len(local):
+        P = 1
     base = m * (m + 1) // 2
     for a in range(m):
         for lane in range(WIDTH):
@@ -199,7 +204,10 @@ def _add_noise_and_targets(
                 other = points[p] if a == k else neighbors[p, a]
                 A[(a * (a + 1) // 2 + a) * WIDTH + lane] += noise[other]
             for t in range(P):
-                A[(base + t * m + a) * WIDTH + lane] = Y[other, t] if known else 0.0
+                if len(local):
+                    A[(base + a) * WIDTH + lane] = local[p, a] if known else 0.0
+                else:
+                    A[(base + t * m + a) * WIDTH + lane] = Y[other, t] if known else 0.0
 
 
 # --- factorization ------------------------------------------------------------------------------------------
@@ -359,7 +367,7 @@ def conditionals(
             _covariances(z, m, terms, value, nothing, nothing, A, False)
         if missing:
             _forget_missing(m, alive, A)
-        _add_noise_and_targets(points, neighbors, first, noise, Y, alive, A)
+        _add_noise_and_targets(points, neighbors, first, noise, Y, Y[:0], alive, A)
         _least_pivots(A, m, inverse)
         _factorize(A, m, rows, inverse)
         if len(weights):
@@ -386,16 +394,19 @@ def evidence_and_gradient(
     neighbors: Any,
     noise: Any,
     Y: Any,
+    local: Any,
     d_log_det: Any,
     weights: Any,
     cotangents: Any,
 ) -> Any:
     """As `conditionals`, and the gradient of sum_i [-e_i'e_i / v_i + d_log_det log v_i].
 
+    With `local` targets p (q, m) in place of Y, that of sum_i [w'P w / v_i + d_log_det log v_i], P held fixed.
     Returns v, e; moments (C,), sums over pairs weighted by slopes; derivatives in variances and shapes of the terms
     (T,); and in the noise variances of all rows. Of covariances that were given, their `cotangents` (q, m, m).
     """
-    k, C, P, T = neighbors.shape[1], Z.shape[1], Y.shape[1], max(1, len(terms[1]))
+    k, C, T = neighbors.shape[1], Z.shape[1], max(1, len(terms[1]))
+    P = 1 if len(local) else Y.shape[1]
     m, rows = k + 1, k + 1 + P
     starts, kinds, _, variances = terms
     size = m * (m + 1) // 2 * WIDTH
@@ -421,7 +432,7 @@ def evidence_and_gradient(
             _covariances(z, m, terms, value, slope, shape_slope, A, True)
         if missing:
             _forget_missing(m, alive, A)
-        _add_noise_and_targets(points, neighbors, first, noise, Y, alive, A)
+        _add_noise_and_targets(points, neighbors, first, noise, Y, local, alive, A)
         _least_pivots(A, m, inverse)
         _factorize(A, m, rows, inverse)
         last = _row(k, m)
@@ -434,7 +445,11 @@ def evidence_and_gradient(
             for t in range(P):
                 row = _row(m + t, m)
                 left = A[(row + k) * WIDTH + lane] / own
-                c[lane] += left * left
+                if len(local):
+                    c[lane] -= left / own
+                    left = -1.0 / own
+                else:
+                    c[lane] += left * left
                 for j in range(k):
                     g[j * WIDTH + lane] += left * A[(row + j) * WIDTH + lane]
             c[lane] *= alive[k * WIDTH + lane]

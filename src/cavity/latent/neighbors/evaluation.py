@@ -97,6 +97,29 @@ class Cliques:
         weights: Array,
     ) -> tuple[Conditionals, EvidenceGradient]:
         """`conditionals` and the gradient in one pass."""
+        unused = np.empty((0, neighbors.shape[1] + 1))
+        return self._with_gradient(points, neighbors, noise, Y, unused, d_log_det, weights)
+
+    def pull_precision(
+        self, points: NDArray[np.int64], neighbors: NDArray[np.int64], noise: Array, local: Array, d_log_det: float
+    ) -> EvidenceGradient:
+        """Gradient of the product of a matrix P with the precision matrix sum_i w w' / v, and of d_log_det sum log v.
+
+        P is held fixed; `local` (q, k + 1) is P w of each clique.
+        """
+        unused = np.empty(neighbors.shape)
+        return self._with_gradient(points, neighbors, noise, np.empty((len(noise), 0)), local, d_log_det, unused)[1]
+
+    def _with_gradient(
+        self,
+        points: NDArray[np.int64],
+        neighbors: NDArray[np.int64],
+        noise: Array,
+        Y: Array,
+        local: Array,
+        d_log_det: float,
+        weights: Array,
+    ) -> tuple[Conditionals, EvidenceGradient]:
         from cavity.latent.neighbors.cliques import evidence_and_gradient
 
         m = neighbors.shape[1] + 1
@@ -106,7 +129,7 @@ class Cliques:
             G = np.empty((len(given), m, m))
             where = points[at], neighbors[at]
             found = evidence_and_gradient(
-                self.Z, self.terms, given, *where, noise, Y, d_log_det, weights[at], G
+                self.Z, self.terms, given, *where, noise, Y, local[at], d_log_det, weights[at], G
             )
             return (*found[:2], self._pulled(*where, given, G, found[2:5]), found[5])
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from cavity.latent.base import Inputs
 from cavity.numerics.arrays import Array
 from cavity.rows.base import RowSource
+
+if TYPE_CHECKING:
+    from cavity.latent.latent_neighbors.precision import PrecisionPattern
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +34,13 @@ class Graph:
     points: NDArray[np.int64]
     neighbors: NDArray[np.int64]
     scaled: Array
+
+    @cached_property
+    def precision_pattern(self) -> PrecisionPattern:
+        """Where the precision matrix of latent values has entries."""
+        from cavity.latent.latent_neighbors.precision import PrecisionPattern
+
+        return PrecisionPattern(self)
 
     @classmethod
     def of(cls, X: Array, scales: Array, k: int, seed: int) -> Graph:

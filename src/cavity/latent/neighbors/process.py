@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cavity.means.basis import Basis
 
 
-class _Local(NamedTuple):
+class Local(NamedTuple):
     """What neighbors say about new rows: moments of f - m, and h - H'A^-1 k of basis functions (m, p)."""
 
     mean: Array
@@ -52,7 +52,7 @@ class NeighborProcess:
     ) -> None:
         self.prior, self.weights, self.conditioning, self.basis = prior, weights, conditioning, basis
         self.kernel, self.mean_function = prior.kernel, prior.mean_function
-        self._last: tuple[Array, _Local] | None = None
+        self._last: tuple[Array, Local] | None = None
 
     def _inputs(self, X: ArrayLike) -> Array:
         new = as_inputs(X)
@@ -67,20 +67,34 @@ class NeighborProcess:
             return np.empty((len(X), 0))
         return cast("Basis", self.mean_function).features(X)
 
-    def _local(self, X: Array) -> _Local:
+    @property
+    def _noise(self) -> Array:
+        """Variances (n,) of what neighbors are known by."""
+        return self.conditioning.variance
+
+    @property
+    def _known_features(self) -> Array:
+        """Basis functions (n, p) at the training rows, in place of what is known of them."""
+        return self._features(self.prior.X)
+
+    def _uncertainty(self, near: Array, weights: Array) -> Array | float:
+        """Variance (m,) that a sum of neighbors (m, k) with these weights has itself: none of observations."""
+        return 0.0
+
+    def _local(self, X: Array) -> Local:
         """From the nearest training rows; the last answer is kept, since mean and variance are asked for in turn."""
         if self._last is not None and np.array_equal(self._last[0], X):
             return self._last[1]
         prior, n = self.prior, self.prior.n
         near = prior.graph.nearest(X / prior.scales, 2 * prior.representation.k)
-        columns = self.weights.reshape(n, -1)
-        known = np.hstack([columns, self._features(prior.X)])
+        columns, weights = self.weights.reshape(n, -1), np.empty(near.shape)
+        known = np.hstack([columns, self._known_features])
         Y = np.vstack([known, np.zeros((len(X), known.shape[1]))])
-        noise = np.concatenate([self.conditioning.variance, np.zeros(len(X))])
+        noise = np.concatenate([self._noise, np.zeros(len(X))])
         cliques = Cliques(self.kernel, np.vstack([prior.X, X]))
-        v, e = cliques.conditionals(np.arange(n, n + len(X)), near, noise, Y)
+        v, e = cliques.conditionals(np.arange(n, n + len(X)), near, noise, Y, weights)
         T = columns.shape[1]
-        found = _Local(-e[:, :T], v, self._features(X) + e[:, T:])
+        found = Local(-e[:, :T], v + self._uncertainty(near, weights), self._features(X) + e[:, T:])
         self._last = X.copy(), found
         return found
 
@@ -129,24 +143,23 @@ class NeighborProcess:
 
         prior, n, m = self.prior, self.prior.n, len(X)
         both = np.vstack([prior.X, X])
-        k = min(2 * prior.representation.k, n + m - 1)
-        near = earlier_neighbors(both / prior.scales, k, first=n)
-        weights = np.empty(near.shape)
-        H = self._features(both)
-        noise = np.concatenate([self.conditioning.variance, np.zeros(m)])
-        Y = np.vstack([self._features(prior.X), np.zeros((m, H.shape[1]))])
+        near = earlier_neighbors(both / prior.scales, min(2 * prior.representation.k, n + m - 1), first=n)
+        weights, H = np.empty(near.shape), self._known_features
+        noise = np.concatenate([self._noise, np.zeros(m)])
+        Y = np.vstack([H, np.zeros((m, H.shape[1]))])
         v, e = Cliques(self.kernel, both).conditionals(np.arange(n, n + m), near, noise, Y, weights)
         B = np.eye(m)
         rows, slots = np.nonzero(near >= n)
         B[rows, near[rows, slots] - n] -= weights[rows, slots]
         own = self.kernel._diag(self.kernel._prepare(X, np.full(m, -1)))
-        root = np.diag(np.sqrt(np.maximum(v, np.finfo(float).eps * own)))
-        if self.basis is not None:
-            known = solve_triangular(
-                B, e, lower=True, unit_diagonal=True
-            )  # -H'A^-1 k by way of the same order
-            features = self._features(X) + known
-            L = self.basis.precision
-            extra = np.ascontiguousarray(L.half_solve(np.ascontiguousarray(features.T)).T)
-            return np.hstack([solve_triangular(B, root, lower=True, unit_diagonal=True), extra])
-        return np.asarray(solve_triangular(B, root, lower=True, unit_diagonal=True))
+        root = self._root_given_new(near, weights, np.maximum(v, np.finfo(float).eps * own))
+        root = np.asarray(solve_triangular(B, root, lower=True, unit_diagonal=True))
+        if self.basis is None:
+            return root
+        known = solve_triangular(B, e, lower=True, unit_diagonal=True)  # -H'A^-1 k by way of the same order
+        features = np.ascontiguousarray((self._features(X) + known).T)
+        return np.hstack([root, np.ascontiguousarray(self.basis.precision.half_solve(features).T)])
+
+    def _root_given_new(self, near: Array, weights: Array, v: Array) -> Array:
+        """A root of the covariance of new rows beyond what they pass on to each other."""
+        return np.diag(np.sqrt(v))

@@ -94,11 +94,11 @@ class Neighbors(Representation):
         """Whether the scales are known."""
         return self.scales is not None
 
-    def for_rows(self, kernel: Kernel, X: Array | RowSource) -> Neighbors:
+    def for_rows(self, kernel: Kernel, X: Array | RowSource) -> Self:
         """With the scales of the kernel, unless there are any."""
         return self if self.definite else self.chosen_anew(kernel, as_rows(X).array)
 
-    def chosen_anew(self, kernel: Kernel, X: Array) -> Neighbors:
+    def chosen_anew(self, kernel: Kernel, X: Array) -> Self:
         """With the scales of this kernel for rows X (n, D)."""
         scales = input_scales(kernel, X)
         if scales is None:
@@ -106,7 +106,10 @@ class Neighbors(Representation):
                 f"neighbors need a kernel that measures distances, which {kernel!r} does not do in all of its terms: "
                 "use representation='inducing', or give the scales of the columns (Neighbors(scales=...))"
             )
-        return Neighbors(self.k, scales=scales, follow=self.follows, seed=self.seed)
+        return self._with_scales(scales)
+
+    def _with_scales(self, scales: Array) -> Self:
+        return type(self)(self.k, scales=scales, follow=self.follows, seed=self.seed)
 
     def prepare(self, X: ArrayLike | RowSource) -> NeighborInputs:
         """The inputs of one fit."""
