@@ -18,6 +18,7 @@ from cavity.latent.base import CapabilityError
 from cavity.latent.committee import Committee
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
+from cavity.latent.latent_neighbors import LatentNeighbors
 from cavity.latent.markov import Markov
 from cavity.latent.neighbors import Neighbors
 from cavity.latent.sites import Sites
@@ -41,7 +42,12 @@ LABELS = np.where(REAL > 0, 1.0, -1.0)
 SHORT = {"n_draws": 4, "warmup": 4, "chains": 2, "rng": 0, "warn": False, "progress": False}
 
 
-STRANGERS = {"naive": Naive(), "inducing": Inducing(4, "fitc"), "neighbors": Neighbors(4)}
+STRANGERS = {
+    "naive": Naive(),
+    "inducing": Inducing(4, "fitc"),
+    "neighbors": Neighbors(4),
+    "latent_neighbors": LatentNeighbors(4),
+}
 
 
 def condition(likelihood, y, rule, representation):
@@ -102,7 +108,7 @@ def test_what_the_table_refuses_is_refused_and_nothing_else(algorithm, stranger,
 
 
 @pytest.mark.parametrize("rule", [Variational(), ScaleMixtureEM(), EP(effort=1.0)])
-@pytest.mark.parametrize("stranger", ["naive", "inducing"])
+@pytest.mark.parametrize("stranger", ["naive", "inducing", "latent_neighbors"])
 def test_robust_rules_need_no_covariance_matrix(rule, stranger, monkeypatch):
     y = REAL.copy()
     y[4] += 5.0
@@ -113,8 +119,8 @@ def test_robust_rules_need_no_covariance_matrix(rule, stranger, monkeypatch):
 def test_the_page_has_the_table():
     page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert (
-        support_table([Dense(), Inducing(), Neighbors(), Committee(), Markov(), Naive()]).replace(
-            "| naive |", "| any other |"
-        )
+        support_table(
+            [Dense(), Inducing(), Neighbors(), LatentNeighbors(), Committee(), Markov(), Naive()]
+        ).replace("| naive |", "| any other |")
         in page
     )

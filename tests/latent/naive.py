@@ -20,6 +20,7 @@ class Naive(Representation):
     capabilities = frozenset(Capability) - {
         Capability.COVARIANCE,
         Capability.POSTERIOR_WHITENING,
+        Capability.SQUARED_CORRECTION,
         Capability.SEVERAL_FUNCTIONS,
     }
 

@@ -84,7 +84,9 @@ def fit(
     learn_rows: Annotated[
         int, typer.Option(help="Most rows that hyperparameters are learned from; all are conditioned on.")
     ] = 10_000,
-    representation: Annotated[str, typer.Option(help="auto, dense, inducing or markov.")] = "auto",
+    representation: Annotated[
+        str, typer.Option(help="auto, dense, inducing, latent_neighbors or markov.")
+    ] = "auto",
     inducing: Annotated[
         int | None, typer.Option(help="Inducing inputs \\[default: doubled while it pays].", min=1)
     ] = None,

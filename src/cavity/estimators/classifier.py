@@ -120,9 +120,10 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     learn_rows : int, optional
         Rows that hyperparameters are learned from, at most, the same share of each class; the model is then
         conditioned on all. None for all rows.
-    representation : {"auto", "dense", "inducing", "markov"} or Representation
+    representation : {"auto", "dense", "inducing", "latent_neighbors", "markov"} or Representation
         How the process is held: exactly ("dense"), by its values at inducing inputs, in time proportional to the number
-        of rows ("inducing", `cavity.Inducing`), or exactly for some kernels of one input ("markov"). "auto" is exact up
+        of rows ("inducing", `cavity.Inducing`), by each value's nearest ones in up to 3 columns ("latent_neighbors",
+        `cavity.LatentNeighbors`), or exactly for some kernels of one input ("markov"). "auto" is exact up
         to 3000 rows and decides by the data above (docs/guides/large_data.md).
     n_inducing : int or "auto"
         Number of inducing inputs. They are chosen by k-means; exact inference learns them as well. "auto" doubles their

@@ -120,12 +120,12 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         Rows that hyperparameters are learned from, at most (by neighbors, to which rows cost little, five times as
         many; "markov" learns from all unless there are to be fewer than 10,000); the model is then conditioned on all.
         None for all rows.
-    representation : {"auto", "dense", "inducing", "neighbors", "committee", "markov"} or Representation
+    representation : {"auto", "dense", "inducing", "neighbors", "latent_neighbors", "committee", "markov"} or object
         How the process is held: exactly ("dense"), by its values at inducing inputs, in time proportional to the number
         of rows ("inducing", `cavity.Inducing`), each row by its nearest ones ("neighbors", `cavity.Neighbors`, Gaussian
-        noise only), or exactly for some kernels of one input ("markov", `cavity.latent.Markov`). "auto" is exact up to
-        3000 rows, for such kernels by "markov" from 1000 rows on, and decides by the data above
-        (docs/guides/large_data.md).
+        noise only; "latent_neighbors", `cavity.LatentNeighbors`, any noise, up to 3 columns), or exactly for some
+        kernels of one input ("markov", `cavity.latent.Markov`). "auto" is exact up to 3000 rows, for such kernels by
+        "markov" from 1000 rows on, and decides by the data above (docs/guides/large_data.md).
     n_inducing : int or "auto"
         Number of inducing inputs. They are chosen by k-means; exact inference learns them as well. "auto" doubles their
         number from 250 to at most 1000 while that pays.

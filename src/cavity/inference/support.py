@@ -12,7 +12,7 @@ from cavity.latent.base import Capability, Representation
 
 NEEDS: dict[str, tuple[Capability, ...]] = {
     "exact": (),
-    "exact, leave-one-out learning": (Capability.COVARIANCE, Capability.SITES),
+    "exact, leave-one-out learning": (Capability.SQUARED_CORRECTION, Capability.SITES),
     "laplace": (Capability.SITES,),
     "laplace, several latent functions": (Capability.SEVERAL_FUNCTIONS,),
     "every rule, several functions that the likelihood keeps apart": (Capability.SITES,),
@@ -32,7 +32,7 @@ NEEDS: dict[str, tuple[Capability, ...]] = {
 }
 """Algorithm -> capabilities that it asks for."""
 
-BY_MATRICES = (Capability.COVARIANCE, Capability.POSTERIOR_WHITENING)
+BY_MATRICES = (Capability.COVARIANCE, Capability.POSTERIOR_WHITENING, Capability.SQUARED_CORRECTION)
 """What a covariance matrix gives to representations that lack it."""
 
 

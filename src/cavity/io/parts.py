@@ -23,6 +23,7 @@ from cavity.kernels.input_functions import NamedFunction, as_function
 from cavity.latent.committee import Committee
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
+from cavity.latent.latent_neighbors import LatentNeighbors
 from cavity.latent.markov import Markov
 from cavity.latent.neighbors import Neighbors
 from cavity.latent.sites import Sites
@@ -128,12 +129,17 @@ def _inducing(inputs: Any = None, **fields: Any) -> Inducing:
     return Inducing(inputs=inputs, **fields)
 
 
+def _neighbor_fields(part: Neighbors) -> dict[str, Any]:
+    return {"k": part.k, "scales": part.scales, "follow": part.follows, "seed": part.seed}
+
+
+add(Codec("representation.Neighbors", Neighbors, _neighbor_fields, Neighbors))
 add(
     Codec(
-        "representation.Neighbors",
-        Neighbors,
-        lambda part: {"k": part.k, "scales": part.scales, "follow": part.follows, "seed": part.seed},
-        Neighbors,
+        "representation.LatentNeighbors",
+        LatentNeighbors,
+        lambda part: {**_neighbor_fields(part), "nugget": part.nugget},
+        LatentNeighbors,
     )
 )
 add(Codec("representation.Inducing", Inducing, _inducing_fields, _inducing))

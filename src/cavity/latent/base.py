@@ -68,6 +68,7 @@ class Capability(Enum):
     POSTERIOR_WHITENING = "latent values in coordinates in which a Gaussian posterior is white"
     PERMUTATION = "results that do not depend on the order of the rows"
     NEGATIVE_SITES = "sites of negative precision"
+    SQUARED_CORRECTION = "products with the squared entries of R, as derivatives of leave-one-out need them,"
     SITES = "anything but observations with Gaussian noise, their evidence and predictions"
 
 
@@ -86,7 +87,7 @@ class CapabilityError(ValueError):
         rows = "" if limit is None else f" of more than {limit} rows"
         remedy = "use representation='dense', or another inference rule"
         if capability is Capability.SITES:
-            remedy = "use representation='inducing'"
+            remedy = "use representation='inducing' or, in up to 3 dimensions, 'latent_neighbors'"
         super().__init__(
             f"the representation {representation!r} does not give {capability.value}{rows}; {remedy}"
         )

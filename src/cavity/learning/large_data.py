@@ -26,6 +26,7 @@ from cavity.kernels.base import Kernel
 from cavity.latent.base import Representation
 from cavity.latent.dense import Dense
 from cavity.latent.inducing import Inducing
+from cavity.latent.latent_neighbors import LatentNeighbors
 from cavity.latent.markov.representation import Markov, has_exact_markov_form
 from cavity.latent.neighbors import Neighbors
 from cavity.learning.fit import learn
@@ -151,6 +152,11 @@ def is_dense(model: GP, X: Array | RowSource, size: Size, objective: str | None)
     return all(r.covariance_limit is None for r in candidates(model, X, size, objective))
 
 
+def _by_responses(representation: Representation) -> bool:
+    """Whether observations are neighbors, not latent values: rows then cost little."""
+    return isinstance(representation, Neighbors) and not isinstance(representation, LatentNeighbors)
+
+
 def _dense_only(model: GP, objective: str | None) -> bool:
     """Whether the model asks what inducing inputs do not give."""
     exact = isinstance(model.likelihood, Noiseless)
@@ -194,7 +200,7 @@ def learn_any_size(
     start, kept = model, found[0]
     if len(found) > 1 and objective is not None:
         kept, trials = tried(start, some, found, time, given)
-    if isinstance(kept, Neighbors):  # length scales that few rows let go would stay where they are
+    if _by_responses(kept):  # length scales that few rows let go would stay where they are
         start, warm, given = asked
         if index is not None and size.learn_rows is not None:
             index = rows_to_learn_from(model, y, NEIGHBORS_LEARN_FROM * size.learn_rows, rng)

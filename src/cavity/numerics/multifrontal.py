@@ -90,12 +90,14 @@ class Pattern:
         place[self.order] = np.arange(n)
         later, earlier = np.maximum(place[rows], place[columns]), np.minimum(place[rows], place[columns])
         self.fronts = _fronts(pieces, later, earlier)
-        self.fill = sum((f.own.stop - f.own.start) * (f.own.stop - f.own.start + len(f.reached)) for f in self.fronts)
+        self.fill = sum(
+            (f.own.stop - f.own.start) * (f.own.stop - f.own.start + len(f.reached)) for f in self.fronts
+        )
 
     def factorize(self, values: Array) -> SparseCholesky | None:
-        """Of the matrix with these entries (N,), in the order they were named in; None if it is not positive definite."""
-        panels, factors, left = [], [], [None] * len(self.fronts)
-        updates: list[Array | None] = list(left)
+        """Of the matrix with these entries (N,), in the order of the pattern's; None if it is not positive definite."""
+        panels, factors = [], []
+        updates: list[Array | None] = [None] * len(self.fronts)
         for number, (front, children) in enumerate(zip(self.fronts, self.children)):
             panel, rest = self._assembled(front, values, [updates[child] for child in children], children)
             for child in children:
@@ -162,7 +164,14 @@ def _fronts(pieces: list[Piece], later: Index, earlier: Index) -> list[Front]:
             all_of_it = np.concatenate([np.arange(starts[top], starts[top + 1]), reached[top]])
             where = np.searchsorted(all_of_it, reached[number])
         fronts.append(
-            Front(slice(start, stop), reached[number], top, where, at, row * (stop - start) + earlier[at] - start)
+            Front(
+                slice(start, stop),
+                reached[number],
+                top,
+                where,
+                at,
+                row * (stop - start) + earlier[at] - start,
+            )
         )
     return fronts
 
@@ -188,7 +197,7 @@ class SparseCholesky:
 
     def half_solve(self, U: Array) -> Array:
         """L^-1 P U, (n, k) for U (n, k), with A = P' L L' P; parts of U that are zero cost nothing."""
-        x = U[self.pattern.order]
+        x: Array = U[self.pattern.order]
         for front, factor, white in zip(self.pattern.fronts, self._factors, self._white):
             part = x[front.own]
             if part.any():
@@ -217,8 +226,8 @@ class SparseCholesky:
 
     def multiply_transposed(self, U: Array) -> Array:
         """L' P U."""
-        x = U[self.pattern.order]
-        out = np.empty_like(x)
+        x: Array = U[self.pattern.order]
+        out: Array = np.empty(U.shape)
         for front, factor, white in zip(self.pattern.fronts, self._factors, self._white):
             own = np.tril(factor.lower).T @ x[front.own]
             out[front.own] = own + white @ x[front.reached] if len(front.reached) else own
@@ -249,7 +258,7 @@ class SparseCholesky:
         return out
 
     def selected_along(self, diagonal: Array) -> Array:
-        """Entries of -A^-1 diag(d) A^-1 where the pattern has entries: how `selected` moves with the diagonal d (n,)."""
+        """Entries of -A^-1 diag(d) A^-1 where the pattern has entries: how `selected` moves with the diagonal (n,)."""
         pattern, changes = self.pattern, self._changes(diagonal)
         out = np.empty(self._size)
         kept: dict[int, Array] = {}

@@ -12,7 +12,12 @@ from cavity.runtime.errors import Message, Setting
 NATS, SHARE = 0.05, 0.1
 """Loss of evidence a row, and share of information lost, from which more inducing inputs are proposed."""
 
-NAMES = {"inducing": "inducing inputs", "neighbors": "neighbours", "committee": "a committee"}
+NAMES = {
+    "inducing": "inducing inputs",
+    "neighbors": "neighbours",
+    "latent_neighbors": "neighbours",
+    "committee": "a committee",
+}
 """Representations in words."""
 
 

@@ -2,7 +2,7 @@
 
     p(f) ~ prod_i N(f_i | b_i'f_c(i), v_i),  a sparse precision matrix Q = B' V^-1 B;  Sigma = (Q + T)^-1
 
-`precision` puts the cliques of a graph (`latent.neighbors`) into Q and its cotangents back to them; the sparse matrix is
+`precision` puts the cliques of a graph (`latent.neighbors`) into Q and its cotangents back to them; sparse matrices are
 factorized in `numerics.multifrontal`; `prior`, `conditioning` and `process` are the latent protocol.
 """
 

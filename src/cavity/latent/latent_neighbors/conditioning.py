@@ -1,7 +1,7 @@
 """What follows from precisions T of sites, of either sign: Sigma = (Q + T)^-1 by a sparse Cholesky factor.
 
-Since Q Sigma = I - T Sigma, products with R = (K + T^-1)^-1 = Q Sigma T and I - R K = Q Sigma can be had in two ways; of
-each row the one that cancels less is taken: by T if its site is weaker than its precision Q_ii, by Q if it is not.
+Since Q Sigma = I - T Sigma, products with R = (K + T^-1)^-1 = Q Sigma T and I - R K = Q Sigma can be had in two ways;
+of each row the one that cancels less is taken: by T if its site is weaker than its precision Q_ii, by Q if it is not.
 
 The posterior is proper if and only if Q + T is positive definite, which the factorization says.
 
@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.latent.base import ImproperPosteriorError, Loss, PriorGradient
 from cavity.latent.negative_sites import FewNegativeSites
@@ -64,7 +65,7 @@ class LatentNeighborConditioning(FewNegativeSites):
         return self.factor.selected()
 
     @cached_property
-    def _strong(self) -> Array:
+    def _strong(self) -> NDArray[np.bool_]:
         """Rows whose site is stronger than the prior given all others."""
         return np.abs(self.precision) > self.prior.precision[self.prior.pattern.diagonal]
 
@@ -143,7 +144,10 @@ class LatentNeighborConditioning(FewNegativeSites):
         d_var: Array | None = None,
         d_unexplained: Array | None = None,
     ) -> PriorGradient:
-        """Of <P, Q> + d_log_det log |V| with P = d Sigma - K left right'K - Sigma (d_var - tau^2 d_unexplained) Sigma."""
+        """Of <P, Q> + d_log_det log |V|, where P = d_log_det Sigma - K left right'K - Sigma D Sigma is held fixed.
+
+        D = d_var - tau^2 d_unexplained.
+        """
         prior, pattern, graph = self.prior, self.prior.pattern, self.prior.graph
         K_left = prior.times(left)
         P = -pattern.outer(K_left, K_left if right is None else prior.times(right))

@@ -1,4 +1,4 @@
-"""The precision matrix that neighbors make, Q = sum_i w_i w_i' / v_i with w_i = (-b_i, 1) on row i and its neighbors."""
+"""The precision matrix that neighbors make, Q = sum_i w_i w_i' / v_i, w_i = (1, -b_i) on row i and its neighbors."""
 
 from __future__ import annotations
 
@@ -84,6 +84,5 @@ class PrecisionPattern:
     def row_sums(self, entries: Array) -> Array:
         """Sums (n,) over the rows of a symmetric matrix with these entries."""
         n, off = len(self.diagonal), self.rows != self.columns
-        return np.bincount(self.rows, entries, n) + np.bincount(self.columns[off], entries[off], n)
-
-
+        below = np.bincount(self.columns[off], entries[off], n)
+        return np.asarray(np.bincount(self.rows, entries, n) + below, dtype=float)

@@ -11,6 +11,7 @@ from cavity.latent.base import Conditioning, ImproperPosteriorError
 from cavity.latent.latent_neighbors.conditioning import LatentNeighborConditioning
 from cavity.latent.latent_neighbors.precision import PrecisionPattern
 from cavity.latent.latent_neighbors.process import LatentNeighborProcess
+from cavity.latent.neighbors.graph import Index
 from cavity.latent.neighbors.prior import SINGULAR, NeighborPrior
 from cavity.latent.neighbors.sparse_factor import solve, solve_transposed, times, times_transposed
 from cavity.numerics.arrays import Array
@@ -50,7 +51,9 @@ class LatentNeighborPrior(NeighborPrior):
         b = np.empty(graph.neighbors.shape)
         for fraction in JITTER_LADDER:
             share = self.representation.nugget + fraction
-            v = self.cliques.conditionals(graph.points, graph.neighbors, share * self.own, nothing, b).variance
+            v = self.cliques.conditionals(
+                graph.points, graph.neighbors, share * self.own, nothing, b
+            ).variance
             if np.all(v > SINGULAR * self.own[graph.points]):
                 return b, v, share
         raise NotPositiveDefiniteError(
@@ -107,14 +110,14 @@ class LatentNeighborPrior(NeighborPrior):
 
     def observe_values(
         self, variance: Array, residual: Array | None, *, transient: bool = False
-    ) -> LatentNeighborConditioning:  # type: ignore[override]
+    ) -> LatentNeighborConditioning:
         """As `observe`."""
         return self.observe(variance)
 
     # --- products with the covariance -----------------------------------------------------------------------
 
     @property
-    def _factor(self) -> tuple[Array, Array, Array]:
+    def _factor(self) -> tuple[Index, Index, Array]:
         return self.graph.points, self.graph.neighbors, self.b
 
     @cached_property
@@ -132,12 +135,16 @@ class LatentNeighborPrior(NeighborPrior):
     def times(self, U: Array) -> Array:
         """K U = B^-1 V B^-T U."""
         flat = _columns(U)
-        return np.asarray(solve(*self._factor, self._v * solve_transposed(*self._factor, flat))).reshape(U.shape)
+        return np.asarray(solve(*self._factor, self._v * solve_transposed(*self._factor, flat))).reshape(
+            U.shape
+        )
 
     def times_precision(self, U: Array) -> Array:
         """Q U = B' V^-1 B U."""
         flat = _columns(U)
-        return np.asarray(times_transposed(*self._factor, times(*self._factor, flat) / self._v)).reshape(U.shape)
+        return np.asarray(times_transposed(*self._factor, times(*self._factor, flat) / self._v)).reshape(
+            U.shape
+        )
 
     def unwhiten(self, U: Array) -> Array:
         """m + B^-1 V^1/2 U."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cavity.latent.neighbors.graph import Index
 from cavity.latent.neighbors.process import NeighborProcess
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import covariance_root
@@ -56,10 +57,12 @@ class LatentNeighborProcess(NeighborProcess):
         """K R H: what the latent values would be if the targets were basis functions."""
         return self._seen
 
-    def _uncertainty(self, near: Array, weights: Array) -> Array:
+    def _uncertainty(self, near: Index, weights: Array) -> Array:
         """b' Sigma b of each new row."""
         added = np.empty(len(near))
-        by_place = np.argsort(self._place[near[:, 0]], kind="stable")  # so that a block meets few pieces of the factor
+        by_place = np.argsort(
+            self._place[near[:, 0]], kind="stable"
+        )  # so that a block meets few pieces of the factor
         size = max(1, BLOCK_DOUBLES // self.prior.n)
         for start in range(0, len(near), size):
             some = by_place[start : start + size]
@@ -68,19 +71,19 @@ class LatentNeighborProcess(NeighborProcess):
         return added
 
     @property
-    def _place(self) -> Array:
+    def _place(self) -> Index:
         order = self.conditioning.factor.pattern.order
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         return place
 
-    def _half(self, near: Array, weights: Array) -> Array:
+    def _half(self, near: Index, weights: Array) -> Array:
         """(n, m), whose inner products are those of rows of weights with Sigma; of new rows nothing is known here."""
         columns = np.zeros((self.prior.n, len(near)))
         which, slot = np.nonzero((near >= 0) & (near < self.prior.n))
         columns[near[which, slot], which] = weights[which, slot]
         return self.conditioning.factor.half_solve(columns)
 
-    def _root_given_new(self, near: Array, weights: Array, v: Array) -> Array:
+    def _root_given_new(self, near: Index, weights: Array, v: Array) -> Array:
         half = self._half(near, weights)
         return covariance_root(half.T @ half + np.diag(v))(np.eye(len(v)))

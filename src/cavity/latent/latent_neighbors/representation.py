@@ -51,7 +51,13 @@ class LatentNeighbors(Neighbors):
 
     name: ClassVar[str] = "latent_neighbors"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {Capability.WHITENING, Capability.POSTERIOR_WHITENING, Capability.SITES, Capability.NEGATIVE_SITES}
+        {
+            Capability.WHITENING,
+            Capability.POSTERIOR_WHITENING,
+            Capability.SITES,
+            Capability.NEGATIVE_SITES,
+            Capability.SQUARED_CORRECTION,
+        }
     )
 
     def __init__(

@@ -65,6 +65,7 @@ class Markov(Representation):
             Capability.POSTERIOR_WHITENING,
             Capability.SITES,
             Capability.NEGATIVE_SITES,
+            Capability.SQUARED_CORRECTION,
         }
     )
 

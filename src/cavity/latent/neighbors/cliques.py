@@ -15,7 +15,7 @@ so the cotangent of the clique's covariances is of rank two whatever the number 
     d [sum_t -e_t^2 / v + d log v] = <dA, g w' + w g' + c w w'>,  g = sum_t e_t z_t / v,  c = sum_t e_t^2 / v^2 + d / v.
 
 The precision matrix that cliques make is the sum of w w' / v. Its product with a matrix P, held fixed, is that of
-w'p / v with p = P w, a target of the clique's own for which e = w'p; its cotangent has g = -z / v and c = d / v - e / v^2.
+w'p / v with p = P w, a target of the clique's own for which e = w'p; the cotangent has g = -z / v, c = d / v - e / v^2.
 
 Covariances are sums of radial functions of scaled columns (`kernels.radial_sum`), or come from outside. Entry (i, j) of
 a lower triangle, packed row by row, is eight numbers, one for each clique. A neighbor that those before it determine to
@@ -189,7 +189,7 @@ def _forget_missing(m: Any, alive: Any, A: Any) -> None:
 def _add_noise_and_targets(
     points: Any, neighbors: Any, first: Any, noise: Any, Y: Any, local: Any, alive: Any, A: Any
 ) -> None:
-    """Noise on the diagonal, and targets as further rows: those of the members, or one that the clique has of its own."""
+    """Noise on the diagonal, and targets as further rows: those of the members, or one of the clique's own."""
     k = neighbors.shape[1]
     m, P = k + 1, Y.shape[1]
     if len(local):

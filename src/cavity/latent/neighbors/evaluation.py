@@ -101,14 +101,21 @@ class Cliques:
         return self._with_gradient(points, neighbors, noise, Y, unused, d_log_det, weights)
 
     def pull_precision(
-        self, points: NDArray[np.int64], neighbors: NDArray[np.int64], noise: Array, local: Array, d_log_det: float
+        self,
+        points: NDArray[np.int64],
+        neighbors: NDArray[np.int64],
+        noise: Array,
+        local: Array,
+        d_log_det: float,
     ) -> EvidenceGradient:
         """Gradient of the product of a matrix P with the precision matrix sum_i w w' / v, and of d_log_det sum log v.
 
         P is held fixed; `local` (q, k + 1) is P w of each clique.
         """
         unused = np.empty(neighbors.shape)
-        return self._with_gradient(points, neighbors, noise, np.empty((len(noise), 0)), local, d_log_det, unused)[1]
+        return self._with_gradient(
+            points, neighbors, noise, np.empty((len(noise), 0)), local, d_log_det, unused
+        )[1]
 
     def _with_gradient(
         self,

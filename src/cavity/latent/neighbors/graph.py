@@ -16,6 +16,8 @@ from cavity.rows.base import RowSource
 if TYPE_CHECKING:
     from cavity.latent.latent_neighbors.precision import PrecisionPattern
 
+Index = NDArray[np.int64]
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -31,8 +33,8 @@ class Graph:
         Inputs in which distances are measured.
     """
 
-    points: NDArray[np.int64]
-    neighbors: NDArray[np.int64]
+    points: Index
+    neighbors: Index
     scaled: Array
 
     @cached_property
@@ -52,13 +54,13 @@ class Graph:
         found = earlier_neighbors(scaled[order], max(1, min(k, len(X) - 1)))
         return cls(order, np.where(found >= 0, order[found], -1), scaled)
 
-    def nearest(self, X: Array, k: int) -> NDArray[np.int64]:
+    def nearest(self, X: Array, k: int) -> Index:
         """The k nearest rows, at most, to each row of scaled inputs (m, D), shape (m, k)."""
         from cavity.latent.neighbors.search import nearest
 
         return nearest(X, self.scaled, min(k, len(self.scaled)))
 
-    def others(self, k: int) -> NDArray[np.int64]:
+    def others(self, k: int) -> Index:
         """The k nearest other rows, at most, to each row, shape (n, k)."""
         from cavity.latent.neighbors.search import other_neighbors
 

@@ -66,13 +66,13 @@ class NeighborPrior(LatentPrior):
         """Refused: neighbors are for observations with Gaussian noise."""
         raise CapabilityError(self.representation.name, Capability.SITES)
 
-    def observe(self, variance: Array, *, transient: bool = False) -> NeighborConditioning:
+    def observe(self, variance: Array, *, transient: bool = False) -> Conditioning:
         """Given observations with these noise variances, shape (n,), zero if exact."""
         return self.observe_values(variance, None)
 
     def observe_values(
         self, variance: Array, residual: Array | None, *, transient: bool = False
-    ) -> NeighborConditioning:
+    ) -> Conditioning:
         """As `observe`; given what was observed, minus the mean (n, T), the gradient comes in the same pass."""
         scale = float(np.mean(self.diagonal))
         for fraction in JITTER_LADDER:

@@ -15,6 +15,7 @@ from scipy.linalg import solve_triangular
 
 from cavity.kernels.base import as_inputs
 from cavity.latent.neighbors.evaluation import Cliques
+from cavity.latent.neighbors.graph import Index
 from cavity.numerics.arrays import Array
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class NeighborProcess:
         """Basis functions (n, p) at the training rows, in place of what is known of them."""
         return self._features(self.prior.X)
 
-    def _uncertainty(self, near: Array, weights: Array) -> Array | float:
+    def _uncertainty(self, near: Index, weights: Array) -> Array | float:
         """Variance (m,) that a sum of neighbors (m, k) with these weights has itself: none of observations."""
         return 0.0
 
@@ -160,6 +161,6 @@ class NeighborProcess:
         features = np.ascontiguousarray((self._features(X) + known).T)
         return np.hstack([root, np.ascontiguousarray(self.basis.precision.half_solve(features).T)])
 
-    def _root_given_new(self, near: Array, weights: Array, v: Array) -> Array:
+    def _root_given_new(self, near: Index, weights: Array, v: Array) -> Array:
         """A root of the covariance of new rows beyond what they pass on to each other."""
         return np.diag(np.sqrt(v))
