@@ -4,17 +4,24 @@ python -m benchmarks large_fits auto [SET]      `representation="auto"` beside e
 python -m benchmarks large_fits binary          the sign of a torque of SARCOS, 40,035 rows, against 2000 rows
 python -m benchmarks large_fits usps            ten digits, 7291 rows, two strategies, against 600 rows
 python -m benchmarks large_fits million         a million rows of 8 columns from Parquet: one evaluation, its memory
+python -m benchmarks large_fits million_fit [N] `cavity fit` and `cavity predict` of a million rows from Parquet: time, memory
+python -m benchmarks large_fits cluster [N]     the same on two workers of Dask, one of which is killed on the way
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -177,11 +184,86 @@ def million(_: list[str]) -> None:
     print(f"RESULT million floors={2 * took / (before + after):.2f} peak_gb={peak:.2f}")
 
 
+def command(*words: str) -> tuple[float, float]:
+    """Processor seconds and peak gigabytes of `cavity WORDS`."""
+    before = os.times()
+    subprocess.run([sys.executable, "-m", "cavity", *words], check=True)
+    after = os.times()
+    took = after.children_user + after.children_system - before.children_user - before.children_system
+    return took, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+
+
+def fitted(folder: Path, n: int, *more: str) -> tuple[float, float]:
+    """Time and memory of a fit; the model predicts all rows again, in a stream."""
+    model, out = folder / "model.cavity", folder / "predicted.csv"
+    took, peak = command("fit", f"{folder}/*.parquet", "--target", "y", "--out", str(model), *more)
+    predicting, memory = command("predict", str(model), f"{folder}/*.parquet", "-o", str(out))
+    lines = sum(1 for _ in out.open()) - 1
+    print(
+        f"fit {took:.0f} s, peak {peak:.2f} GB; {lines} of {n} rows predicted in {predicting:.0f} s, {memory:.2f} GB"
+    )
+    return took, peak
+
+
+def million_fit(sizes: list[str]) -> None:
+    """`cavity fit` and `cavity predict` from Parquet files."""
+    n = int(sizes[0]) if sizes else 1_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), n, 20)
+        took, peak = fitted(Path(folder), n)
+    print(f"RESULT million_fit rows={n} minutes={took / 60:.2f} peak_gb={peak:.2f}")
+
+
+def cluster(sizes: list[str]) -> None:
+    """The same with the rows on two workers, one of which is killed."""
+    from distributed import Client, LocalCluster
+
+    n = int(sizes[0]) if sizes else 200_000
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as workers,
+        Client(workers) as client,
+    ):
+        write(Path(folder), n, 20)
+        killed: list[int] = []
+
+        def kill() -> None:
+            """A worker that has had work for some seconds."""
+            while True:
+                time.sleep(0.5)
+                used = client.run(time.process_time)
+                busiest = max(used, key=lambda name: used[name])
+                if used[busiest] > BUSY:
+                    killed.append(client.run(os.getpid, workers=[busiest])[busiest])
+                    os.kill(killed[0], signal.SIGKILL)
+                    return
+
+        Thread(target=kill, daemon=True).start()
+        took, peak = fitted(Path(folder), n, "--scheduler", workers.scheduler_address)
+        print(
+            f"RESULT cluster rows={n} client_minutes={took / 60:.2f} killed={len(killed)} peak_gb={peak:.2f}"
+        )
+
+
+BUSY = 8.0
+"""Processor seconds of a worker after which it is killed."""
+
+
 def main(argv: list[str] | None = None) -> int:
-    parts = {"auto": auto, "binary": binary, "usps": usps, "million": million}
+    parts = {
+        "auto": auto,
+        "binary": binary,
+        "usps": usps,
+        "million": million,
+        "million_fit": million_fit,
+        "cluster": cluster,
+    }
     parser = argparse.ArgumentParser(prog="python -m benchmarks large_fits", description=__doc__)
     parser.add_argument("part", choices=list(parts), nargs="?", default="million")
-    parser.add_argument("sets", nargs="*", help="data sets of `auto`, or strategies of `usps`")
+    parser.add_argument(
+        "sets", nargs="*", help="data sets of `auto`, strategies of `usps`, or a number of rows"
+    )
     parser.add_argument("--quick", action="store_true", help="nothing is shorter")
     options = parser.parse_args(argv)
     load_compiled()

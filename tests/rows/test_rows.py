@@ -45,7 +45,8 @@ def model(likelihood, **options):
 
 
 CASES = [
-    ("tight", Gaussian(0.04), {"learn": True}),
+    ("tight", Gaussian(0.04), {"kind": "tight", "learn": True}),
+    ("vfe", Gaussian(0.04), {"kind": "vfe", "learn": True}),
     ("fitc", Gaussian(0.04), {"kind": "fitc"}),
     ("ep", Probit(), {}),
     ("negative sites", StudentT(3.0, 0.1), {}),
@@ -67,6 +68,17 @@ def test_files_and_memory_maps_give_what_arrays_give(data, folder, tmp_path, lik
     whole, parts = gp.condition(X, y), gp.condition(rows, y)
     np.testing.assert_allclose(parts.mean(X[:20]), whole.mean(X[:20]), atol=1e-7)
     np.testing.assert_allclose(parts.variance(X[:20]), whole.variance(X[:20]), rtol=1e-6)
+
+
+def test_rows_that_are_not_in_memory_have_the_bound_that_is_cheaper(data, folder):
+    X, y = data
+    rows = ParquetRows(folder, NAMES)
+    value, tight, vfe = (
+        model(Gaussian(0.04), kind=kind).evidence(where, y)[0]
+        for kind, where in (("auto", rows), ("tight", X), ("vfe", X))
+    )
+    assert value == pytest.approx(vfe, abs=1e-8 * N)
+    assert vfe < tight == pytest.approx(model(Gaussian(0.04)).evidence(X, y)[0], rel=1e-12)
 
 
 def test_parquet_files_are_rows_and_target(data, folder):

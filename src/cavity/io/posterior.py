@@ -224,7 +224,7 @@ def _from_inducing_inputs(
     )
     right = is_array(weights) and len(weights) == prior.m and bool(np.isfinite(weights).all())
     require(right, "weights must be those of the inducing inputs")
-    degenerate = not (representation.observation_kind.predicts_prior)
+    degenerate = not (representation.observation_kind().predicts_prior)
     at = AtInducingInputs(prior.root, Cholesky(np.ascontiguousarray(factor)), degenerate)
     process = PosteriorProcess(model.kernel, prior.inducing_rows, prior.Z, model.mean, weights, at)
     return Posterior(model, Approximation(process, float(log_evidence), status), data, complete=False)

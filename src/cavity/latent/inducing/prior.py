@@ -230,7 +230,7 @@ class InducingPrior(LatentPrior):
 
     def observe(self, variance: Array, *, transient: bool = False) -> Conditioning:
         """Given observations with these noise variances, shape (n,)."""
-        kind = self.representation.observation_kind
+        kind = self.representation.observation_kind(self.source.in_memory)
         if np.min(variance) <= 0.0:
             given_u = variance + kind.share * (self.residual if kind.share > 0 else 0.0)
             if np.any(given_u <= SMALLEST_NOISE * self.own):
