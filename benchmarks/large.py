@@ -8,7 +8,7 @@ every figure is the median over rounds of the ratio to the floor of the same rou
     sites_500     log normalizer with its gradient, sites of either sign on the FITC prior: 20,000 rows, m = 500
     sweep_floor   one sweep of EP for probit classification on the FITC prior: 20,000 rows, m = 500
 
-Neighbors and peers are in `large_neighbors`.
+Neighbors and peers are in `large_neighbors`. Without --quick also the automatic choice on six data sets (`large_fits`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scipy.linalg import lapack
 from scipy.linalg.blas import dsyrk
 
 from benchmarks.large_dask import dask_overhead
+from benchmarks.large_fits import SETS, auto
 from benchmarks.large_neighbors import against_peers, bound_500, neighbor_subjects
 from benchmarks.timing import interleave
 from cavity import GP, datasets
@@ -136,5 +137,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{name:18s} {ratios[name]:6.2f} times, target at least {target}")
     ratios["dask_overhead"] = dask_overhead()
     print(f"dask_overhead {ratios['dask_overhead']:6.2f} of the workers' time, target 0.10")
+    if not options.quick:
+        near = auto([])
+        print(
+            f"automatic choice of the representation: near the best on {near} of {len(SETS)} data sets, target 5"
+        )
+        ratios["auto_near"] = near
     print("RESULT " + " ".join(f"{name}={value:.2f}" for name, value in ratios.items()))
     return 0

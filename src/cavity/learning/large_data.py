@@ -33,6 +33,7 @@ from cavity.learning.fit import learn
 from cavity.learning.minibatches import condition
 from cavity.learning.multistart import SearchResult
 from cavity.learning.run_choice import Learned
+from cavity.learning.stochastic import learn_in_batches
 from cavity.likelihoods.binary import BinaryLikelihood
 from cavity.likelihoods.gaussian import GaussianNoise, Noiseless
 from cavity.numerics.arrays import Array
@@ -185,6 +186,8 @@ def learn_any_size(
     if objective is None and not as_rows(X).in_memory:
         posterior = condition(model.with_representation(found[0]), X, y, weight)
         return Learned(SearchResult(posterior.model, np.nan, ()), with_status(posterior, ()))
+    if size.learn_rows is None and not as_rows(X).in_memory:
+        return from_batches(model.with_representation(found[0]), X, y, weight, rng, time, options)
     along_a_line = found[0].linear_cost and (size.learn_rows is None or size.learn_rows >= LEARN_ROWS)
     all_rows = objective is None or model.inference.samples or along_a_line
     index = None if all_rows else rows_to_learn_from(model, y, size.learn_rows, rng)
@@ -216,6 +219,24 @@ def learn_any_size(
     if index is not None:
         learned = on_all_rows(learned, model, X, y, weight)
     return Learned(learned.search, with_status(learned.posterior, trials))
+
+
+def from_batches(
+    model: GP,
+    X: Array | RowSource,
+    y: Array,
+    weight: Array | None,
+    rng: np.random.Generator,
+    time: Deadline,
+    options: dict[str, Any],
+) -> Learned:
+    """Learned from all rows, which are not in memory: exactly held from some of them first, then in batches of all."""
+    some = Part.of(model, X, y, weight, rows_to_learn_from(model, y, LEARN_ROWS, rng))
+    start = started(model, some, rng, time, {**options, "objective": "evidence"})[0]
+    learned = learn_in_batches(start, X, y, weight, seed=SEED)
+    posterior = condition(learned, X, y, weight)
+    found = SearchResult(posterior.model, posterior.log_evidence, ())
+    return Learned(found, with_status(posterior, ()))
 
 
 def on_all_rows(learned: Learned, model: GP, X: Array | RowSource, y: Array, weight: Array | None) -> Learned:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from cavity.kernels.base import Kernel
 from cavity.latent.base import (
@@ -108,6 +109,11 @@ class InducingPrior(LatentPrior):
     def compiled(self) -> bool:
         """Whether kernels use compiled passes."""
         return self.n >= COMPILED_FROM
+
+    @cached_property
+    def inverse_root(self) -> Array:
+        """L', upper triangular."""
+        return np.asarray(solve_triangular(self.root, np.eye(self.m)))
 
     # --- passes over the rows --------------------------------------------------------------------------------
 

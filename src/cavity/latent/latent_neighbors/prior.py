@@ -13,7 +13,6 @@ from cavity.latent.latent_neighbors.precision import PrecisionPattern
 from cavity.latent.latent_neighbors.process import LatentNeighborProcess
 from cavity.latent.neighbors.graph import Index
 from cavity.latent.neighbors.prior import SINGULAR, NeighborPrior
-from cavity.latent.neighbors.sparse_factor import solve, solve_transposed, times, times_transposed
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import JITTER_LADDER, NotPositiveDefiniteError
 
@@ -134,6 +133,8 @@ class LatentNeighborPrior(NeighborPrior):
 
     def times(self, U: Array) -> Array:
         """K U = B^-1 V B^-T U."""
+        from cavity.latent.neighbors.sparse_factor import solve, solve_transposed
+
         flat = _columns(U)
         return np.asarray(solve(*self._factor, self._v * solve_transposed(*self._factor, flat))).reshape(
             U.shape
@@ -141,6 +142,8 @@ class LatentNeighborPrior(NeighborPrior):
 
     def times_precision(self, U: Array) -> Array:
         """Q U = B' V^-1 B U."""
+        from cavity.latent.neighbors.sparse_factor import times, times_transposed
+
         flat = _columns(U)
         return np.asarray(times_transposed(*self._factor, times(*self._factor, flat) / self._v)).reshape(
             U.shape
@@ -148,15 +151,21 @@ class LatentNeighborPrior(NeighborPrior):
 
     def unwhiten(self, U: Array) -> Array:
         """m + B^-1 V^1/2 U."""
+        from cavity.latent.neighbors.sparse_factor import solve
+
         flat = np.sqrt(self._v) * _columns(U)
         return np.asarray(solve(*self._factor, flat) + self.mean[:, None]).reshape(U.shape)
 
     def unwhiten_adjoint(self, G: Array) -> Array:
         """V^1/2 B^-T G."""
+        from cavity.latent.neighbors.sparse_factor import solve_transposed
+
         return np.asarray(np.sqrt(self._v) * solve_transposed(*self._factor, _columns(G))).reshape(G.shape)
 
     def whiten(self, F: Array) -> Array:
         """V^-1/2 B (F - m)."""
+        from cavity.latent.neighbors.sparse_factor import times
+
         flat = _columns(F) - self.mean[:, None]
         return np.asarray(times(*self._factor, flat) / np.sqrt(self._v)).reshape(F.shape)
 
