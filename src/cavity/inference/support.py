@@ -27,7 +27,11 @@ NEEDS: dict[str, tuple[Capability, ...]] = {
     "mcmc, Student-t and Laplace noise": (Capability.SITES,),
     "mcmc, indicators of outliers": (Capability.SITES, Capability.COVARIANCE),
     "mcmc, latent values (elliptical, hamiltonian)": (Capability.WHITENING,),
-    "mcmc, latent values and hyperparameters together": (Capability.WHITENING, Capability.COVARIANCE),
+    "mcmc, latent values and hyperparameters together": (
+        Capability.WHITENING,
+        Capability.WHITE_DERIVATIVES,
+        Capability.COVARIANCE,
+    ),
     "annealed importance sampling, assess": (Capability.WHITENING, Capability.POSTERIOR_WHITENING),
 }
 """Algorithm -> capabilities that it asks for."""

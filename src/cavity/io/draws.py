@@ -112,7 +112,10 @@ def _draws(**stored: Any) -> Draws:
     n, latents = len(draws.X), model.likelihood.n_latent
     rows = (draws.trace.chains, draws.trace.draws, n)
     values = rows if latents == 1 else (*rows, latents)
-    for name, shape in (("noise", rows), ("white", values), ("latent", values)):
+    coordinates = values
+    if latents == 1 and draws.white is not None and model.representation.covariance_limit is not None:
+        coordinates = (*rows[:2], model.prior(draws.X).white_dim)
+    for name, shape in (("noise", rows), ("white", coordinates), ("latent", values)):
         array = getattr(draws, name)
         right = array is None or (is_array(array) and array.shape == shape and bool(np.isfinite(array).all()))
         require(right, f"{name} must be a finite number for each draw and row")

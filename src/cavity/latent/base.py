@@ -65,6 +65,7 @@ class Capability(Enum):
     COVARIANCE = "a covariance matrix of all training rows"
     SEVERAL_FUNCTIONS = "several latent functions that the likelihood couples"
     WHITENING = "latent values in coordinates in which the prior is white"
+    WHITE_DERIVATIVES = "derivatives of latent values in the hyperparameters, white coordinates held fixed,"
     POSTERIOR_WHITENING = "latent values in coordinates in which a Gaussian posterior is white"
     PERMUTATION = "results that do not depend on the order of the rows"
     NEGATIVE_SITES = "sites of negative precision"
@@ -307,7 +308,7 @@ class LatentPrior(ABC):
 
     @abstractmethod
     def whiten(self, F: Array) -> Array:
-        """U with m + W U = F, for F of shape (n,) or (n, m)."""
+        """U with m + W U = F, for F of shape (n,) or (n, m); the shortest if there are several."""
 
     @property
     @abstractmethod
@@ -340,6 +341,13 @@ class LatentPrior(ABC):
         self, weights: Array, conditioning: Conditioning, basis: BasisWeights | None = None
     ) -> Process:
         """The posterior process anywhere, given weights alpha with mean = m + K alpha."""
+
+    def given_values(self, F: Array) -> Process | None:
+        """The process given latent values (n, g) at the training inputs, one mean for each column.
+
+        None if it follows from `observe` without noise.
+        """
+        return None
 
     # --- dense matrices, refused beyond the representation's limit ------------------------------------------
 

@@ -175,6 +175,7 @@ class JointTarget:
 def _coordinates(prior: Any) -> list[WhiteCoordinates]:
     """Of each latent function; valid until the next evaluation."""
     prior.functions[0].representation.require(Capability.WHITENING)
+    prior.functions[0].representation.require(Capability.WHITE_DERIVATIVES)
     prior.functions[0].require_covariance()
     found = {id(p): WhiteCoordinates(p) for p in {id(p): p for p in prior.functions}.values()}
     return [found[id(p)] for p in prior.functions]

@@ -241,7 +241,7 @@ class LocalGaussian:
 
     def anneal_up(self, rng: np.random.Generator) -> tuple[float, Array]:
         """The same from a draw of the Gaussian to the posterior, and f (n,) there."""
-        state, log_w = RunState.at(self.bridge, rng.standard_normal((1, self.bridge.n))), 0.0
+        state, log_w = RunState.at(self.bridge, rng.standard_normal((1, self.bridge.dim))), 0.0
         for t in range(1, STEPS + 1):
             log_w += float(state.log_ratio[0]) / STEPS
             if t < STEPS:

@@ -176,6 +176,11 @@ def processes_given(draws: Draws, chosen: NDArray[np.intp]) -> list[ProcessGiven
     """The processes given the pooled draws of these indices; one for all of them if they differ in weights only."""
     X, n = draws.X, len(draws.X)
     theta, keep = draws.trace.pooled[chosen], _factors_to_keep(n, draws.model.likelihood.n_latent)
+    if draws.latent is not None and draws.trace.dim == 0 and draws.model.likelihood.n_latent == 1:
+        values = draws.latent.reshape(-1, n)[chosen]
+        known = draws.model.prior(X).given_values(np.ascontiguousarray(values.T))
+        if known is not None:
+            return [ProcessGivenDraw(draws.model, (known,), len(values))]
     if draws.white is not None:
         white = draws.white.reshape(-1, *draws.white.shape[2:])[chosen]
         if draws.trace.dim == 0:

@@ -240,7 +240,7 @@ def _latent_sampling(task: SamplingTask, method: str) -> _LatentSampling:
             task.y,
             replace(trace, positions=np.zeros((*rows, 0)), names=()),
             task.weight,
-            white=trace.positions.reshape(*rows, *shape),
+            white=trace.positions.reshape(*rows, *(shape if latents > 1 else (target.dim,))),
             latent=target.latent(trace.pooled).reshape(*rows, *shape),
             method=method,
         )

@@ -48,7 +48,7 @@ class Committee(Representation):
     name: ClassVar[str] = "committee"
     approximates: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {Capability.WHITENING, Capability.SITES, Capability.NEGATIVE_SITES}
+        {Capability.WHITENING, Capability.WHITE_DERIVATIVES, Capability.SITES, Capability.NEGATIVE_SITES}
     )
 
     def __init__(self, m: int = 500, rule: str = "gpoe", *, seed: int = 0) -> None:

@@ -278,6 +278,10 @@ class InducingConditioning(Conditioning):
             out += np.sqrt(rest)[:, None] * rng.standard_normal((prior.n, size))
         return out
 
+    def white(self) -> PosteriorWhitening:
+        """Coordinates of u and of what each row has beyond it, in which N(0, Sigma) is white."""
+        return PosteriorWhitening(self)
+
     def for_process(self) -> AtInducingInputs:
         """K_uu^-1 - L^-T B^-1 L^-1, for predictions from the inducing inputs."""
         return AtInducingInputs(self.prior.root, self.B, not self.kind.predicts_prior, self)
@@ -305,6 +309,37 @@ class InducingConditioning(Conditioning):
         if self.transient or not pullback.collapsed:
             self.__dict__.setdefault("explained", pullback.explained)
         return gradient
+
+
+class PosteriorWhitening:
+    """W = [V'L_B^-T / one, sqrt(share d / one)] of a conditioning, without the second part if f is a function of u."""
+
+    def __init__(self, given: InducingConditioning) -> None:
+        self._given, self._prior = given, given.prior
+        self._left = given.share_left[:, None]
+        self._own = np.sqrt(given.kind.share * given.prior.residual * given.share_left)[:, None]
+
+    def unwhiten(self, U: Array) -> Array:
+        """W U."""
+        given, m = self._given, self._prior.m
+        out = self._left * self._prior.project_out(given.B.half_solve_transposed(U[:m]))
+        return out + self._own * U[m:] if given.kind.share > 0 else out
+
+    def unwhiten_adjoint(self, G: Array) -> Array:
+        """W' G."""
+        seen = self._given.B.half_solve(self._prior.project_in(self._left * G))
+        return np.vstack([seen, self._own * G]) if self._given.kind.share > 0 else seen
+
+    def whiten(self, F: Array) -> Array:
+        """Those of the white coordinates of the prior, in which the posterior precision is C C', times C'."""
+        prior, given = self._prior, self._given
+        U = prior.whiten(F + prior.mean[:, None])
+        seen = np.tril(given.B.lower).T @ U[: prior.m]
+        if given.kind.share == 0:
+            return np.asarray(seen)
+        root = np.sqrt(given.kind.share * prior.residual)[:, None]
+        pulled = root * given.precision[:, None] * prior.project_out(U[: prior.m])
+        return np.vstack([seen, U[prior.m :] / np.sqrt(self._left) + np.sqrt(self._left) * pulled])
 
 
 class AtInducingInputs(Conditioning):

@@ -21,8 +21,6 @@ from scipy.linalg import solve_triangular
 
 from cavity.kernels.base import Kernel
 from cavity.latent.base import (
-    Capability,
-    CapabilityError,
     Conditioning,
     ImproperPosteriorError,
     Inputs,
@@ -281,8 +279,25 @@ class InducingPrior(LatentPrior):
         return out.reshape(self.white_dim, *G.shape[1:])
 
     def whiten(self, F: Array) -> Array:
-        """Refused: there are more coordinates than values, or too few."""
-        raise CapabilityError(self.representation.name, Capability.WHITENING)
+        """W'K^-1 (F - m); without own variances of the rows the u whose values are nearest."""
+        flat = F.reshape(self.n, -1) - self.mean[:, None]
+        given = self.exactly_known
+        u = given.B.solve(self.project_in(given.S[:, None] * flat))
+        if self.kind.share > 0:
+            root = np.sqrt(self.kind.share * self.residual)[:, None]
+            u = np.vstack([u, (flat - self.project_out(u)) / root])
+        return u.reshape(self.white_dim, *F.shape[1:])
+
+    @cached_property
+    def exactly_known(self) -> InducingConditioning:
+        """Given the latent values; if they are functions of u alone, but for `SMALLEST_NOISE`."""
+        variance = np.zeros(self.n) if self.kind.share > 0 else SMALLEST_NOISE * self.own
+        return InducingConditioning(self, replace(self.kind, weight=0.0), None, variance)
+
+    def given_values(self, F: Array) -> PosteriorProcess:
+        """The process given latent values (n, g)."""
+        given = self.exactly_known
+        return self.process(given.apply(F - self.mean[:, None]), given)
 
     @property
     def white_jitter(self) -> float:

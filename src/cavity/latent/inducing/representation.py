@@ -65,6 +65,8 @@ class Inducing(Representation):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {
             Capability.PERMUTATION,
+            Capability.WHITENING,
+            Capability.POSTERIOR_WHITENING,
             Capability.SITES,
             Capability.NEGATIVE_SITES,
             Capability.SEVERAL_FUNCTIONS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from cavity.latent.latent_neighbors.precision import PrecisionPattern
 from cavity.latent.latent_neighbors.process import LatentNeighborProcess
 from cavity.latent.neighbors.graph import Index
 from cavity.latent.neighbors.prior import SINGULAR, NeighborPrior
+from cavity.latent.neighbors.process import NeighborProcess
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import JITTER_LADDER, NotPositiveDefiniteError
 
 if TYPE_CHECKING:
     from cavity.latent.integrated_basis import BasisWeights
     from cavity.latent.latent_neighbors.representation import LatentNeighbors
+    from cavity.latent.neighbors.prior import NeighborConditioning
 
 SMALLEST_NOISE = 1e-12
 """Least variance of an observation, as a share of the prior variance."""
@@ -180,6 +182,24 @@ class LatentNeighborPrior(NeighborPrior):
         """The posterior process anywhere."""
         assert isinstance(conditioning, LatentNeighborConditioning)
         return LatentNeighborProcess(self, self.times(weights), conditioning, basis)
+
+    def given_values(self, F: Array) -> NeighborProcess:
+        """The process given latent values (n, g)."""
+        return KnownValues(self, F - self.mean[:, None])
+
+
+class KnownValues(NeighborProcess):
+    """Predictions from latent values that are known."""
+
+    def __init__(self, prior: LatentNeighborPrior, values: Array) -> None:
+        super().__init__(prior, values, cast("NeighborConditioning", None))
+
+    @property
+    def _noise(self) -> Array:
+        return cast(LatentNeighborPrior, self.prior).nugget
+
+    def _one_target(self, t: int) -> KnownValues:
+        return KnownValues(cast(LatentNeighborPrior, self.prior), self.weights[:, t])
 
 
 def _columns(U: Array) -> Array:

@@ -62,6 +62,7 @@ class Markov(Representation):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {
             Capability.WHITENING,
+            Capability.WHITE_DERIVATIVES,
             Capability.POSTERIOR_WHITENING,
             Capability.SITES,
             Capability.NEGATIVE_SITES,

@@ -47,6 +47,8 @@ class Bridge:
     ----------
     log_mass : float
         ln Z_0 of prior times sites.
+    dim : int
+        d, the number of white coordinates of the prior.
     """
 
     def __init__(
@@ -58,14 +60,14 @@ class Bridge:
         end: Array | None = None,
     ) -> None:
         self.prior, self.observations = prior, observations
-        self.n, self.jitter = prior.n, prior.white_jitter
+        self.n, self.dim, self.jitter = prior.n, prior.white_dim, prior.white_jitter
         self.sites = sites
         self._C: Cholesky | None = None
         self._rotation: Array | None = None
         self.mean, self.log_mass = prior.mean, 0.0
-        self._white_mean, self.curvature = np.zeros(self.n), np.zeros(self.n)
+        self._white_mean, self.curvature = np.zeros(self.dim), np.zeros(self.dim)
         self._map = self._by_recursions() if beyond_matrices(prior) else self._by_matrices(curvature)
-        self._end = np.zeros(self.n) if end is None else self.position(end[None])[0]
+        self._end = np.zeros(self.dim) if end is None else self.position(end[None])[0]
 
     def _by_recursions(self) -> WhiteMap:
         if self.sites is None:
@@ -92,7 +94,7 @@ class Bridge:
             return
         nu, tau = self.sites.shift, self.sites.precision
         precision = L.T @ (tau[:, None] * L)
-        precision.reshape(-1)[:: self.n + 1] += 1.0
+        precision.reshape(-1)[:: self.dim + 1] += 1.0
         self._C = try_factorize(precision)
         if self._C is None:
             raise ImproperPosteriorError("the sites of the start outweigh the prior: it cannot be normalized")
@@ -105,11 +107,11 @@ class Bridge:
     # --- coordinates ------------------------------------------------------------------------------------------
 
     def latent(self, Z: Array) -> Array:
-        """Latent values (R, n) of positions (R, n)."""
+        """Latent values (R, n) of positions (R, d)."""
         return np.asarray(self.mean + self._map.apply(Z))
 
     def position(self, F: Array) -> Array:
-        """Positions (R, n) of latent values (R, n)."""
+        """Positions (R, d) of latent values (R, n)."""
         if isinstance(self._map, WhiteMap):
             return self._map.solve(F - self.mean)
         V = self.prior.whiten(np.ascontiguousarray(F.T)) - self._white_mean[:, None]
@@ -120,7 +122,7 @@ class Bridge:
         return np.ascontiguousarray(V.T)
 
     def metric(self, beta: float) -> tuple[Array, Array]:
-        """Center and square roots of the precisions of the Gaussian that stands for p_beta, each (n,)."""
+        """Center and square roots of the precisions of the Gaussian that stands for p_beta, each (d,)."""
         precision = 1.0 + beta * self.curvature
         return beta * (1.0 + self.curvature) / precision * self._end, np.sqrt(precision)
 
@@ -137,7 +139,7 @@ class Bridge:
         return np.where(np.isnan(total), -np.inf, total)
 
     def pulled_slope(self, F: Array) -> Array:
-        """Gradient of the log ratio in the position, shape (R, n)."""
+        """Gradient of the log ratio in the position, shape (R, d)."""
         with np.errstate(all="ignore"):
             seen = self.observations
             slope = seen.weighted(seen.likelihood.slope(np.broadcast_to(seen.y, F.shape), F))

@@ -128,7 +128,7 @@ def anneal(
 ) -> Annealing:
     """Runs from the start of the bridge to the posterior."""
     began = time.perf_counter()
-    state = RunState.at(bridge, rng.standard_normal((runs, bridge.n)))
+    state = RunState.at(bridge, rng.standard_normal((runs, bridge.dim)))
     log_w, accepted = np.zeros(runs), np.ones(max(1, len(schedule) - 2))
     for t in range(1, len(schedule)):
         log_w = log_w + (schedule[t] - schedule[t - 1]) * state.log_ratio
@@ -218,7 +218,7 @@ def run_pilot(
 def _choose_temperatures(
     bridge: Bridge, moves: Moves, runs: int, rng: np.random.Generator
 ) -> tuple[Array, Moves, float, float]:
-    state = RunState.at(bridge, rng.standard_normal((runs, bridge.n)))
+    state = RunState.at(bridge, rng.standard_normal((runs, bridge.dim)))
     began = time.perf_counter()
     beta, levels, steps, factor = 0.0, [0.0], [moves.step(0.0)], 1.0
     record = _ExpectedVariance()
@@ -240,7 +240,7 @@ def _choose_temperatures(
 def _adapt_steps(
     bridge: Bridge, schedule: Array, moves: Moves, runs: int, rng: np.random.Generator
 ) -> tuple[Moves, float, float]:
-    state = RunState.at(bridge, rng.standard_normal((runs, bridge.n)))
+    state = RunState.at(bridge, rng.standard_normal((runs, bridge.dim)))
     began, factor = time.perf_counter(), 1.0
     record, steps = _ExpectedVariance(), [moves.step(0.0)]
     for last, beta in pairwise(schedule):
