@@ -11,10 +11,15 @@ from cavity import GP, GPClassifier, GPRegressor, Param, fixed
 from cavity.kernels import (
     SE,
     Constant,
+    GammaExponential,
     IntegratedWiener,
+    Kernel,
     Linear,
     Matern,
+    NeuralNetwork,
+    Normalized,
     Periodic,
+    PiecewisePolynomial,
     RationalQuadratic,
     ThinPlate,
     White,
@@ -93,6 +98,29 @@ def test_smoothness_and_crossings():
     draws = GP(kernel).sample_prior(x, size=60, rng=rng) - 0.5
     counts = np.sum((draws[:, :-1] < 0) & (draws[:, 1:] > 0), axis=1) / 40
     assert abs(counts.mean() - upcrossings(kernel, 0.5)) < 4 * counts.std() / np.sqrt(60)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "count"),
+    [
+        (SE(1.0) * Matern(2.0, 1.5), 1),
+        (Matern(2.0, 2.5).on(0) ** 2, 2),
+        (GammaExponential(1.0, 1.5), 0),
+        (PiecewisePolynomial(3.0, 0), 0),
+        (PiecewisePolynomial(3.0, 1), 1),
+        (Periodic(Matern(1.0, 0.5), 2.0), 0),
+        (Normalized(NeuralNetwork()), np.inf),
+        (Wiener(-1.0) + Linear(), 0),
+        (IntegratedWiener(-1.0, order=2), 2),
+    ],
+)
+def test_smoothness_of_kernels(kernel: Kernel, count: float) -> None:
+    """Differences of the process have a variance that is quadratic in the step if and only if it has a derivative."""
+    assert derivatives(kernel) == count
+    x = np.array([[0.3], [0.3 + 1e-2], [0.3 + 1e-4]])
+    K = kernel.bind(1)(x)
+    rough, fine = (K[0, 0] + K[i, i] - 2 * K[0, i] for i in (1, 2))
+    assert (np.log(rough / fine) / np.log(1e2) > 1.9) == (count >= 1)
 
 
 @pytest.mark.parametrize(

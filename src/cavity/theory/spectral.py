@@ -7,12 +7,30 @@ Isotropic kernels in D dimensions; s is the length of the frequency vector, in c
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, kv
 
-from cavity.kernels import SE, Constant, Kernel, Matern, RationalQuadratic
-from cavity.kernels.algebra import Scaled, Sum
+from cavity.kernels import (
+    SE,
+    Constant,
+    Cosine,
+    GammaExponential,
+    IntegratedWiener,
+    Kernel,
+    Linear,
+    Matern,
+    NeuralNetwork,
+    Normalized,
+    Periodic,
+    PiecewisePolynomial,
+    Polynomial,
+    RationalQuadratic,
+    Wiener,
+)
+from cavity.kernels.algebra import On, Power, Product, Scaled, Sum
 from cavity.kernels.white_noise import White
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import InputError
@@ -98,19 +116,29 @@ def derivatives(kernel: Kernel) -> float:
     >>> derivatives(SE(1.0)), derivatives(1.0 * Matern(1.0, 2.5)), derivatives(SE(1.0) + Matern(1.0, 0.5))
     (inf, 2.0, 0.0)
     """
-    if isinstance(kernel, Scaled):
+    if isinstance(kernel, Scaled | Power | On | Normalized):
         return derivatives(kernel.kernel)
-    if isinstance(kernel, Sum):
-        return min(derivatives(term) for term in kernel.terms)
-    if isinstance(kernel, SE | RationalQuadratic | Constant):
+    if isinstance(kernel, Sum | Product):
+        return min(derivatives(cast(Kernel, part)) for part in kernel.parts)
+    if isinstance(kernel, SE | RationalQuadratic | Constant | Linear | Polynomial | NeuralNetwork | Cosine):
         return float("inf")
+    if isinstance(kernel, Periodic):  # of a smooth function of the angle
+        return derivatives(kernel.kernel)
     if isinstance(kernel, Matern):
         return float(np.ceil(float(kernel.nu)) - 1)
+    if isinstance(kernel, GammaExponential):
+        return float("inf") if kernel.gamma == 2 else 0.0
+    if isinstance(kernel, PiecewisePolynomial):
+        return float(kernel.q)
+    if isinstance(kernel, IntegratedWiener):
+        return float(kernel.order)
+    if isinstance(kernel, Wiener):
+        return 0.0
     raise InputError(
         f"is not one whose smoothness is known here: {kernel!r}",
         parameter="kernel",
         value=kernel,
-        remedy="use SE, RationalQuadratic, Constant, Matern, their sums and multiples",
+        remedy="use SE, RationalQuadratic, Matern, Periodic or Wiener, their sums and products",
     )
 
 
