@@ -13,7 +13,7 @@ import cavity
 from cavity import GP, GPForecaster
 from cavity.forecasting import fit_many
 from cavity.forecasting.components import components
-from cavity.forecasting.members import PER_WINDOW, STAYS, held_out_scores, mixed_weights
+from cavity.forecasting.members import PER_WINDOW, STAYS, fit_member, held_out_scores, mixed_weights, spikes
 from cavity.forecasting.scales import LOG, Rescaled, Scale
 from cavity.likelihoods import Gaussian
 from cavity.prediction import GaussianPrediction
@@ -67,6 +67,23 @@ def test_one_gross_error_changes_little_and_is_named(plain: GPForecaster) -> Non
     assert found.index.tolist() == [MONTHS[40]]
     assert found["expected"].iloc[0] == pytest.approx(LINE[40] + WAVE[40], abs=1.5)
     assert plain.anomalies(0.9).empty
+
+
+def test_spikes_are_told_from_steps_and_slopes() -> None:
+    t = np.arange(60.0)
+    z = 2.0 * t + 30.0 * (t > 50) + 20.0 * np.sin(np.pi * t / 6)
+    z[[20, 45]] += [25.0, -25.0]
+    assert np.flatnonzero(spikes(z, 12)).tolist() == [20, 45]
+    assert not spikes(z[:40], 12).any()  # too short to tell
+
+
+def test_a_trend_that_changes_more_than_expected_is_learned() -> None:
+    """Half of the changes are tiny and the others large: the unit of the scale is far below what is to be learned."""
+    rng = np.random.default_rng(2)
+    y = np.where(rng.random(150) < 0.5, 0.1, 4.0) * rng.standard_normal(150)
+    t, y = np.arange(150.0), y.cumsum()
+    damped, level = (fit_member(trend, "identity", "student-t", t, y, []) for trend in ("damped", "level"))
+    assert damped.posterior.log_evidence > level.posterior.log_evidence - 3.0
 
 
 def test_missing_and_repeated_values(plain: GPForecaster) -> None:

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from cavity.forecasting.scales import IDENTITY, LOG, RATE, Scale
 from cavity.forecasting.structures import is_count, noise_model, terms
 from cavity.gp import GP
+from cavity.kernels import Kernel
 from cavity.learning.fit import learn
+from cavity.learning.run_choice import Learned
+from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import fixed
 from cavity.posterior import Posterior
@@ -20,6 +24,12 @@ from cavity.prediction import Prediction
 
 LEARNED_FROM = 3000
 """Hyperparameters are learned from at most so many values, the last ones."""
+
+NARROWEST_START = 0.3
+"""Scale of Student-t noise at which learning begins, at least, in units of the scale."""
+
+SPIKE = 8.0
+"""Size of what is taken for a gross error where learning begins."""
 
 FOLDS = 8
 """Origins inside the data at which models are compared."""
@@ -110,22 +120,44 @@ def fit_member(
     kernel = named[0][1]
     for _, term in named[1:]:
         kernel = kernel + term
-    model = GP(kernel, noise_model(likelihood), representation="markov").bind(1)
-    recent = slice(max(0, len(t) - LEARNED_FROM), None)
-    learned = learn(  # from the values given, to the digits that its evaluations have
-        model,
-        t[recent, None],
-        z[recent],
-        n_restarts=0,
-        data_driven=False,
-        warm=True,
-        progress=False,
-        warn=False,
-    )
+    noise, recent = noise_model(likelihood), slice(max(0, len(t) - LEARNED_FROM), None)
+    if likelihood == "student-t":
+        kernel, noise = _started(kernel, noise, t[recent], z[recent], max(1, round(longest)))
+    learned = _learned(kernel, noise, t[recent], z[recent])
     posterior = learned.posterior
     if recent.start:
         posterior = learned.model.condition(t[:, None], z)
     return Member(trend, scale, tuple(name for name, _ in named), posterior)
+
+
+def _learned(kernel: Kernel, noise: Likelihood, t: Array, z: Array) -> Learned:
+    """Learn from the values given, to the digits that evaluations have."""
+    model = GP(kernel, noise, representation="markov").bind(1)
+    return learn(model, t[:, None], z, n_restarts=0, data_driven=False, warm=True, progress=False, warn=False)
+
+
+def _started(kernel: Kernel, noise: Likelihood, t: Array, z: Array, lag: int) -> tuple[Kernel, Likelihood]:
+    """Kernel and Student-t noise with the values that normal noise leads to if spikes are left out.
+
+    If a trend changes far more than the kernel's own values say, most values are outliers to it, EP's fixed points end
+    before a better trend is reached, and learning would end there. Normal noise has no such trouble.
+    """
+    regular = ~spikes(z, lag)
+    easy = _learned(kernel, noise_model("gaussian"), t[regular], z[regular]).model
+    scale = max(float(np.sqrt(easy.likelihood.get("gaussian.variance"))), NARROWEST_START)
+    return easy.kernel, noise.update({"studentt.scale": scale})
+
+
+def spikes(z: Array, lag: int) -> NDArray[np.bool_]:
+    """Which values lie far above, or far below, both those a cycle before and after; z in units of `Scale`."""
+    found = np.zeros(len(z), dtype=bool)
+    if len(z) > 4 * lag:
+        change = z[lag:] - z[:-lag]
+        change = change - np.median(change)
+        up = np.minimum(change[:-lag], -change[lag:])
+        down = np.minimum(-change[:-lag], change[lag:])
+        found[lag:-lag] = np.maximum(up, down) > SPIKE
+    return found
 
 
 def families(y: Array, link: str, likelihood: Any) -> list[tuple[str, Any]]:
