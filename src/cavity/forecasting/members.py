@@ -34,13 +34,13 @@ SPIKE = 8.0
 FOLDS = 8
 """Origins inside the data at which models are compared."""
 
-PER_WINDOW = 0.75
+PER_WINDOW = 1.5
 """Independent observations that as many values as the horizon count for in the weights: they are much alike."""
 
-PRIOR_WEIGHT = {"slope": 4.0, "damped": 4.0, "level": 2.0, "reverting": 1.0, "cycle": 1.0}
+PRIOR_WEIGHT = {"slope": 4.0, "damped": 2.0, "level": 2.0, "reverting": 1.0, "cycle": 1.0}
 """Of the kinds of trends, before any value was held out."""
 
-STAYS = 0.3
+STAYS = 0.15
 """Part of all weight that stays as it was before."""
 
 HOPELESS = 2.0
