@@ -33,6 +33,7 @@ from cavity.sampling.latent_target import LatentTarget
 from cavity.sampling.mode_jumping import HyperparameterJumps, Modes, find_modes, jump_counts
 from cavity.sampling.outlier_gibbs import gibbs
 from cavity.sampling.scale_mixture import is_scale_mixture, sample_noise_variances
+from cavity.sampling.signs import SignFlips
 from cavity.sampling.trace import Trace, Until
 
 if TYPE_CHECKING:
@@ -190,12 +191,14 @@ def sample_joint(task: SamplingTask) -> Draws:
     target = JointTarget(task.model, task.X, task.y, task.weight)
     start = target.start(task.rule.chains, task.rng, task.approximate_mean(task.model), START_SPREAD)
     shape = (target.n,) if target.latents == 1 else (target.n, target.latents)
+    signs = SignFlips.of(target.model.names, target, target.white_dim)
 
     def as_draws(trace: Trace) -> Draws:
         rows = trace.positions.shape[:2]
-        white = trace.positions[:, :, : target.white_dim].reshape(*rows, *shape)
+        positions = trace.positions if signs is None else signs.folded(trace.positions)
+        white = positions[:, :, : target.white_dim].reshape(*rows, *shape)
         latent = target.latent(trace.pooled).reshape(*rows, *shape)
-        theta = trace.positions[:, :, target.white_dim :]
+        theta = positions[:, :, target.white_dim :]
         return Draws(
             target.model,
             task.X,
@@ -210,7 +213,8 @@ def sample_joint(task: SamplingTask) -> Draws:
 
     # Hundreds of evaluations make one effective draw here: chains go on only if that was asked for.
     until = None if task.until is None or task.rule.by_default else task.until.of(as_draws)
-    return _converted(hamiltonian(target, start, rng=task.rng, until=until, **task.counts), as_draws)
+    trace = hamiltonian(target, start, rng=task.rng, between=signs, until=until, **task.counts)
+    return _converted(trace, as_draws)
 
 
 class _LatentSampling(NamedTuple):
