@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cavity import GP, Inducing, LatentNeighbors
+from cavity import GP, Inducing, LatentNeighbors, assess
 from cavity.inference import EP
 from cavity.io import load, save
 from cavity.kernels import SE
@@ -21,6 +21,7 @@ from cavity.sampling.annealing.ais import annealed_importance_sampling
 from cavity.sampling.annealing.path import Bridge
 from cavity.sampling.hmc import hamiltonian
 from cavity.sampling.latent_target import LatentTarget
+from cavity.sampling.psis import importance_evidence
 
 RNG = np.random.default_rng(0)
 N = 30
@@ -112,6 +113,21 @@ def test_draws_predict_and_are_kept_in_files(held, tmp_path):
     save(posterior, tmp_path / "draws.cavity")
     again = load(tmp_path / "draws.cavity")
     np.testing.assert_allclose(again.predict_f(NEW).mean, posterior.predict_f(NEW).mean, rtol=1e-9)
+
+
+@every
+def test_assess_holds_all_methods_to_the_same_representation(held):
+    model = GP(KERNEL, Probit(), inference=EP(), representation=held).bind(1).for_rows(X)
+    found = assess(model, X, LABELS, inference=["ep"], max_time=0.6, rng=0)
+    assert found.methods[0].log_evidence == pytest.approx(model.condition(X, LABELS).log_evidence, rel=1e-6)
+
+
+@every
+def test_importance_sampling_corrects_ep(held):
+    posterior = GP(KERNEL, Probit(), inference=EP(), representation=held).condition(X, LABELS)
+    assert importance_evidence(posterior, rng=0).log_evidence == pytest.approx(
+        posterior.log_evidence, abs=0.1
+    )
 
 
 @every

@@ -100,7 +100,7 @@ def compare(
     """Run one approximation and measure it."""
     started = time.perf_counter()
     try:
-        posterior = GP(model.kernel, model.likelihood, model.mean, name).condition(X, y)
+        posterior = GP(model.kernel, model.likelihood, model.mean, name, model.representation).condition(X, y)
     except UnsupportedPairError as error:
         return MethodResult(name, failure=f"does not apply here: {error}")
     except (InferenceFailedError, np.linalg.LinAlgError) as error:

@@ -206,14 +206,14 @@ def importance_evidence(
             f"{model.likelihood.n_latent}"
         )
     rng = np.random.default_rng(rng)
-    prior = model.prior(posterior.process.X)
+    prior = model.prior(posterior.data.X)
     with threads_for(prior.n):
         given = posterior.data.under(model.likelihood)
         bridges = [Bridge(prior, given, sites=one.approximation.sites) for one in (posterior, *also)]
         pieces = []
         for i in range(0, size, rows):
             bridge = bridges[(i // rows) % len(bridges)]
-            F = bridge.latent(rng.standard_normal((min(rows, size - i), bridge.n)))
+            F = bridge.latent(rng.standard_normal((min(rows, size - i), bridge.dim)))
             pieces.append(_log_weights(bridges, F))
     smoothed, k = pareto_smoothed(np.concatenate(pieces))
     log_z = float(logsumexp(smoothed) - np.log(size))

@@ -53,6 +53,7 @@ class NeighborProcess:
     ) -> None:
         self.prior, self.weights, self.conditioning, self.basis = prior, weights, conditioning, basis
         self.kernel, self.mean_function = prior.kernel, prior.mean_function
+        self.X = prior.X
         self._last: tuple[Array, Local] | None = None
 
     def _inputs(self, X: ArrayLike) -> Array:
