@@ -3,9 +3,10 @@ Inputs that are known with an error
 ===================================
 
 If the inputs of the data have errors, observations scatter most where the function is steep. A model of constant
-noise must choose between steep and flat places; one that adds the squared slope times the variance of the input to
-the noise of each row (McHutchon and Rasmussen, 2011) does not have to. Its slopes come from the fit itself, in a
-few rounds.
+noise must choose between steep and flat places; one in which each row has a variance of its own, about the squared slope
+times the variance of the input (McHutchon and Rasmussen, 2011), does not have to. What is seen is also blurred: a
+step looks less steep than it is. Slopes come from the fit itself, in a few rounds. The step here is steeper than
+anything else in the data, which no length scale that is the same everywhere can be right about.
 """
 
 import matplotlib.pyplot as plt

@@ -15,7 +15,7 @@ Y = np.sin(X[:, 0]) / X[:, 0] + np.array([0.05, -0.04, 0.02, 0.06, -0.05, 0.01, 
 NEW = np.array([[0.0], [2.0], [6.0], [12.0]])
 
 
-@parametrize_with_checks([RelevanceVectorRegressor(1.0), RelevanceVectorClassifier(1.0)])
+@parametrize_with_checks([RelevanceVectorRegressor(3.0), RelevanceVectorClassifier(3.0)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
