@@ -19,7 +19,7 @@ from cavity.forecasting.components import Moments, components
 from cavity.forecasting.members import Member, averaged_members, families
 from cavity.forecasting.scales import IDENTITY, LOG
 from cavity.forecasting.seasons import searched, shown
-from cavity.forecasting.structures import TRENDS
+from cavity.forecasting.structures import AVERAGED, TRENDS
 from cavity.forecasting.time_axis import SECONDS, TimeAxis, as_index
 from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods.base import Likelihood
@@ -51,7 +51,7 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
         the times. An empty list means none.
     trend : "auto" or one or several of {"slope", "damped", "level", "reverting", "cycle"}
         How a trend changes: slope and level wander, its slope lasts for a while, its level wanders, it comes back, it
-        comes back in waves. "auto" averages over all of them.
+        comes back in waves. "auto" averages over all but the damped one.
     likelihood : str or Likelihood
         "auto" is "student-t", and for counts "negative-binomial" if that predicts better. Or "gaussian", "laplace",
         "mixture", "poisson", ...
@@ -132,7 +132,7 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
     def _trends(self) -> Sequence[str]:
         given = (self.trend,) if isinstance(self.trend, str) else tuple(self.trend)
         if given == ("auto",):
-            return TRENDS
+            return AVERAGED
         if not given or any(one not in TRENDS for one in given):
             choices = ", ".join(map(repr, ("auto", *TRENDS)))
             raise InputError(

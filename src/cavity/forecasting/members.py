@@ -121,7 +121,7 @@ def fit_member(
     for _, term in named[1:]:
         kernel = kernel + term
     noise, recent = noise_model(likelihood), slice(max(0, len(t) - LEARNED_FROM), None)
-    if likelihood == "student-t":
+    if likelihood == "student-t" and trend == "damped":
         kernel, noise = _started(kernel, noise, t[recent], z[recent], max(1, round(longest)))
     learned = _learned(kernel, noise, t[recent], z[recent])
     posterior = learned.posterior

@@ -26,6 +26,9 @@ from cavity.numerics.arrays import Array
 from cavity.parameters.param import Param, fixed
 from cavity.parameters.priors import Gamma, LogNormal
 
+AVERAGED = ("slope", "level", "reverting", "cycle")
+"""Trends that a forecaster averages over unless told otherwise."""
+
 TRENDS = ("slope", "damped", "level", "reverting", "cycle")
 
 VAGUE = 10.0
