@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cavity import GP, GPRegressor
-from cavity.assessment import latent_inputs
-from cavity.estimators.uncertain_inputs import of_known_inputs, spread_by_errors
+from cavity.assessment import latent_inputs, of_known_inputs
+from cavity.estimators.uncertain_inputs import spread_by_errors
 from cavity.io import load, save
 from cavity.kernels import SE, Blurred, Linear, Matern, White
 from cavity.likelihoods import Gaussian, Poisson, StudentT

@@ -18,7 +18,7 @@ from cavity.inference.base import InferenceFailedError
 from cavity.io import dumps, loads
 from cavity.learning.large_data import learn_any_size
 from cavity.learning.objective import Objective
-from cavity.likelihoods import Gaussian, StudentT
+from cavity.likelihoods import Gaussian, MixtureOfGaussians, StudentT
 from cavity.runtime.errors import Setting
 from cavity.runtime.progress import Progress
 from cavity.runtime.stop_reason import StopReason
@@ -108,7 +108,10 @@ def test_the_kind_of_model_is_decided_once_and_from_all_rows(monkeypatch):
         lambda model: fits.append((type(model.likelihood_), model.warm_start, len(model.rows_.index))),
     )
     model = fit(far_off(), test_size=0.2)
-    assert fits == [(StudentT, False, 25), (StudentT, True, 20)]  # the last is for the scores
+    assert fits == [
+        (MixtureOfGaussians, False, 25),
+        (MixtureOfGaussians, True, 20),
+    ]  # the last is for the scores
     assert model.report.held_out_rows == 5
     fits.clear()
     smooth = far_off()
@@ -259,12 +262,12 @@ def gross_error_held_out(n: int = 40) -> tuple[pd.DataFrame, int]:
 def test_a_gross_error_among_rows_held_out_is_found_too():
     frame, row = gross_error_held_out()
     model = fit(frame, test_size=0.2)
-    assert choice(model).startswith("Student-t noise")
+    assert choice(model).startswith("Regular noise with gross errors")
     assert [one.row for one in model.report.outliers] == [row + 1]
     x = frame["x"].to_numpy()
     assert np.max(np.abs(model.estimator.predict(frame[["x"]]) - np.sin(x))) < 0.2
     assert model.report.rows == len(frame)
-    # scores are those of Student-t noise, under which the row costs less, though rows without errors taught it
+    # scores are those of noise with gross errors, under which the row costs less, though rows without errors taught it
     gaussian = fit(frame, test_size=0.2, likelihood="gaussian").report.scores.nlp
     assert model.report.scores.nlp < gaussian / 10
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from cavity.assessment.comparison import MethodResult, Predictive, compare, measured
 from cavity.assessment.gold import Chains, GoldStandard, gold_standard, predict
-from cavity.assessment.latent_inputs import LatentInputs, latent_inputs
+from cavity.assessment.latent_inputs import LatentInputs, latent_inputs, of_known_inputs
 from cavity.assessment.result import Assessment
 from cavity.gp import GP
 from cavity.inference.registry import as_inference
@@ -35,6 +35,7 @@ __all__ = [
     "Predictive",
     "assess",
     "latent_inputs",
+    "of_known_inputs",
 ]
 
 

@@ -12,12 +12,14 @@ variances given its residuals. Hyperparameters are those of the model given.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.gp import GP
+from cavity.kernels import SE, Blurred, Kernel
+from cavity.kernels.algebra import On, Scaled, Sum
 from cavity.likelihoods import GaussianNoise, ScaleMixture
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize
@@ -43,6 +45,17 @@ class LatentInputs:
         Noise variances of the rows, of which robust noise draws one for each.
     rhat, ess : float
         The worst over all inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GP
+    >>> from cavity.assessment import LatentInputs
+    >>> from cavity.kernels import SE
+    >>> x = np.zeros((2, 1))
+    >>> draws = LatentInputs(GP(1.0 * SE(1.0)), np.array([1.0, 1.0]), x[None], np.ones((1, 2)), rhat=1.0, ess=1.0)
+    >>> draws.predict_f([[0.0]]).mean.round(3)
+    array([0.667])
     """
 
     model: GP
@@ -88,7 +101,7 @@ def latent_inputs(
     ----------
     model : GP
         With its hyperparameters; normal, Student-t or Laplace noise. That of a fitted regressor is
-        `cavity.estimators.uncertain_inputs.of_known_inputs(regressor)`.
+        `of_known_inputs(regressor)`.
     X : array (n, D)
         As they were measured.
     input_sd : float, array (D,) or array (n, D)
@@ -200,3 +213,36 @@ class _TrueInputs:
 
 def _factor(K: Array, variances: Array) -> Cholesky:
     return factorize(lambda: K + np.diag(variances))
+
+
+def of_known_inputs(model: Any) -> GP:
+    """What a `GPRegressor` fitted with `input_sd` has learned, as a model of known inputs: for `latent_inputs`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cavity import GPRegressor
+    >>> from cavity.assessment import of_known_inputs
+    >>> x = np.linspace(0, 3, 8)[:, None]
+    >>> fitted = GPRegressor(objective=None).fit(x, np.sin(x[:, 0]), input_sd=0.1)
+    >>> of_known_inputs(fitted).kernel
+    1.0 * SE(lengthscale=[1.0]).on([0])
+    """
+    D = (model.rows_.X.shape[1] - 1) // 2
+    kernel = _without_errors(model.kernel_, D)
+    if kernel is None:
+        raise InputError("has no term of the inputs", parameter="kernel", value=model.kernel_)
+    return GP(kernel, model.likelihood_, model.model_.mean)
+
+
+def _without_errors(kernel: Kernel, D: int) -> Kernel | None:
+    """What `with_input_errors` was made of; None for what rows have of their own."""
+    if isinstance(kernel, Sum):
+        kept = [one for part in kernel.parts if (one := _without_errors(cast(Kernel, part), D)) is not None]
+        return Sum(*kept) if len(kept) > 1 else kept[0]
+    if isinstance(kernel, Scaled):
+        inner = _without_errors(kernel.kernel, D)
+        return None if inner is None else Scaled(kernel._params["variance"], inner)
+    if isinstance(kernel, On) and isinstance(kernel.kernel, Blurred):
+        return SE(kernel.kernel._params["lengthscale"]).on(list(kernel.dims[: len(kernel.dims) // 2]))
+    return None if isinstance(kernel, On) and kernel.dims == (2 * D,) else kernel

@@ -35,7 +35,9 @@ def warnings_of(
     search: SearchResult, posterior: Posterior | SamplePosterior, X: Array, y: Array | None = None
 ) -> list[Message]:
     """What a user should know about a fit; of targets y that are numbers also if they are too coarse for it."""
-    found = [_about_learning(search), _about_inference(posterior, X), _about_evidence(posterior)]
+    found = [_about_learning(search), _about_inference(posterior, X)]
+    if search.stopped is None:
+        found.append(_about_evidence(posterior))
     if y is not None and y.ndim == 1 and search.runs:
         found.append(_about_ties(posterior.model.likelihood, X, y))
     return [message for message in found if message]
@@ -121,7 +123,10 @@ def _about_evidence(posterior: Posterior | SamplePosterior) -> Message | None:
         return None
     from cavity.assessment.evidence_check import check_evidence  # samplers take a while to load
 
-    found = check_evidence(posterior)
+    try:
+        found = check_evidence(posterior)
+    except KeyboardInterrupt:  # the fit is done: it is not to be lost
+        return Message(("the check of EP's log evidence was interrupted; nothing is known of its error",))
     return None if found is None else found.message
 
 

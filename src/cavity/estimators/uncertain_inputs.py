@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from cavity.estimators.inputs import checked_inputs
-from cavity.gp import GP
 from cavity.kernels import SE, Blurred, Kernel, Linear, White, ard
 from cavity.kernels.algebra import On, Scaled, Sum
 from cavity.means import Constant, Zero
@@ -116,28 +115,6 @@ def with_input_errors(kernel: Kernel, dims: Sequence[int], D: int, uncertain: bo
             remedy="'slopes' takes every kernel",
         )
     return kernel.on(list(dims))
-
-
-def of_known_inputs(model: GPRegressor) -> GP:
-    """What a fit with errors of inputs has learned, on known inputs: for `cavity.assessment.latent_inputs`."""
-    D = (model.rows_.X.shape[1] - 1) // 2
-    kernel = _without_errors(model.kernel_, D)
-    if kernel is None:
-        raise InputError("has no term of the inputs", parameter="kernel", value=model.kernel_)
-    return GP(kernel, model.likelihood_, model.model_.mean)
-
-
-def _without_errors(kernel: Kernel, D: int) -> Kernel | None:
-    """What `with_input_errors` was made of; None for what rows have of their own."""
-    if isinstance(kernel, Sum):
-        kept = [one for part in kernel.parts if (one := _without_errors(cast(Kernel, part), D)) is not None]
-        return Sum(*kept) if len(kept) > 1 else kept[0]
-    if isinstance(kernel, Scaled):
-        inner = _without_errors(kernel.kernel, D)
-        return None if inner is None else Scaled(kernel._params["variance"], inner)
-    if isinstance(kernel, On) and isinstance(kernel.kernel, Blurred):
-        return SE(kernel.kernel._params["lengthscale"]).on(list(kernel.dims[: len(kernel.dims) // 2]))
-    return None if isinstance(kernel, On) and kernel.dims == (2 * D,) else kernel
 
 
 def spread_by_errors(posterior: Any, x: Array, sd: Array) -> Array:

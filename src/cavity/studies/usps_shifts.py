@@ -179,6 +179,7 @@ STUDIES = {
         ),
         by=("method",),
         draw=draw,
+        quick_note="One subset of 60 cases.",
         remarks=lambda results: [
             "The log evidence of virtual rows is that of five times as many labels, and compares with none; that of "
             "tangents is the log probability of the labels given the slopes."
