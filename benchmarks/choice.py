@@ -150,7 +150,7 @@ def _one_split(name: str, seed: int, split: int, with_peers: bool) -> Found:
     held = frame.iloc[test].reset_index(drop=True)
     Z, target = preparation.inputs(held), preparation.targets(held)
     choice = getattr(model, "choice_", None)
-    found.chosen = "" if choice is None else choice.chosen.told()
+    found.chosen = "" if choice is None else choice.chosen.render()
     scores: dict[str, float] = {}
     if classes:
         p = model.predict_proba(Z)

@@ -294,19 +294,19 @@ def test_messages_name_options_of_the_command_line():
         ("learning was stopped early (", Setting("max_time"), " was reached)"),
         remedy=(InPython("see runs_, and "), "fit again with more ", Setting("n_restarts")),
     )
-    assert message.told(in_options) == (
+    assert message.render(in_options) == (
         "learning was stopped early (--max-time was reached); fit again with more --restarts"
     )
     assert str(message).endswith("(max_time was reached); see runs_, and fit again with more n_restarts")
     error = InputError("must be at least 1, got 0", parameter="learn_rows", value=0)
-    assert error.message.told(in_options) == "--learn-rows must be at least 1, got 0"
+    assert error.message.render(in_options) == "--learn-rows must be at least 1, got 0"
     assert in_options(Setting("drop", "day of sale")) == "--drop 'day of sale'"
     assert in_options(Setting("objective", "loo")) == "objective='loo'"
 
 
 def test_a_command_may_have_its_own_name_for_an_argument():
     error = InputError("must be a rule, got 'x'", parameter="inference", value="x")
-    assert error.message.told(words_of(inference="--method")) == "--method must be a rule, got 'x'"
+    assert error.message.render(words_of(inference="--method")) == "--method must be a rule, got 'x'"
 
 
 def test_every_argument_has_an_option_that_exists():

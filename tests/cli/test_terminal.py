@@ -104,7 +104,7 @@ def test_regression_with_outliers(tmp_path: Path) -> None:
     )
     lines = screen(tmp_path, "cavity fit f.csv --target harvest")
     found = checked(lines)
-    told = load(tmp_path / "f.cavity").report.choice.told(in_options)
+    told = load(tmp_path / "f.cavity").report.choice.render(in_options)
     assert told in " ".join(line.strip() for line in lines)  # broken between words
     assert "of the prediction (guessing: " in found["How good"]
     assert found["What matters"].startswith("harvest rises with rain (")

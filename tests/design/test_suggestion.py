@@ -367,7 +367,10 @@ def test_minimize_begins_where_it_is_told_and_stops_when_it_is_told():
         (lambda: suggest(History(), SPACE, Options(fixed={"z": 1.0})), "no input 'z'"),
         (lambda: History().with_outcome({"a": 1.0}, "high"), "an outcome is a number"),
         (lambda: History()[4], "there is no trial 4"),
-        (lambda: History().with_pending({}).told(1, 1.0, noise_sd=-1.0), "noise_sd must be a number >= 0"),
+        (
+            lambda: History().with_pending({}).completed(1, 1.0, noise_sd=-1.0),
+            "noise_sd must be a number >= 0",
+        ),
         (
             lambda: surrogates.fit_surrogate(SPACE, np.zeros((2, 2)), np.zeros(2), noise="x"),
             "noise must be one of",

@@ -71,7 +71,7 @@ def test_the_noise_that_made_the_targets_is_chosen(name, kinds, seed):
     model = GPRegressor(likelihood="auto", random_state=0).fit(X, y)
     assert kind(model.likelihood_) in kinds, model.choice_
     assert isinstance(model.choice_, Choice)
-    assert "likelihood" in model.choice_.told()
+    assert "likelihood" in model.choice_.render()
     assert any(one.chosen for one in model.choice_.candidates)
 
 

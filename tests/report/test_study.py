@@ -106,7 +106,7 @@ def test_partial_dependence_is_the_average_over_the_box(study: Study) -> None:
     found = effect_of(study, "cost", 0)
     box = SPACE.sobol(60, np.random.default_rng(0))
     box[:, 0] = 0.5
-    mean = study.told(float(study.fit.moments(box)[0].mean()), 0.0)[0]
+    mean = study.in_units(float(study.fit.moments(box)[0].mean()), 0.0)[0]
     middle = int(np.argmin(np.abs(found.places - 55.0)))
     assert found.average[middle, 0] == pytest.approx(mean, rel=1e-9)
     assert found.low is not None

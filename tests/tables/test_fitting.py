@@ -61,13 +61,13 @@ def regressor(monkeypatch: pytest.MonkeyPatch, before, after=lambda _: None) -> 
 
 def told(model: TableModel) -> list[str]:
     """Warnings in the words of the command line."""
-    return [warning.told(in_options) for warning in model.report.warnings]
+    return [warning.render(in_options) for warning in model.report.warnings]
 
 
 def choice(model: TableModel) -> str:
     """Why the noise was chosen, in the words of the command line."""
     assert model.report.choice is not None
-    return model.report.choice.chosen.told(in_options)
+    return model.report.choice.chosen.render(in_options)
 
 
 def no_fixed_point() -> InferenceFailedError:
@@ -97,7 +97,7 @@ def test_gaussian_noise_is_kept_where_the_trial_of_robust_noise_fails(monkeypatc
     assert (
         "1 row is more than 3.1 sd from what the others predict, but Student-t noise could not be fitted "
         "(no fixed point at any start; try --inference laplace)."
-    ) in model.report.choice.told(in_options)
+    ) in model.report.choice.render(in_options)
 
 
 def test_the_kind_of_model_is_decided_once_and_from_all_rows(monkeypatch):
@@ -116,7 +116,7 @@ def test_the_kind_of_model_is_decided_once_and_from_all_rows(monkeypatch):
     fits.clear()
     smooth = far_off()
     smooth.loc[5, "y"] -= 30.0
-    told = fit(smooth, test_size=0.2).report.choice.told()
+    told = fit(smooth, test_size=0.2).report.choice.render()
     assert "No row is more than 3.1 sd from what the others predict." in told
     assert fits == [(Gaussian, False, 25), (Gaussian, True, 20)]
 
@@ -202,7 +202,7 @@ def test_an_interrupt_of_the_trial_of_robust_noise_keeps_gaussian_noise(monkeypa
     press_ctrl_c(monkeypatch, "StudentT")
     model = fit(far_off(), test_size=0.2)
     assert isinstance(model.estimator.likelihood_, Gaussian)
-    assert "Student-t noise was not tried: interrupted." in model.report.choice.told()
+    assert "Student-t noise was not tried: interrupted." in model.report.choice.render()
     assert model.report.undone == ("not all kinds of model were tried", "rows held out were not scored")
 
 
@@ -548,7 +548,7 @@ def test_choice_and_baselines_are_in_the_file(tmp_path):
     assert again.report.choice == model.report.choice
     assert again.report.baselines == model.report.baselines
     assert len(model.report.baselines) == 3
-    assert "--likelihood" in model.report.choice.told(in_options)
+    assert "--likelihood" in model.report.choice.render(in_options)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "mixture", "laplace", "positive"])

@@ -71,7 +71,7 @@ def test_values_that_are_missing_only_at_prediction_are_told():
 
 def test_remedies_can_be_typed():
     data = frame().assign(**{"it's": np.arange(12)})
-    notes = [note.told(in_options) for note in prepare(table(data), "price")[0].notes]
+    notes = [note.render(in_options) for note in prepare(table(data), "price")[0].notes]
     assert any("""leave it out with --drop 'it'"'"'s'.""" in note for note in notes)
     assert any(
         """leave it out with drop=["it's"].""" in str(note) for note in prepare(table(data), "price")[0].notes
@@ -79,7 +79,7 @@ def test_remedies_can_be_typed():
     days = frame().assign(**{"day of sale": pd.date_range("2020", periods=12).strftime("%d/%m/%Y")})
     with pytest.raises(TableError, match=r"leave the column out with drop=\['day of sale'\]") as found:
         prepare(table(days), "price")
-    assert found.value.message.told(in_options).endswith("--drop 'day of sale'")
+    assert found.value.message.render(in_options).endswith("--drop 'day of sale'")
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -315,7 +315,7 @@ def test_regression_or_classification(values, asked, task, note, texts):
     data = pd.DataFrame({"x": np.linspace(0, 1, 12), "y": values})
     preparation, _, y = prepare(table(data, texts), "y", task=asked)
     assert preparation.task == task
-    assert note in preparation.notes[0].told(in_options)
+    assert note in preparation.notes[0].render(in_options)
     assert y.dtype.kind == ("f" if task == "regression" else "i" if preparation.numeric_labels else "O")
 
 
@@ -417,7 +417,7 @@ def test_all_problems_are_told_at_once():
         strict=True,
     ):
         assert line.startswith(text), line
-    assert "--impute median" in found.value.message.told(in_options)
+    assert "--impute median" in found.value.message.render(in_options)
     new = frame().assign(size=[*["10"] * 11, "big"], garden=[*["yes"] * 11, "maybe"])
     preparation, _, _ = prepare(table(frame()), "price")
     with pytest.raises(

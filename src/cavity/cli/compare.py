@@ -160,7 +160,7 @@ def remarks(found: Comparison) -> list[str]:
     for e in found.entries:
         name = found.short_name(e.candidate)
         if e.failure:
-            lines.append(f"{name} failed: {e.failure.told(in_options)}")
+            lines.append(f"{name} failed: {e.failure.render(in_options)}")
         elif not e.converged:
             lines.append(f"{name}: inference did not converge")
     return lines

@@ -181,7 +181,7 @@ def fit(
         kept = keep(model.save, file)
         show(model)
         if model.report.choice is not None:
-            say(model.report.choice.told(in_options))
+            say(model.report.choice.render(in_options))
         say(f"Model: {kept}")
         if report is not None:
             from cavity.report import model_page

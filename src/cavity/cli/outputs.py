@@ -85,7 +85,7 @@ def show_outputs(model: OutputsModel) -> None:
     say(f"Targets{what}", style="bold")
     out.print(printed_table(*score_rows(model)))
     for warning in report.warnings:
-        say(f"Warning: {warning.told(in_options)}", style="yellow")
+        say(f"Warning: {warning.render(in_options)}", style="yellow")
     if report.interrupted:
         say("Interrupted: the best values so far were kept.", style="yellow")
 

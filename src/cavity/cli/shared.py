@@ -63,7 +63,7 @@ def say(text: str, *, stderr: bool = False, style: str = "") -> None:
 def say_notes(notes: Sequence[Note]) -> None:
     """What was decided about a table, a line each."""
     for note in notes:
-        say(note.told(in_options), style="yellow" if note.warns else "")
+        say(note.render(in_options), style="yellow" if note.warns else "")
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def one_sentence(debug: bool, *, early: str = "", **options: str) -> Iterator[No
 
 def _sentence(error: BaseException, options: Mapping[str, str]) -> str:
     if isinstance(error, Described):
-        return error.message.told(words_of(**options))
+        return error.message.render(words_of(**options))
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__

@@ -50,7 +50,7 @@ def show(model: TableModel) -> None:
         if table is not None:
             out.print(table)
     for warning in model.report.warnings:
-        say(f"Warning: {warning.told(in_options)}", style="yellow")
+        say(f"Warning: {warning.render(in_options)}", style="yellow")
     if model.report.interrupted:
         say(model.report.interruption, style="yellow")
 
@@ -127,7 +127,7 @@ def overview(model: TableModel) -> Table:
         ("log evidence", _evidence(estimator)),
         ("convergence", _convergence(estimator, statuses)),
     ]
-    rows += [("approximation", message.told(in_options)) for message in approximation_of(estimator)]
+    rows += [("approximation", message.render(in_options)) for message in approximation_of(estimator)]
     jitter = max(float(s.jitter) for s in statuses)
     if jitter > 0:
         rows.append(("jitter", f"{number(jitter)}, added to a matrix that rounding had spoilt"))

@@ -104,7 +104,7 @@ class History:
         trial = Trial(self.next_id if id is None else id, dict(x), why=why)
         return History((*self.trials, trial))
 
-    def told(
+    def completed(
         self,
         id: int,
         y: Any,
@@ -131,7 +131,7 @@ class History:
     def with_outcome(self, x: Setting, y: Any, **further: Any) -> History:
         """With a trial that is done, or failed if y is not a finite number."""
         id = self.next_id
-        return self.with_pending(x).told(id, y, **further)
+        return self.with_pending(x).completed(id, y, **further)
 
     def of(self, status: Status) -> tuple[Trial, ...]:
         """Trials of one status."""

@@ -128,7 +128,7 @@ class RunLog:
         """Add a trial."""
         self._add({"ask": trial.id, "x": trial.x, "why": trial.why})
 
-    def told(self, trial: Trial) -> None:
+    def write_outcome(self, trial: Trial) -> None:
         """Add its outcome."""
         line: dict[str, Any] = {"tell": trial.id, "status": str(trial.status), "y": trial.y}
         if trial.noise_sd is not None:
@@ -261,7 +261,7 @@ def _apply(log: RunLog, line: Mapping[str, Any]) -> History:
         y = line.get("y")
         if status is Status.DONE and not (isinstance(y, int | float) and math.isfinite(y)):
             raise InputError(f"an outcome is a number, got {y!r}")
-        return log.history.told(
+        return log.history.completed(
             _id(line["tell"]),
             y,
             noise_sd=line.get("noise_sd"),

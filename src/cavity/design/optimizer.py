@@ -127,9 +127,9 @@ class Optimizer:
                 self._log.asked(self.history.trials[-1])
         else:
             id = trial.id if isinstance(trial, Trial) else trial
-        self.history = self.history.told(id, y, noise_sd=noise_sd, outcomes=outcomes, failed=failed)
+        self.history = self.history.completed(id, y, noise_sd=noise_sd, outcomes=outcomes, failed=failed)
         if self._log is not None:
-            self._log.told(self.history[id])
+            self._log.write_outcome(self.history[id])
 
     @property
     def study(self) -> Study:

@@ -277,13 +277,13 @@ class Study:
         k = self.recommended
         if k is not None:
             mean, sd = (float(v[k]) for v in self.fit.with_doubt)
-            return Estimate(self.done[k].x, *self.told(mean, sd), self.done[k].id)
+            return Estimate(self.done[k].x, *self.in_units(mean, sd), self.done[k].id)
         if not (len(self.y) and self.feasible.any()):
             return None
         k = int(np.flatnonzero(self.feasible)[np.argmin((self.options.sign * self.y)[self.feasible])])
         return Estimate(self.done[k].x, float(self.y[k]), float("nan"), self.done[k].id)
 
-    def told(self, mean: float, sd: float) -> tuple[float, float]:
+    def in_units(self, mean: float, sd: float) -> tuple[float, float]:
         """Mean and standard deviation in the user's units."""
         units = self.fit.units
         return self.options.sign * (units.center + units.size * mean), units.size * sd
@@ -421,7 +421,7 @@ def _to_confirm(study: Study) -> Suggestion | None:
         f"repeats trial {trial.id}: it looks best, but its outcome {trial.y:.6g} is far from what the others predict "
         f"(an outlier with probability {p:.0%})"
     )
-    mean, sd = study.told(*(float(v[k]) for v in study.fit.at_data))
+    mean, sd = study.in_units(*(float(v[k]) for v in study.fit.at_data))
     return Suggestion(trial.x, Reason.CONFIRM, why, mean, sd, confirms=trial.id)
 
 
@@ -444,7 +444,7 @@ def _best_point(study: Study, seed: int, rng: np.random.Generator) -> Suggestion
 def _described(study: Study, point: Array, best: float | None) -> Suggestion:
     mean, variance = study.fit.moments(point[None])
     m, s = float(mean[0, 0]), float(np.sqrt(variance[0]))
-    told_mean, told_sd = study.told(m, s)
+    told_mean, told_sd = study.in_units(m, s)
     x = study.space.from_unit(point)
     if study.options.explore:
         return Suggestion(x, Reason.EXPLORE, "least is known here", told_mean, told_sd)

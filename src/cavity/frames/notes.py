@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from cavity.runtime.errors import Described, Part, Words, told
+from cavity.runtime.errors import Described, Part, Words, render
 
 
 class TableWarning(Described, UserWarning):
@@ -31,9 +31,9 @@ class Note:
         """Whether the user should do something about it."""
         return self.level is Level.WARNING
 
-    def told(self, words: Words = str) -> str:
+    def render(self, words: Words = str) -> str:
         """In the words of a front; in those of Python by default."""
-        return ("Warning: " if self.warns else "") + told(self.parts, words)
+        return ("Warning: " if self.warns else "") + render(self.parts, words)
 
     def __str__(self) -> str:
-        return self.told()
+        return self.render()

@@ -128,7 +128,7 @@ def draw_slice(axis: Axes, study: Study, i: int, ink: str = TRUTH, outcome: str 
     line = np.repeat(center[None], len(u), axis=0)
     line[:, i] = u
     mean, variance = fit.moments(line)
-    told = [study.told(float(m), float(s)) for m, s in zip(mean[:, 0], np.sqrt(variance))]
+    told = [study.in_units(float(m), float(s)) for m, s in zip(mean[:, 0], np.sqrt(variance))]
     m, s = np.array(told).T
     improvement = np.exp(log_expected_improvement(mean[:, 0], variance, incumbent).value)
     if isinstance(one, Categorical):

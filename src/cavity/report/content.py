@@ -140,7 +140,7 @@ def _asked(model: TableModel, command: str, words: Words) -> list[Block]:
     if p.ignored:
         pairs.append(("not used", ", ".join(p.ignored)))
     if choice is not None:
-        pairs.append(("why this model", choice.told(words)))
+        pairs.append(("why this model", choice.render(words)))
     if command:
         pairs.append(("command", command))
     return [Facts(pairs)]
@@ -183,7 +183,7 @@ def _span(column: Column, values: pd.Series) -> str:
 
 
 def _notes(preparation: Preparation, words: Words) -> list[Block]:
-    return [Text(note.told(words), "warning" if note.warns else "") for note in preparation.notes]
+    return [Text(note.render(words), "warning" if note.warns else "") for note in preparation.notes]
 
 
 def _model(model: TableModel) -> list[Block]:
@@ -369,7 +369,7 @@ def _comparison(found: Comparison, words: Words) -> list[Block]:
     )
     rows = []
     for e in found.entries:
-        note = e.failure.told(words) if e.failure else "" if e.converged else "did not converge"
+        note = e.failure.render(words) if e.failure else "" if e.converged else "did not converge"
         model = [e.candidate.likelihood, e.candidate.inference, e.candidate.kernel]
         numbers = [e.log_evidence, e.loo, e.held_out, e.difference, e.standard_error, e.seconds]
         rows.append([*model, *numbers, note])
@@ -409,7 +409,7 @@ def assessment_blocks(found: Assessment) -> list[Block]:
 
 
 def _warnings(model: TableModel, words: Words) -> list[Block]:
-    texts = [f"{warning.told(words).rstrip('.')}." for warning in model.report.warnings]
+    texts = [f"{warning.render(words).rstrip('.')}." for warning in model.report.warnings]
     if model.report.interrupted:
         texts.append(model.report.interruption)
     return [Text(text, "warning") for text in texts] or [Text("None.", "good")]

@@ -34,10 +34,10 @@ def outputs_page(model: OutputsModel, table: Table, *, command: str = "", words:
         "What belongs together", DataTable(["", *names], correlations, "Correlations of the targets, learned")
     )
     page.add("How good it is", *_scores(model), *_pictures(model, table))
-    told = [f"{warning.told(words).rstrip('.')}." for warning in report.warnings]
+    told = [f"{warning.render(words).rstrip('.')}." for warning in report.warnings]
     page.add("Warnings and remedies", *([Text(text, "warning") for text in told] or [Text("None.", "good")]))
     first = Preparation(names[0], "regression", model.coding.columns)
-    notes = [Text(note.told(words), "warning" if note.warns else "") for note in model.coding.notes]
+    notes = [Text(note.render(words), "warning" if note.warns else "") for note in model.coding.notes]
     page.add("The data", glance(table.frame, first, names[1:]), *notes)
     page.add("The model", *_model(model))
     page.add("How to repeat it", *versions(command))

@@ -202,7 +202,7 @@ def effect_of(study: Study, outcome: str, i: int) -> Effect:
     u = np.linspace(0.0, 1.0, PLACES) if grid is None else grid[:: max(1, len(grid) // PLACES)]
     box = space.sobol(ROWS, np.random.default_rng(0))
     found = partial_dependence(study.fit.posterior.process, box, i, u)
-    mean, sd = np.array([study.told(float(m), float(s)) for m, s in zip(found.mean, found.sd)]).T
+    mean, sd = np.array([study.in_units(float(m), float(s)) for m, s in zip(found.mean, found.sd)]).T
     half = float(ndtri(0.5 + LEVEL / 2)) * sd
     tried = [trial.x[name] for trial in study.done]
     if isinstance(one, Categorical):
@@ -234,7 +234,7 @@ def _trials(study: Study, outcome: str) -> DataTable:
         mean, sd = study.fit.at_data
         for k, trial in enumerate(study.done):
             told[trial.id] = [
-                *study.told(float(mean[k]), float(sd[k])), float(study.fit.outlier_probability[k])
+                *study.in_units(float(mean[k]), float(sd[k])), float(study.fit.outlier_probability[k])
             ]  # fmt: skip
     rows = [
         [

@@ -8,7 +8,7 @@ it is about.
 >>> error = InputError("must be positive, got -1", parameter="learn_rows", value=-1)
 >>> str(error), error.parameter, error.value
 ('learn_rows must be positive, got -1', 'learn_rows', -1)
->>> error.message.told(lambda part: f"--{part.parameter}" if isinstance(part, Setting) else "")
+>>> error.message.render(lambda part: f"--{part.parameter}" if isinstance(part, Setting) else "")
 '--learn_rows must be positive, got -1'
 """
 
@@ -86,7 +86,7 @@ def as_parts(text: Text) -> tuple[Part, ...]:
     return (text,) if isinstance(text, str) else tuple(text)
 
 
-def told(parts: Sequence[Part], words: Words = str) -> str:
+def render(parts: Sequence[Part], words: Words = str) -> str:
     """Parts as a sentence."""
     return "".join(part if isinstance(part, str) else words(part) for part in parts)
 
@@ -115,10 +115,10 @@ class Message:
     number: int | None = None
     remedy: tuple[Part, ...] = ()
 
-    def told(self, words: Words = str) -> str:
+    def render(self, words: Words = str) -> str:
         """In the words of a front; in those of Python by default."""
-        remedy = told(self.remedy, words)
-        return told(self.clause, words) + (f"; {remedy}" if remedy else "")
+        remedy = render(self.remedy, words)
+        return render(self.clause, words) + (f"; {remedy}" if remedy else "")
 
     @property
     def clause(self) -> tuple[Part, ...]:
@@ -133,7 +133,7 @@ class Message:
         return "" if self.row is None else f" at row {self.row}"
 
     def __str__(self) -> str:
-        return self.told()
+        return self.render()
 
     def about(self, name: str) -> Message:
         """The same about a part of the work that has a name."""

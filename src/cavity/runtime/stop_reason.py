@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from cavity.runtime.errors import Part, Setting, told
+from cavity.runtime.errors import Part, Setting, render
 
 
 class StopReason(Enum):
@@ -22,7 +22,7 @@ class StopReason(Enum):
         return ("interrupted",) if self is StopReason.INTERRUPTED else (Setting("max_time"), " was reached")
 
     def __str__(self) -> str:
-        return told(self.parts)
+        return render(self.parts)
 
     @classmethod
     def of(cls, name: str | None) -> StopReason | None:

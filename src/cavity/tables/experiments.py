@@ -102,7 +102,7 @@ def read_experiments(
         history = history.with_pending(x, id=int(row))
         if not y[1][i]:
             told = {name: column[i] for name, column in further.items()}
-            history = history.told(int(row), y[0][i], outcomes=told)
+            history = history.completed(int(row), y[0][i], outcomes=told)
     if outside:
         rows = "row lies" if outside == 1 else "rows lie"
         notes.append(f"{outside} {rows} outside the ranges: used to learn from, never proposed.")

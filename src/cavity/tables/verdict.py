@@ -279,7 +279,7 @@ def beware(cautions: Sequence[Message], words: Words) -> str:
     """The first cautions, in sentences."""
     if not cautions:
         return "of nothing that was found."
-    told = [caution.told(words).strip().rstrip(".") for caution in cautions[:CAUTIONS]]
+    told = [caution.render(words).strip().rstrip(".") for caution in cautions[:CAUTIONS]]
     more = len(cautions) - CAUTIONS
     return ". ".join(text[:1].upper() + text[1:] for text in told) + (
         f". {counted(more, 'more warning')} above." if more > 0 else "."

@@ -27,7 +27,7 @@ from cavity.learning.choice.kinds import Kind, TargetKind
 from cavity.learning.choice.result import Choice
 from cavity.learning.choice.screening import Screen, Trial, far_rows
 from cavity.learning.choice.structures import Columns, Season
-from cavity.learning.choice.words import told
+from cavity.learning.choice.words import in_sentences
 from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, NegativeBinomial, Poisson
 from cavity.numerics.arrays import Array
 from cavity.runtime.deadlines import Deadline
@@ -156,7 +156,7 @@ def choose(
     plainest = build(simple, Gaussian() if likelihood is None else likelihood)
     model = plainest if search.best is None else search.best.model
     factor = 1.0 if search.best is None else inflation(search.best.residual)
-    reasons = told(search.trials, search.best, model, kind, search.seen)
+    reasons = in_sentences(search.trials, search.best, model, kind, search.seen)
     learned = search.best is not None and not search.set_aside
     return Chosen(model, reasons, factor, learned, interrupted)
 
@@ -357,5 +357,5 @@ def choose_kernel_of_classes(
     if search.best is None:
         return None
     model = search.best.model
-    reasons = told(search.trials, search.best, model, None, search.seen)
+    reasons = in_sentences(search.trials, search.best, model, None, search.seen)
     return Chosen(model, reasons, interrupted=interrupted)

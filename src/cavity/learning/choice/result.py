@@ -49,10 +49,10 @@ class Choice:
     candidates: tuple[Candidate, ...] = ()
     override: Message = NOTHING
 
-    def told(self, words: Words = str) -> str:
+    def render(self, words: Words = str) -> str:
         """All sentences, in the words of a front; in those of Python by default."""
         sentences = (self.chosen, *self.reasons, self.override)
-        return " ".join(text for text in (sentence.told(words) for sentence in sentences) if text)
+        return " ".join(text for text in (sentence.render(words) for sentence in sentences) if text)
 
     def __str__(self) -> str:
-        return self.told()
+        return self.render()

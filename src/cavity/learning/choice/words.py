@@ -100,7 +100,7 @@ def override(*names: str) -> Message:
     return Message(("Another is asked for by ", *listed, "."))
 
 
-def told(
+def in_sentences(
     trials: Sequence[Trial],
     best: Trial | None,
     model: GP,
