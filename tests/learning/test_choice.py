@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cavity import GP
+from cavity.kernels import SE
 from cavity.learning.choice.inflation import inflated, inflation
 from cavity.learning.choice.kinds import Kind, kind_of, likelihood_for
 from cavity.learning.choice.screening import Screen, Trial, log_density
@@ -138,6 +140,23 @@ def test_rows_that_are_left_out_are_not_learned_from():
             assert not set(train) & set(test)
             shares = [screen.y[part].mean() for part in (train, test)]
             np.testing.assert_allclose(shares, groups.mean(), atol=0.05)
+
+
+@pytest.mark.parametrize("n", [120, 460])
+def test_gross_errors_are_far_also_among_rows_that_a_candidate_was_learned_from(n):
+    """In folds every row is predicted; of many rows those that were learned from are left out one by one."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 6.0, n)
+    wrong = np.arange(n) % 23 == 0
+    y = np.sin(x) + 0.1 * rng.standard_normal(n) + 4.0 * wrong
+    screen = Screen(x[:, None], y, None, rng, Deadline(None))
+    model = GP(1.0 * SE(1.0), Gaussian(1.0), mean="constant").bind(1)
+    trial = screen.run("gaussian", model)
+    far = screen.far(trial)
+    np.testing.assert_array_equal(np.sort(screen.X[far, 0]), np.sort(x[wrong]))
+    screen.without(far)
+    assert len(screen.y) == n - wrong.sum()
+    assert screen.y.max() < 2.0
 
 
 def test_a_far_row_does_not_decide_between_kernels():

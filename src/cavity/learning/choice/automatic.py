@@ -25,7 +25,7 @@ from cavity.learning.choice import kinds, structures
 from cavity.learning.choice.inflation import inflation
 from cavity.learning.choice.kinds import Kind, TargetKind
 from cavity.learning.choice.result import Choice
-from cavity.learning.choice.screening import Screen, Trial, far_rows
+from cavity.learning.choice.screening import Screen, Trial
 from cavity.learning.choice.structures import Columns, Season
 from cavity.learning.choice.words import in_sentences
 from cavity.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, NegativeBinomial, Poisson
@@ -190,7 +190,7 @@ def _noise(
     _gaussian_noises(search, kind, y, kernel)
     if search.best is None or kind.kind not in (Kind.REAL, Kind.POSITIVE) or not may_set_aside:
         return
-    far = far_rows(search.best.residual)
+    far = search.screen.far(search.best)
     search.may_set_aside = True
     if 0 < np.mean(far) <= MOST_OUTLIERS:
         search.screen.without(far)
@@ -262,7 +262,7 @@ def _changing_noise(search: _Search) -> None:
 
 def _without_far(search: _Search, best: Trial) -> Trial | None:
     """The same candidate without rows that are far from what it predicts, if these are few and may be outliers."""
-    far = far_rows(best.residual)
+    far = search.screen.far(best)
     if not search.may_set_aside or not 0 < np.mean(far) <= MOST_OUTLIERS:
         return best
     search.screen.without(far)

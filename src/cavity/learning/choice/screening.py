@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,9 @@ class Trial:
         Whether it was predicted with Gaussian noise.
     reach : tuple of float
         Smallest and largest end of the 90 % intervals of the rows.
+    residual_of_learned : array (k,)
+        As `residual`, of rows that it was learned from, each given the others: if all rows of others are predicted by
+        one model with exact inference, and otherwise empty.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Trial:
     residual: Array
     gaussian: bool
     reach: tuple[float, float]
+    residual_of_learned: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def score(self) -> float:
@@ -160,12 +164,19 @@ class Screen:
         """Inputs of the rows that are predicted, in the order of densities and residuals."""
         return np.asarray(self.X[np.concatenate([test for _, test in self._splits])])
 
-    def without(self, rows: NDArray[np.bool_]) -> None:
-        """Leave out some of the rows that were predicted."""
+    def far(self, trial: Trial) -> NDArray[np.bool_]:
+        """Rows (n,) that are far from what a trial predicts without them, those it was learned from among them."""
         predicted = np.concatenate([test for _, test in self._splits])
-        kept = np.setdiff1d(np.arange(len(self.y)), predicted[rows])
-        self.X, self.y = self.X[kept], self.y[kept]
-        self.weight = None if self.weight is None else self.weight[kept]
+        learned = np.arange(len(trial.residual_of_learned))
+        found = np.zeros(len(self.y), dtype=bool)
+        sizes = np.concatenate([trial.residual_of_learned, trial.residual])
+        found[np.concatenate([learned, predicted])] = far_rows(sizes)
+        return found
+
+    def without(self, rows: NDArray[np.bool_]) -> None:
+        """Leave out some of the rows (n,)."""
+        self.X, self.y = self.X[~rows], self.y[~rows]
+        self.weight = None if self.weight is None else self.weight[~rows]
 
     def run(self, name: str, model: GP, start: GP | None = None) -> Trial | None:
         """Learn a candidate; None if that fails, or there is no time.
@@ -192,7 +203,13 @@ class Screen:
             ends.append(prediction.interval(0.9))
             gaussian &= is_gaussian(prediction)
         reach = min(float(np.min(low)) for low, _ in ends), max(float(np.max(high)) for _, high in ends)
-        return Trial(name, found.model, np.concatenate(density), np.concatenate(residual), gaussian, reach)
+        left_out = np.zeros(0)
+        if self.held_out and found.model.inference.name == "exact":
+            weight = None if self.weight is None else self.weight[rows]
+            others = found.model.leave_one_out(self.X[rows], self.y[rows], weight)
+            left_out = residuals(others, self.y[rows])
+        each = np.concatenate(residual)
+        return Trial(name, found.model, np.concatenate(density), each, gaussian, reach, left_out)
 
     def _learn(self, model: GP, rows: NDArray[np.intp], warm: bool) -> Posterior:
         weight = None if self.weight is None else self.weight[rows]
