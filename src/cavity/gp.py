@@ -57,9 +57,10 @@ class GP(Parametrized):
         Prior mean function; zero by default. Several latent functions take one each.
     inference : object or {"auto", "exact", "laplace", "ep", "variational", "mcmc"}, optional
         Inference rule; by default ("auto") exact for Gaussian noise, EP or Laplace's method otherwise.
-    representation : Representation or {"dense", "inducing"}, optional
-        How the process is held at the training inputs: exactly, up to some thousand rows, or by its values at inducing
-        inputs (`cavity.Inducing`), for many.
+    representation : Representation or str, optional
+        How the process is held at the training inputs: exactly, up to some thousand rows ("dense"), by its values at
+        inducing inputs ("inducing", `cavity.Inducing`) or given neighbors ("neighbors", "latent_neighbors"), in parts
+        ("committee"), or exactly for some kernels of one input ("markov").
     noise_kernel : Kernel, optional
         Noise that is correlated in time or space, beside that of the likelihood: a term of the covariance
         (`cavity.kernels.NoiseTerm`) that predictions of f leave out.

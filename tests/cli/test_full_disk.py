@@ -92,9 +92,9 @@ def test_at_a_terminal_the_model_waits_for_a_place(data, full, monkeypatch):
             return str(data / "roomy" / "m.cavity")
         return default
 
-    monkeypatch.setattr("cavity.cli.keeping.typer.prompt", ask)
+    monkeypatch.setattr("cavity.cli.safe_saving.typer.prompt", ask)
     monkeypatch.setattr(
-        "cavity.cli.keeping.sys", type("", (), {"stdin": type("", (), {"isatty": lambda: True})})
+        "cavity.cli.safe_saving.sys", type("", (), {"stdin": type("", (), {"isatty": lambda: True})})
     )
     result = fit(data, data / "full" / "m.cavity")
     assert cavity.load(data / "roomy" / "m.cavity").report.rows == 12

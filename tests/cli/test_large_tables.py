@@ -13,7 +13,7 @@ import cavity
 from cavity import Inducing
 from cavity.cli import app
 from cavity.learning import large_data
-from cavity.tables import whole
+from cavity.tables import large_tables
 from tests.rows.test_rows import cluster
 
 N = 500
@@ -46,7 +46,7 @@ def table():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A table in two Parquet files, and a limit that makes it a large one."""
-    monkeypatch.setattr(whole, "SAMPLE_ROWS", 200)
+    monkeypatch.setattr(large_tables, "SAMPLE_ROWS", 200)
     monkeypatch.setattr(large_data, "START_ROWS", 60)
     frame = table()
     frame.iloc[:300].to_parquet(tmp_path / "a.parquet", row_group_size=110)

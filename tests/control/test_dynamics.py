@@ -9,7 +9,7 @@ import pytest
 
 from cavity import GPRegressor, kernels, likelihoods
 from cavity.control import CartPole, Dynamics, MountainCar, Pendulum, Rollout, Transitions
-from cavity.control.dynamics.drawn import FunctionDraws
+from cavity.control.dynamics.sampled_functions import FunctionDraws
 from cavity.control.problems import Problem, Trajectory
 from cavity.control.uncertain_inputs.trigonometric_moments import squash_map
 from cavity.learning.objective import Objective

@@ -9,7 +9,7 @@ import pytest
 
 from cavity import GP, kernels, likelihoods, means
 from cavity.control import Dynamics, ExactModel, NotAnalyticError, Pendulum, Transitions, policy_search
-from cavity.control.dynamics.drawn import DrawnDynamics, DrawnFunctions
+from cavity.control.dynamics.sampled_functions import DrawnDynamics, DrawnFunctions
 from cavity.control.losses import QuadraticLoss, SaturatingLoss, tip_distance
 from cavity.control.policies import LinearPolicy, RBFPolicy
 from cavity.control.policy_search import learn_policy, search

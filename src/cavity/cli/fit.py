@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from cavity.cli.forecast import fit_series
-from cavity.cli.keeping import exit_if_moved, keep
 from cavity.cli.outputs import fit_several
+from cavity.cli.safe_saving import exit_if_moved, keep
 from cavity.cli.shared import (
     INTERRUPTED,
     Debug,
@@ -124,8 +124,8 @@ def fit(
         from cavity.runtime.sentences import counted
         from cavity.tables import prepare, read_table
         from cavity.tables.fit import fit_table
+        from cavity.tables.large_tables import SAMPLE_ROWS, whole_table
         from cavity.tables.training import Options
-        from cavity.tables.whole import SAMPLE_ROWS, whole_table
 
         file = _out_file(data, out)
         check_output(report, "--report", (data, file))

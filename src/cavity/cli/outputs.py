@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cavity.cli.keeping import exit_if_moved, keep
+from cavity.cli.safe_saving import exit_if_moved, keep
 from cavity.cli.shared import INTERRUPTED, console, say, say_notes
 from cavity.cli.words import in_options
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from cavity.control import mdp as mdp
     from cavity.control import problems as problems
     from cavity.control import value_iteration as value_iteration
-    from cavity.control.dynamics.drawn import DrawnDynamics as DrawnDynamics
     from cavity.control.dynamics.model import Dynamics as Dynamics
     from cavity.control.dynamics.rollouts import Rollout as Rollout
+    from cavity.control.dynamics.sampled_functions import DrawnDynamics as DrawnDynamics
     from cavity.control.dynamics.transitions import Transitions as Transitions
     from cavity.control.losses import QuadraticLoss as QuadraticLoss
     from cavity.control.losses import SaturatingLoss as SaturatingLoss

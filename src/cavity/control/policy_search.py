@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from cavity.control.dynamics.drawn import DrawnDynamics
 from cavity.control.dynamics.model import Dynamics
+from cavity.control.dynamics.sampled_functions import DrawnDynamics
 from cavity.control.dynamics.transitions import Transitions
 from cavity.control.losses import Loss
 from cavity.control.policies import Policy, RBFPolicy

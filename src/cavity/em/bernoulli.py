@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import xlog1py, xlogy
 
 from cavity.em.components import Params, Stats
-from cavity.em.one_rate import OneRate, times_log
+from cavity.em.one_parameter_families import OneRate, times_log
 from cavity.numerics.arrays import Array
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.em.components import Params, Stats, check_sign
-from cavity.em.one_rate import OneRate
+from cavity.em.one_parameter_families import OneRate
 from cavity.numerics.arrays import Array
 
 

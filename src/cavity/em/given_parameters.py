@@ -11,7 +11,7 @@ from cavity.em.components import Components, Params
 from cavity.em.covariances import FactorCovariance
 from cavity.em.gaussian import Gaussian
 from cavity.em.mixture_emission import MixtureEmission
-from cavity.em.one_rate import OneRate
+from cavity.em.one_parameter_families import OneRate
 from cavity.em.product import Product
 from cavity.em.student_t import StudentT
 from cavity.numerics.arrays import Array

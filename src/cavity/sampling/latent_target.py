@@ -10,7 +10,7 @@ has a posterior of v with nearly unit covariance: Hamiltonian trajectories of a 
 independent draws (Kuss 2006, section 4.3.3; the "metric" of its annealing experiments).
 
 Of more rows than the representation has matrices for, f = m + A v with A the root of Sigma = (K^-1 + W)^-1 that it does
-have (`white_maps`): v is as white a posteriori; its prior is |I + K W|^(-1/2) N(v | 0, I) exp((f - m)'W (f - m) / 2).
+have (`whitening`): v is as white a posteriori; its prior is |I + K W|^(-1/2) N(v | 0, I) exp((f - m)'W (f - m) / 2).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
 from cavity.sampling.targets import defined
-from cavity.sampling.white_maps import MatrixMap, WhiteMap, beyond_matrices, posterior_map, prior_map
+from cavity.sampling.whitening import MatrixMap, WhiteMap, beyond_matrices, posterior_map, prior_map
 
 METRICS = ("laplace", "ep")
 """Approximations whose site precisions can make the posterior nearly white."""

@@ -33,7 +33,7 @@ from cavity.sampling.latent_target import LatentTarget
 from cavity.sampling.mode_jumping import HyperparameterJumps, Modes, find_modes, jump_counts
 from cavity.sampling.outlier_gibbs import gibbs
 from cavity.sampling.scale_mixture import is_scale_mixture, sample_noise_variances
-from cavity.sampling.signs import SignFlips
+from cavity.sampling.sign_flips import SignFlips
 from cavity.sampling.trace import Trace, Until
 
 if TYPE_CHECKING:

@@ -32,12 +32,12 @@ from cavity.runtime.sentences import counted
 from cavity.tables.baselines import baselines, for_plain_models
 from cavity.tables.description import draws_of, outliers, relevance
 from cavity.tables.fit_report import FitReport
+from cavity.tables.large_tables import WholeTable
 from cavity.tables.model import TableModel
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import Table
 from cavity.tables.scores import classification_scores, regression_scores
 from cavity.tables.training import FAILURES, Fitted, Options, Say, Training, fitted
-from cavity.tables.whole import WholeTable
 
 if TYPE_CHECKING:
     import pandas as pd

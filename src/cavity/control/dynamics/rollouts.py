@@ -159,7 +159,7 @@ def sampled_rollouts(
     consistent: bool,
 ) -> Rollout:
     """Monte Carlo roll-outs; see `Dynamics.sample_rollouts`. `start` is a mean (D,) and a covariance (D, D)."""
-    from cavity.control.dynamics.drawn import FunctionDraws
+    from cavity.control.dynamics.sampled_functions import FunctionDraws
 
     mean, cov = start
     steps, action_at = controller(control, horizon, dynamics.action_size)

@@ -13,7 +13,7 @@ mean moves from 0 to a given end point e as beta (1 + lambda) e / (1 + beta lamb
 likelihood is Gaussian.
 
 Of more rows than the representation has matrices for, A is the root of the start's covariance that it does have
-(`white_maps`), and the metric is that of the start.
+(`whitening`), and the metric is that of the start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cavity.latent.sites import Sites
 from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, try_factorize
-from cavity.sampling.white_maps import MatrixMap, WhiteMap, beyond_matrices, posterior_map, prior_map
+from cavity.sampling.whitening import MatrixMap, WhiteMap, beyond_matrices, posterior_map, prior_map
 
 
 class Bridge:

@@ -9,7 +9,7 @@ from cavity.kernels import SE, Coregionalized
 from cavity.likelihoods import Gaussian, StudentT, Switch
 from cavity.sampling import FunctionTarget
 from cavity.sampling.joint_target import JointTarget
-from cavity.sampling.signs import SignFlips
+from cavity.sampling.sign_flips import SignFlips
 
 NAMES = ("categorical.loadings[0,0]", "categorical.loadings[0,1]", "categorical.loadings[1,0]",
          "categorical.loadings[1,1]", "se.lengthscale", "se.loadings[0,0]", "categorical_2.loadings[0,0]")  # fmt: skip
