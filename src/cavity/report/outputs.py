@@ -68,9 +68,11 @@ def _pictures(model: OutputsModel, table: Table) -> list[Block]:
             ax.set(xlabel=f"{name}, observed", ylabel="predicted")
 
         svg = as_svg(draw, f"observed{k}", width=NARROW, height=2.8)
+        shown = f"predicted, with one sd, against observed in {int(there.sum())} rows"
         pictures.append(
             Picture(
-                svg, f"{output.name}: predicted, with one sd, against observed in {int(there.sum())} rows."
+                svg,
+                f"{output.name}: {shown}; those that the model was learned from look better than new ones.",
             )
         )
     return [Gallery(pictures)] if pictures else []
