@@ -10,6 +10,7 @@ from scipy.special import xlog1py, xlogy
 
 from cavity.em.components import Params, Stats
 from cavity.em.one_parameter_families import OneRate, times_log
+from cavity.em.transforms import UNIT_INTERVAL
 from cavity.numerics.arrays import Array
 
 
@@ -33,6 +34,7 @@ class Bernoulli(OneRate):
     """
 
     parameter = "probabilities"
+    constraint = UNIT_INTERVAL
     letters: ClassVar[dict[str, tuple[str, ...]]] = {"e": ("probabilities",)}
 
     def check_data(self, x: Array) -> None:
@@ -62,16 +64,6 @@ class Bernoulli(OneRate):
 
     def _inside(self, values: Array) -> NDArray[np.bool_]:
         return np.asarray((values > 0) & (values < 1))
-
-    def pack(self, params: Params, like: Params) -> Array:
-        """Log odds."""
-        p = params["probabilities"]
-        return np.asarray(np.log(p) - np.log1p(-p)).ravel()
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        p = 0.5 * (1.0 + np.tanh(0.5 * v))
-        return {"probabilities": p.reshape(like["probabilities"].shape)}
 
     def _variance(self, params: Params) -> Array:
         p = params["probabilities"]

@@ -17,7 +17,7 @@ from cavity.em.components import (
     keep,
     safe_ratio,
 )
-from cavity.em.transforms import simplex_from_free, simplex_size, simplex_to_free
+from cavity.em.transforms import SIMPLEX, Coordinates
 from cavity.numerics.arrays import Array
 
 
@@ -112,9 +112,9 @@ class Categorical(Components):
         noise = rng.dirichlet(np.ones(counts.shape[1]), size=len(counts))
         return {"emissionprob": 0.4 * own + 0.3 * pooled + 0.3 * noise}
 
-    def n_parameters(self, params: Params) -> int:
-        """K (S - 1), not counting zeros of `params`: those of a start are structural."""
-        return simplex_size(params["emissionprob"])
+    def coordinates(self) -> dict[str, Coordinates]:
+        """Log ratios."""
+        return {"emissionprob": SIMPLEX}
 
     def mean(self, params: Params) -> Array:
         """Expected symbol number, (K, 1): it gives the canonical order."""
@@ -132,14 +132,6 @@ class Categorical(Components):
         cdf = np.cumsum(params["emissionprob"], axis=1)[labels]
         u = rng.random(len(labels)) * cdf[:, -1]
         return np.asarray(np.sum(u[:, None] >= cdf, axis=1), dtype=float)[:, None]
-
-    def pack(self, params: Params, like: Params) -> Array:
-        """Log ratios."""
-        return simplex_to_free(params["emissionprob"], like["emissionprob"])
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        return {"emissionprob": simplex_from_free(v, like["emissionprob"])}
 
 
 def _symbols(x: Array) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cavity.em.transforms import Coordinates, pack, unpack
 from cavity.numerics.arrays import Array
 
 Params = dict[str, Array]
@@ -114,8 +115,12 @@ class Components(ABC):
 
     # -- description -----------------------------------------------------------------------------------------
     @abstractmethod
+    def coordinates(self) -> dict[str, Coordinates]:
+        """Coordinates of every parameter that is estimated, for `pack` and `unpack`."""
+
     def n_parameters(self, params: Params) -> int:
-        """Number of free parameters of all components."""
+        """Number of free parameters of all components; zeros of probabilities are structural and do not count."""
+        return sum(c.size(params[name]) for name, c in self.coordinates().items())
 
     @abstractmethod
     def mean(self, params: Params) -> Array:
@@ -141,13 +146,13 @@ class Components(ABC):
         """Components held up by their prior (or guard) rather than by data."""
         return [int(k) for k in np.flatnonzero(counts < DEAD)]
 
-    @abstractmethod
     def pack(self, params: Params, like: Params) -> Array:
         """Unconstrained vector of all parameters."""
+        return pack(self.coordinates(), params, like)
 
-    @abstractmethod
     def unpack(self, v: Array, like: Params) -> Params:
         """Inverse of `pack`."""
+        return unpack(self.coordinates(), v, like)
 
     def project(self, params: Params) -> Params:
         """Nearest parameters inside their bounds, for points found by extrapolation."""

@@ -1,7 +1,7 @@
 """Covariance structures of Gaussian and Student-t components: full, tied, diag, spherical, factor analysis.
 
-A structure turns the scatter matrices of an M-step into parameters, those into Cholesky factors for the
-E-step, and both into unconstrained vectors. With M_k the (regularized) scatter of component k and c_k its
+A structure turns the scatter matrices of an M-step into parameters, and those into Cholesky factors for the
+E-step. With M_k the (regularized) scatter of component k and c_k its
 (regularized) count, an M-step maximizes sum_k -(c_k log|Sigma_k| + tr(Sigma_k^-1 M_k)) / 2 over the
 structure.
 
@@ -13,12 +13,13 @@ M-step's objective, so the whole is a generalized EM algorithm.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
 from cavity.em.checks import is_whole
 from cavity.em.expectation_maximization import DegeneracyError
-from cavity.em.transforms import lower_indices, spd_from_free, spd_to_free
+from cavity.em.transforms import POSITIVE, REAL, SPD, Coordinates, lower_indices
 from cavity.numerics.arrays import Array
 
 Params = dict[str, Array]
@@ -29,8 +30,7 @@ FACTOR_SWEEPS = 5  # alternations of the factor-analysis M-step per EM step
 class CovarianceStructure(ABC):
     """One way of constraining K covariance matrices of size D x D."""
 
-    name: str
-    names: tuple[str, ...] = ("covariances",)
+    coordinates: ClassVar[dict[str, Coordinates]] = {"covariances": SPD}
     diagonal = False  # only diagonal second moments are needed
     pooled = False  # one matrix for all components
 
@@ -42,17 +42,9 @@ class CovarianceStructure(ABC):
     def matrices(self, params: Params) -> Array:
         """Covariances as full matrices (K, D, D) ((1, D, D) if pooled)."""
 
-    @abstractmethod
-    def n_parameters(self, n_components: int, n_features: int) -> int:
-        """Number of free parameters of the covariances."""
-
-    @abstractmethod
-    def pack(self, params: Params) -> Array:
-        """Unconstrained vector."""
-
-    @abstractmethod
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
+    def redundant(self, n_features: int) -> int:
+        """Coordinates of each component that change no covariance."""
+        return 0
 
     def factors(self, params: Params, n_components: int) -> tuple[Array, Array]:
         """Packed factors (K, P) with reciprocal diagonals for the kernels, and log|Sigma_k| (K,)."""
@@ -92,8 +84,6 @@ def cholesky(matrices: Array) -> Array:
 class FullCovariance(CovarianceStructure):
     """A free matrix for every component, covariances (K, D, D)."""
 
-    name = "full"
-
     def estimate(self, scatter: Array, counts: Array, old: Params | None) -> Params:
         """Scatter over count."""
         return {"covariances": scatter / counts[:, None, None]}
@@ -102,23 +92,10 @@ class FullCovariance(CovarianceStructure):
         """As they are."""
         return params["covariances"]
 
-    def n_parameters(self, n_components: int, n_features: int) -> int:
-        """K D (D + 1) / 2."""
-        return n_components * n_features * (n_features + 1) // 2
-
-    def pack(self, params: Params) -> Array:
-        """Log-Cholesky coordinates."""
-        return spd_to_free(params["covariances"])
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        return {"covariances": spd_from_free(v, like["covariances"].shape)}
-
 
 class TiedCovariance(CovarianceStructure):
     """One matrix shared by all components, covariances (D, D)."""
 
-    name = "tied"
     pooled = True
 
     def estimate(self, scatter: Array, counts: Array, old: Params | None) -> Params:
@@ -129,23 +106,11 @@ class TiedCovariance(CovarianceStructure):
         """The one matrix, as (1, D, D)."""
         return params["covariances"][None]
 
-    def n_parameters(self, n_components: int, n_features: int) -> int:
-        """D (D + 1) / 2."""
-        return n_features * (n_features + 1) // 2
-
-    def pack(self, params: Params) -> Array:
-        """Log-Cholesky coordinates."""
-        return spd_to_free(params["covariances"])
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        return {"covariances": spd_from_free(v, like["covariances"].shape)}
-
 
 class DiagonalCovariance(CovarianceStructure):
     """Axis-aligned components, covariances (K, D) hold variances."""
 
-    name = "diag"
+    coordinates: ClassVar[dict[str, Coordinates]] = {"covariances": POSITIVE}
     diagonal = True
 
     def estimate(self, scatter: Array, counts: Array, old: Params | None) -> Params:
@@ -175,23 +140,9 @@ class DiagonalCovariance(CovarianceStructure):
         """Sum of M_kd / v_kd for M (K, D)."""
         return np.asarray(np.sum(m / self._variances(params), axis=-1))
 
-    def n_parameters(self, n_components: int, n_features: int) -> int:
-        """K D."""
-        return n_components * n_features
-
-    def pack(self, params: Params) -> Array:
-        """Log variances."""
-        return np.log(params["covariances"]).ravel()
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        return {"covariances": np.exp(v).reshape(like["covariances"].shape)}
-
 
 class SphericalCovariance(DiagonalCovariance):
     """One variance per component, covariances (K,)."""
-
-    name = "spherical"
 
     def __init__(self, n_features: int = 1) -> None:
         self.n_features = n_features
@@ -203,16 +154,11 @@ class SphericalCovariance(DiagonalCovariance):
     def _variances(self, params: Params) -> Array:
         return np.repeat(params["covariances"][:, None], self.n_features, axis=1)
 
-    def n_parameters(self, n_components: int, n_features: int) -> int:
-        """K."""
-        return n_components
-
 
 class FactorCovariance(CovarianceStructure):
     """Factor analysis: loadings (K, D, q) and noise variances (K, D); covariances W W' + diag(noise)."""
 
-    name = "factor"
-    names = ("loadings", "noise_variances")
+    coordinates: ClassVar[dict[str, Coordinates]] = {"loadings": REAL, "noise_variances": POSITIVE}
 
     def __init__(self, n_factors: int) -> None:
         self.n_factors = n_factors
@@ -234,23 +180,11 @@ class FactorCovariance(CovarianceStructure):
         w, noise = params["loadings"], params["noise_variances"]
         return np.asarray(w @ np.swapaxes(w, 1, 2) + noise[:, :, None] * np.eye(noise.shape[1]))
 
-    def n_parameters(self, n_components: int, n_features: int) -> int:
-        """K (D q + D - q (q - 1) / 2): loadings up to rotation, and noise; at most a full matrix has."""
-        q = self.n_factors
-        own = n_features * q + n_features - q * (q - 1) // 2
-        return n_components * min(own, n_features * (n_features + 1) // 2)
-
-    def pack(self, params: Params) -> Array:
-        """Loadings and log noise."""
-        return np.concatenate([params["loadings"].ravel(), np.log(params["noise_variances"]).ravel()])
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        n = like["loadings"].size
-        return {
-            "loadings": v[:n].reshape(like["loadings"].shape),
-            "noise_variances": np.exp(v[n:]).reshape(like["noise_variances"].shape),
-        }
+    def redundant(self, n_features: int) -> int:
+        """Rotations of the loadings, and what is more than a full matrix has."""
+        d, q = n_features, self.n_factors
+        rotations = q * (q - 1) // 2
+        return rotations + max(0, d * q + d - rotations - d * (d + 1) // 2)
 
 
 def _best_loadings(cov: Array, noise: Array, n_factors: int) -> Array:
@@ -280,19 +214,19 @@ STRUCTURES = ("full", "tied", "diag", "spherical", "factor")
 
 def make_structure(name: str, n_features: int, n_factors: int) -> CovarianceStructure:
     """Structure by name, checked."""
-    if name == "full":
-        return FullCovariance()
-    if name == "tied":
-        return TiedCovariance()
-    if name == "diag":
-        return DiagonalCovariance()
-    if name == "spherical":
-        return SphericalCovariance(n_features)
-    if name == "factor":
-        if not (is_whole(n_factors) and 1 <= n_factors <= n_features):
-            raise ValueError(
-                f"n_factors={n_factors!r} must be a whole number between 1 and the number of features, "
-                f"{n_features}"
-            )
-        return FactorCovariance(int(n_factors))
+    if name == "factor" and not (is_whole(n_factors) and 1 <= n_factors <= n_features):
+        raise ValueError(
+            f"n_factors={n_factors!r} must be a whole number between 1 and the number of features, {n_features}"
+        )
+    match name:
+        case "full":
+            return FullCovariance()
+        case "tied":
+            return TiedCovariance()
+        case "diag":
+            return DiagonalCovariance()
+        case "spherical":
+            return SphericalCovariance(n_features)
+        case "factor":
+            return FactorCovariance(int(n_factors))
     raise ValueError(f"covariance_type={name!r} is not known; choose one of {', '.join(STRUCTURES)}")

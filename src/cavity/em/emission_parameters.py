@@ -12,6 +12,15 @@ from cavity.em.mixture_emission import MixtureEmission
 from cavity.numerics.arrays import Array
 
 
+def _entry(name: str, attribute: str, meaning: str) -> property:
+    """An attribute that reads and sets one entry of `params_`."""
+    return property(
+        lambda model: model._parameter(name, attribute),
+        lambda model, value: model._set_parameter(name, value),
+        doc=meaning,
+    )
+
+
 class EmissionParameters:
     """Parameters of a hidden Markov model, fitted or set by hand.
 
@@ -80,38 +89,7 @@ class EmissionParameters:
             raise ValueError(f"covars_ cannot be set: {type(family).__name__} emissions have no covariances")
         self._set_parameter("covariances", covariances_given(value, family, state_axes))
 
-    @property
-    def emissionprob_(self) -> Array:
-        """Probabilities of symbols, (K, S)."""
-        return self._parameter("emissionprob", "emissionprob_")
-
-    @emissionprob_.setter
-    def emissionprob_(self, value: ArrayLike) -> None:
-        self._set_parameter("emissionprob", value)
-
-    @property
-    def lambdas_(self) -> Array:
-        """Poisson rates, (K, D)."""
-        return self._parameter("rates", "lambdas_")
-
-    @lambdas_.setter
-    def lambdas_(self, value: ArrayLike) -> None:
-        self._set_parameter("rates", value)
-
-    @property
-    def weights_(self) -> Array:
-        """Weights within states, (K, M)."""
-        return self._parameter("weights", "weights_")
-
-    @weights_.setter
-    def weights_(self, value: ArrayLike) -> None:
-        self._set_parameter("weights", value)
-
-    @property
-    def dofs_(self) -> Array:
-        """Degrees of freedom, (K,)."""
-        return self._parameter("dofs", "dofs_")
-
-    @dofs_.setter
-    def dofs_(self, value: ArrayLike) -> None:
-        self._set_parameter("dofs", value)
+    emissionprob_ = _entry("emissionprob", "emissionprob_", "Probabilities of symbols, (K, S).")
+    lambdas_ = _entry("rates", "lambdas_", "Poisson rates, (K, D).")
+    weights_ = _entry("weights", "weights_", "Weights within states, (K, M).")
+    dofs_ = _entry("dofs", "dofs_", "Degrees of freedom, (K,).")

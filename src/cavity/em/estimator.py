@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_random_state, validate_data
 
+from cavity.em.components import Components
+from cavity.em.expectation_maximization import DegeneracyWarning, Restarts, run_restarts
+from cavity.em.initialization import start_kinds
+from cavity.em.parallel import resolve_threads
 from cavity.numerics.arrays import Array
 from cavity.runtime.checks import generator
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class EMEstimator(BaseEstimator):  # type: ignore[misc]
-    """Options of an EM fit.
+    """Options of an EM fit, described with `Mixture`; the starts, and what a fit keeps of its runs."""
 
-    Parameters
-    ----------
-    criterion : {"bic", "icl", "aic"}
-        Criterion if the number of components or states is to be chosen from several.
-    init : {"auto", "k-means++", "random"}
-        Starting points; "auto" alternates, k-means++ first.
-    n_init : int
-        Number of starts; the best is kept, all are reported in `runs_`.
-    max_iter, tol : EM steps at most, and the gain in log-likelihood per datum at which to stop.
-    accelerate : bool
-        SQUAREM extrapolation.
-    ordering : {"means", None}
-        Canonical order of components or states: by increasing mean (first feature first), or as EM left them.
-    allow_nan : bool
-        Integrate missing entries (NaN) out.
-    n_jobs : int or None
-        Threads.
-    random_state : int, RandomState or None
-    progress : bool
-        Show a progress bar.
-    """
-
+    method: ClassVar[str] = "EM"
     criterion: str = "bic"
     init: str = "auto"
     n_init: int = 1
@@ -66,6 +53,49 @@ class EMEstimator(BaseEstimator):  # type: ignore[misc]
         if reset:
             check_observed(x)
         return x
+
+    def _starts(self) -> list[tuple[str, int]]:
+        """Kind and seed of every start."""
+        kinds = start_kinds(self.init, self.n_init)
+        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=len(kinds))
+        return [(kind, int(seed)) for kind, seed in zip(kinds, seeds)]
+
+    def _run(
+        self, problem: Any, starts: list[tuple[str, int]], make: Callable[[str, int], Any]
+    ) -> Restarts[Any]:
+        """EM from `make(kind, seed)` of every start: threads share the rows of one, or take one each."""
+        threads = resolve_threads(self.n_jobs)
+        problem.threads = threads if len(starts) == 1 else 1
+        restarts = run_restarts(
+            problem,
+            [(kind, partial(make, kind, seed)) for kind, seed in starts],
+            n_jobs=threads,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            accelerate=self.accelerate,
+            progress=self.progress,
+        )
+        problem.threads = threads
+        return restarts
+
+    def _keep(self, problem: Any, restarts: Restarts[Any], degenerate: list[int], rest: str) -> None:
+        """Say how the fit went: attributes, and warnings if it did not converge or parts `rest` on no data."""
+        run = restarts.best
+        self.family_: Components = problem.family
+        self.converged_, self.n_iter_, self.status_ = run.converged, run.n_iter, run.status
+        self.history_ = np.array(run.trace)
+        self.log_likelihood_ = run.objective - problem.log_prior(run.theta)
+        self.runs_ = [replace(r, statistics=None) for r in restarts.runs]
+        self.failed_starts_ = restarts.failures
+        self.degenerate_ = degenerate
+        if not run.converged and self.tol >= 0:
+            warnings.warn(
+                f"{self.method} {run.status}; raise max_iter, set accelerate=True or relax tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if degenerate:
+            warnings.warn(rest, DegeneracyWarning, stacklevel=4)
 
     def _generator(self, random_state: Any) -> np.random.Generator:
         """NumPy generator from an int, Generator or RandomState; None stands for the estimator's own."""

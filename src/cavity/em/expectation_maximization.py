@@ -13,8 +13,8 @@ EM point is shortened, and finally replaced by it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -159,9 +159,14 @@ def run_em(
     >>> run_em(Share(), 0.3).converged
     True
     """
-    check_controls(max_iter=max_iter, tol=tol)
+    if not (is_whole(max_iter) and max_iter >= 0):
+        raise ValueError(f"max_iter={max_iter!r} must be a non-negative integer")
+    if not is_number(tol):
+        raise ValueError(
+            f"tol={tol!r} must be a number: the gain in log-likelihood per datum at which to stop"
+        )
     objective, statistics = problem.e_step(theta)
-    require_finite(objective, "the starting point")
+    _require_finite(objective, "the starting point")
     trace = [objective]
     steps = 0
     converged = False
@@ -208,7 +213,7 @@ def _em_step(
     """One M-step followed by the E-step that evaluates it, with the monotonicity check."""
     theta = problem.m_step(statistics, theta)
     new, statistics = problem.e_step(theta)
-    require_finite(new, f"EM step {number}")
+    _require_finite(new, f"EM step {number}")
     allowed = ROUNDING * (abs(objective) + problem.n_data)
     if new < objective - allowed:
         raise MonotonicityError(
@@ -258,23 +263,13 @@ def _try_point(problem: EMProblem[Params], vector: Vector, like: Params) -> tupl
     return (theta, objective, statistics) if math.isfinite(objective) else None
 
 
-def require_finite(objective: float, where: str) -> None:
+def _require_finite(objective: float, where: str) -> None:
     """Stop with a clear message when the objective is not a number to compare."""
     if not math.isfinite(objective):
         raise DegeneracyError(
             f"the log-likelihood is {objective} at {where}: some observation has zero probability under "
             "every component, or a component has collapsed; use a prior (reg_covar > 0), fewer components or "
             "other starts"
-        )
-
-
-def check_controls(*, max_iter: int, tol: float) -> None:
-    """Check the controls of the loop."""
-    if not (is_whole(max_iter) and max_iter >= 0):
-        raise ValueError(f"max_iter={max_iter!r} must be a non-negative integer")
-    if not is_number(tol):
-        raise ValueError(
-            f"tol={tol!r} must be a number: the gain in log-likelihood per datum at which to stop"
         )
 
 
@@ -378,29 +373,16 @@ def gradient_m_step(
     return x
 
 
-def _progress_bar(show: bool, total: int) -> AbstractContextManager[Callable[[int, float], None]]:
+@contextmanager
+def _progress_bar(show: bool, total: int) -> Iterator[Callable[[int, float], None]]:
     """A context giving `advance(steps, objective)`: a rich progress bar or nothing."""
     if not show:
-        return nullcontext(lambda steps, objective: None)
-    return _RichBar(total)
+        yield lambda steps, objective: None
+        return
+    from rich.progress import Progress  # imported here, since it is rarely wanted
 
-
-class _RichBar:
-    """rich.progress with the objective in the description (imported here, since it is rarely wanted)."""
-
-    def __init__(self, total: int) -> None:
-        from rich.progress import Progress
-
-        self._bar = Progress(transient=True)
-        self._task = self._bar.add_task("EM", total=total)
-
-    def __enter__(self) -> Callable[[int, float], None]:
-        self._bar.start()
-
-        def advance(steps: int, objective: float) -> None:
-            self._bar.update(self._task, advance=steps, description=f"EM  log-likelihood {objective:.6g}")
-
-        return advance
-
-    def __exit__(self, *exc: object) -> None:
-        self._bar.stop()
+    with Progress(transient=True) as bar:
+        task = bar.add_task("EM", total=total)
+        yield lambda steps, objective: bar.update(
+            task, advance=steps, description=f"EM  log-likelihood {objective:.6g}"
+        )

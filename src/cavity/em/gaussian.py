@@ -26,7 +26,7 @@ from cavity.em.covariances import CovarianceStructure, cholesky, make_structure
 from cavity.em.gaussian_passes import gaussian_passes
 from cavity.em.parallel import row_ranges, run_parts
 from cavity.em.priors import NormalInverseWishart
-from cavity.em.transforms import lower_indices
+from cavity.em.transforms import REAL, Coordinates, lower_indices
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
 
@@ -248,7 +248,7 @@ class Gaussian(Components):
         update: frozenset[str] | None,
         mass: Array | None = None,
     ) -> Params:
-        names = self.structure.names
+        names = self.structure.coordinates
         if update is not None and not any(name in update for name in names):
             return {**params, "means": means}
         counts = stats["counts"]
@@ -343,10 +343,13 @@ class Gaussian(Components):
         return -0.5 * float(log_weight @ logdet + np.sum(self.structure.trace_inverse(params, m)))
 
     # -- description -----------------------------------------------------------------------------------------
+    def coordinates(self) -> dict[str, Coordinates]:
+        """Means as they are, and the structure's coordinates."""
+        return {"means": REAL, **self.structure.coordinates}
+
     def n_parameters(self, params: Params) -> int:
-        """Means and covariances."""
-        k, d = params["means"].shape
-        return int(k * d) + self.structure.n_parameters(k, d)
+        """Means and covariances; loadings count up to rotation."""
+        return super().n_parameters(params) - self.n_components * self.structure.redundant(self.n_features)
 
     def mean(self, params: Params) -> Array:
         """Means."""
@@ -364,7 +367,7 @@ class Gaussian(Components):
 
     def permute(self, params: Params, order: NDArray[np.intp]) -> Params:
         """Parameters with components in the given order; a tied covariance has no component axis."""
-        kept = self.structure.names if self.structure.pooled else ()
+        kept = self.structure.coordinates if self.structure.pooled else ()
         return {name: (v if name in kept else v[order]) for name, v in params.items()}
 
     def degenerate(self, params: Params, counts: Array) -> list[int]:
@@ -382,15 +385,6 @@ class Gaussian(Components):
         if not self.structure.pooled and self.prior is None:
             few = counts < (self.n_features + 1 if self.covariance_type == "full" else 2) - 1e-6
         return [int(k) for k in np.flatnonzero(held | few)]
-
-    def pack(self, params: Params, like: Params) -> Array:
-        """Means and the structure's coordinates."""
-        return np.concatenate([params["means"].ravel(), self.structure.pack(params)])
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        n = like["means"].size
-        return {"means": v[:n].reshape(like["means"].shape), **self.structure.unpack(v[n:], like)}
 
 
 def _total(parts: list[Stats]) -> Stats:

@@ -11,29 +11,35 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from cavity.em.baum_welch import HMMProblem, HMMTheta, emission_logs, topology_mask
 from cavity.em.components import Components, Params
 from cavity.em.emission_parameters import EmissionParameters
 from cavity.em.estimator import EMEstimator
-from cavity.em.expectation_maximization import DegeneracyWarning, EMResult, Restarts, run_restarts
+from cavity.em.expectation_maximization import EMResult, Restarts
 from cavity.em.families import make_components, nonnegative
 from cavity.em.filtering import Forecast, OnlineFilter, forecast
 from cavity.em.forward_backward import filtered, forward_backward
 from cavity.em.gaussian import Gaussian
 from cavity.em.given_parameters import attribute, check_parameters, sized_family
-from cavity.em.initialization import start_kinds
 from cavity.em.mixture_emission import MixtureEmission
 from cavity.em.parallel import resolve_threads
 from cavity.em.priors import NormalInverseWishart, check_concentration
-from cavity.em.selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
+from cavity.em.selection import (
+    Candidate,
+    best_size,
+    candidate_of,
+    candidates,
+    criteria,
+    entropy_of,
+    parameters_counted,
+)
 from cavity.em.sequences import is_sequence_list, joined, refuse_lengths_as_y, sequence_starts
 from cavity.em.standard_errors import StandardErrors, standard_errors
 from cavity.em.student_t import StudentT
@@ -97,6 +103,7 @@ class HMM(EmissionParameters, EMEstimator):
     400
     """
 
+    method: ClassVar[str] = "Baum-Welch"
     n_states: Any = 1
     emissions: Any = "gaussian"
     _: KW_ONLY
@@ -149,7 +156,7 @@ class HMM(EmissionParameters, EMEstimator):
         refuse_lengths_as_y(y, X)
         x, starts = self._sequences(X, lengths, reset=True)
         sizes, criterion = candidates(self.n_states, self.criterion, len(x), "n_states")
-        kinds = start_kinds(self.init, self.n_init)
+        kinds_and_seeds = self._starts()
         if self.ordering not in ("means", None):
             raise ValueError(f"ordering={self.ordering!r} is not known; choose 'means' or None")
         if self.algorithm not in ("viterbi", "map"):
@@ -159,15 +166,20 @@ class HMM(EmissionParameters, EMEstimator):
         update = self._letters(family, self.params, "params")
         from_data = self._letters(family, self.init_params, "init_params")
         self._warn_of_overwriting(family, from_data)
-        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=len(kinds))
+        given = {name: getattr(self, name, None) for name in ("startprob_", "transmat_", "params_")}
 
         def fit_size(size: int) -> tuple[Candidate, tuple[HMMProblem, Restarts[HMMTheta]]]:
             problem = self._problem(family, x, starts, size, update)
-            restarts = self._run(problem, from_data, kinds, seeds)
+
+            def make(kind: str, seed: int) -> HMMTheta:
+                return problem.with_given(problem.start(kind, seed, from_data), from_data, given)
+
+            restarts = self._run(problem, kinds_and_seeds, make)
             return self._candidate(problem, restarts.best), (problem, restarts)
 
         best, self.selection_, self.failed_sizes_ = best_size(sizes, fit_size, criterion, "n_states")
-        self._store(*best, ordered=self._may_order(family, from_data))
+        ergodic = isinstance(self.topology, str) and self.topology == "ergodic"
+        self._store(*best, ordered=self.ordering is not None and ergodic and {"s", "t", "e"} <= from_data)
         return self
 
     def _letters(self, family: Components, letters: str, argument: str) -> frozenset[str]:
@@ -243,46 +255,12 @@ class HMM(EmissionParameters, EMEstimator):
             left_to_right=isinstance(self.topology, str) and self.topology in ("left-right", "linear"),
         )
 
-    def _run(
-        self, problem: HMMProblem, from_data: frozenset[str], kinds: list[str], seeds: Any
-    ) -> Restarts[HMMTheta]:
-        threads = problem.threads
-        problem.threads = threads if len(kinds) == 1 else 1
-        given = {name: getattr(self, name, None) for name in ("startprob_", "transmat_", "params_")}
-
-        def make(kind: str, seed: int) -> Callable[[], HMMTheta]:
-            return lambda: problem.with_given(problem.start(kind, seed, from_data), from_data, given)
-
-        result = run_restarts(
-            problem,
-            [(kind, make(kind, int(seed))) for kind, seed in zip(kinds, seeds)],
-            n_jobs=threads,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            accelerate=self.accelerate,
-            progress=self.progress,
-        )
-        problem.threads = threads
-        return result
-
-    def _may_order(self, family: Components, from_data: frozenset[str]) -> bool:
-        ergodic = isinstance(self.topology, str) and self.topology == "ergodic"
-        return self.ordering is not None and ergodic and {"s", "t", "e"} <= from_data
-
     def _candidate(self, problem: HMMProblem, run: EMResult[HMMTheta]) -> Candidate:
-        loglik = run.objective - problem.log_prior(run.theta)
-        p = problem.n_parameters
-        entropy = np.nan  # needs a pass over the data: only where candidates are compared
+        entropy = np.nan  # needs a pass over the data: only if candidates are compared
         if not isinstance(self.n_states, (int, np.integer)):
             entropy = entropy_of(problem.posterior(run.theta).gamma)
-        return Candidate(
-            len(run.theta.startprob),
-            loglik,
-            p,
-            converged=run.converged,
-            degenerate=bool(_degenerate(problem.family, run.theta.params, _visits(run))),
-            **criteria(loglik, p, problem.n_data, entropy),
-        )
+        held = bool(_degenerate(problem.family, run.theta.params, _visits(run)))
+        return candidate_of(problem, run, len(run.theta.startprob), entropy, held)
 
     def _store(self, problem: HMMProblem, restarts: Restarts[HMMTheta], ordered: bool) -> None:
         run, family = restarts.best, problem.family
@@ -296,32 +274,18 @@ class HMM(EmissionParameters, EMEstimator):
                 family.permute(theta.params, order),
             )
             visits = visits[order]
-        self.family_ = family
         self.startprob_, self.transmat_, self.params_ = theta.startprob, theta.transmat, theta.params
         self._remember_estimates()
         self.n_states_ = len(theta.startprob)
-        self.converged_ = run.converged
-        self.n_iter_ = run.n_iter
-        self.status_ = run.status
-        self.history_ = np.array(run.trace)
-        self.log_likelihood_ = run.objective - problem.log_prior(run.theta)
-        self.runs_ = [replace(r, statistics=None) for r in restarts.runs]
-        self.failed_starts_ = restarts.failures
-        self.degenerate_ = _degenerate(family, theta.params, visits)
-        if not run.converged and self.tol >= 0:
-            warnings.warn(
-                f"Baum-Welch {run.status}; raise max_iter, set accelerate=True or relax tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if self.degenerate_:
-            warnings.warn(
-                f"states {self.degenerate_} are (almost) never visited or rest on the guard reg_covar or "
-                "the prior; their parameters are not estimates; use fewer states, a stronger prior or other "
-                "starts",
-                DegeneracyWarning,
-                stacklevel=3,
-            )
+        degenerate = _degenerate(family, theta.params, visits)
+        self._keep(
+            problem,
+            restarts,
+            degenerate,
+            f"states {degenerate} are (almost) never visited or rest on the guard reg_covar or "
+            "the prior; their parameters are not estimates; use fewer states, a stronger prior or other "
+            "starts",
+        )
 
     # -- use -------------------------------------------------------------------------------------------------
     def _ready(self) -> None:

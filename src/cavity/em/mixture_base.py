@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from cavity.em.components import Components
 from cavity.em.estimator import EMEstimator
-from cavity.em.expectation_maximization import (
-    DegeneracyWarning,
-    EMResult,
-    Restarts,
-    run_restarts,
-)
-from cavity.em.initialization import start_kinds
+from cavity.em.expectation_maximization import EMResult, Restarts
 from cavity.em.mixture_problem import MixtureProblem, MixtureTheta, densities_and_responsibilities
 from cavity.em.parallel import resolve_threads
 from cavity.em.priors import check_concentration
-from cavity.em.selection import Candidate, best_size, candidates, criteria, entropy_of, parameters_counted
+from cavity.em.selection import (
+    Candidate,
+    best_size,
+    candidate_of,
+    candidates,
+    criteria,
+    entropy_of,
+    parameters_counted,
+)
 from cavity.em.standard_errors import StandardErrors, standard_errors
 from cavity.numerics.arrays import Array
 
@@ -65,57 +65,33 @@ class MixtureBase(DensityMixin, EMEstimator):  # type: ignore[misc]
         used = int(np.count_nonzero(weights))
         sizes, criterion = candidates(self.n_components, self.criterion, used, "n_components")
         check_concentration(self.weight_concentration, "weight_concentration", ())
-        kinds = start_kinds(self.init, self.n_init)
+        starts = self._starts()
         if self.ordering not in ("means", "weights", None):
             raise ValueError(f"ordering={self.ordering!r} is not known; choose 'means', 'weights' or None")
         family = self._family()
         family.check_data(x)
-        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=len(kinds))
 
         def fit_size(size: int) -> tuple[Candidate, tuple[MixtureProblem, Restarts[MixtureTheta]]]:
-            problem, restarts = self._fit_size(family, x, weights, size, kinds, seeds)
+            bound = family.bind(x, weights, size)
+            problem = MixtureProblem(bound, x, weights, float(self.weight_concentration))
+
+            def make(kind: str, seed: int) -> MixtureTheta:
+                return problem.counted(self._given_start(bound, lambda: problem.start(kind, seed)))
+
+            restarts = self._run(problem, starts, make)
             return self._candidate(problem, restarts.best), (problem, restarts)
 
         best, self.selection_, self.failed_sizes_ = best_size(sizes, fit_size, criterion, "n_components")
         self._store(*best)
         return self
 
-    def _fit_size(
-        self, family: Components, x: Array, weights: Array, size: int, kinds: list[str], seeds: Any
-    ) -> tuple[MixtureProblem, Restarts[MixtureTheta]]:
-        threads = resolve_threads(self.n_jobs)
-        inner_threads = threads if len(kinds) == 1 else 1
-        bound = family.bind(x, weights, size)
-        problem = MixtureProblem(bound, x, weights, float(self.weight_concentration), inner_threads)
-
-        def make(kind: str, seed: int) -> Callable[[], MixtureTheta]:
-            return lambda: problem.counted(self._given_start(bound, lambda: problem.start(kind, seed)))
-
-        starts = [(kind, make(kind, int(seed))) for kind, seed in zip(kinds, seeds)]
-        restarts = run_restarts(
-            problem,
-            starts,
-            n_jobs=threads,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            accelerate=self.accelerate,
-            progress=self.progress,
-        )
-        problem.threads = threads
-        return problem, restarts
-
     def _candidate(self, problem: MixtureProblem, run: EMResult[MixtureTheta]) -> Candidate:
-        loglik = run.objective - problem.log_prior(run.theta)
-        p = problem.n_parameters
-        entropy = np.nan  # needs a pass over the data: only where candidates are compared
+        entropy = np.nan  # needs a pass over the data: only if candidates are compared
         if not isinstance(self.n_components, (int, np.integer)):
             _, resp = densities_and_responsibilities(problem.family, run.theta, problem.x, problem.threads)
             entropy = entropy_of(resp, problem.sample_weight)
-        values = criteria(loglik, p, problem.n_data, entropy)
         held = bool(self._degenerate(problem, run.theta))
-        return Candidate(
-            len(run.theta.weights), loglik, p, converged=run.converged, degenerate=held, **values
-        )
+        return candidate_of(problem, run, len(run.theta.weights), entropy, held)
 
     @staticmethod
     def _degenerate(problem: MixtureProblem, theta: MixtureTheta) -> list[int]:
@@ -131,33 +107,18 @@ class MixtureBase(DensityMixin, EMEstimator):  # type: ignore[misc]
                 else np.argsort(-theta.weights, kind="stable")
             )
             theta = MixtureTheta(theta.weights[order], family.permute(theta.params, order))
-        self.family_ = family
-        self.weights_ = theta.weights
-        self.params_ = theta.params
+        self.weights_, self.params_ = theta.weights, theta.params
         self.n_components_ = len(theta.weights)
-        self.converged_ = run.converged
-        self.n_iter_ = run.n_iter
-        self.status_ = run.status
-        self.history_ = np.array(run.trace)
-        self.log_likelihood_ = run.objective - problem.log_prior(run.theta)
         self.lower_bound_ = run.objective / problem.n_data
-        self.runs_ = [replace(r, statistics=None) for r in restarts.runs]
-        self.failed_starts_ = restarts.failures
-        self.degenerate_ = self._degenerate(problem, theta)
-        if not run.converged and self.tol >= 0:
-            warnings.warn(
-                f"EM {run.status}; raise max_iter, set accelerate=True or relax tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if self.degenerate_:
-            warnings.warn(
-                f"components {self.degenerate_} rest on the guard reg_covar or the prior rather than on data "
-                "(too few points, or a covariance near its floor); use fewer components, a stronger prior or "
-                "another covariance structure",
-                DegeneracyWarning,
-                stacklevel=3,
-            )
+        degenerate = self._degenerate(problem, theta)
+        self._keep(
+            problem,
+            restarts,
+            degenerate,
+            f"components {degenerate} rest on the guard reg_covar or the prior rather than on data "
+            "(too few points, or a covariance near its floor); use fewer components, a stronger prior or "
+            "another covariance structure",
+        )
 
     # -- use -------------------------------------------------------------------------------------------------
     @property

@@ -9,7 +9,7 @@ from cavity.em.checks import is_number
 from cavity.em.components import Components, Params, Stats, mixed, responsibilities
 from cavity.em.gaussian import Gaussian
 from cavity.em.initialization import cluster
-from cavity.em.transforms import simplex_from_free, simplex_size, simplex_to_free
+from cavity.em.transforms import SIMPLEX, Coordinates, simplex_size
 from cavity.numerics.arrays import Array
 
 
@@ -121,6 +121,10 @@ class MixtureEmission(Components):
         inner = self._inner.from_responsibilities(x, fine.reshape(n, k * m), rng)
         return {"weights": np.full((k, m), 1.0 / m), **inner}
 
+    def coordinates(self) -> dict[str, Coordinates]:
+        """Log ratios of the weights and inner coordinates."""
+        return {"weights": SIMPLEX, **self._inner.coordinates()}
+
     def n_parameters(self, params: Params) -> int:
         """Weights and inner parameters."""
         weights, inner = self._split(params)
@@ -166,15 +170,3 @@ class MixtureEmission(Components):
         """Inner parameters within their bounds."""
         weights, inner = self._split(params)
         return {"weights": weights, **self._inner.project(inner)}
-
-    def pack(self, params: Params, like: Params) -> Array:
-        """Log ratios of the weights and inner coordinates."""
-        weights, inner = self._split(params)
-        like_weights, like_inner = self._split(like)
-        return np.concatenate([simplex_to_free(weights, like_weights), self._inner.pack(inner, like_inner)])
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        weights, inner = self._split(like)
-        n = simplex_size(weights)
-        return {"weights": simplex_from_free(v[:n], weights), **self._inner.unpack(v[n:], inner)}

@@ -12,6 +12,7 @@ from scipy.special import xlogy
 from cavity.em.checks import is_number
 from cavity.em.components import DEAD, Components, Params, Stats, keep
 from cavity.em.expectation_maximization import DegeneracyError
+from cavity.em.transforms import POSITIVE, Coordinates
 from cavity.numerics.arrays import Array
 
 
@@ -43,6 +44,7 @@ class OneRate(IndependentFeatures):
     """
 
     parameter: ClassVar[str]
+    constraint: ClassVar[Coordinates] = POSITIVE
     nonnegative: ClassVar[bool] = True
 
     def __init__(self, pseudo_count: float = 1e-3) -> None:
@@ -88,17 +90,9 @@ class OneRate(IndependentFeatures):
         stats = self.accumulate({}, x, resp)
         return self.maximize(stats, {})
 
-    def n_parameters(self, params: Params) -> int:
-        """K D."""
-        return int(params[self.parameter].size)
-
-    def pack(self, params: Params, like: Params) -> Array:
-        """Log parameters."""
-        return np.log(params[self.parameter]).ravel()
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        return {self.parameter: np.exp(v).reshape(like[self.parameter].shape)}
+    def coordinates(self) -> dict[str, Coordinates]:
+        """Log parameters, or log odds."""
+        return {self.parameter: self.constraint}
 
     def mean(self, params: Params) -> Array:
         """The parameter is the mean."""

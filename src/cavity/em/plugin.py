@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.em.components import DEAD, Components, Params, Stats, responsibilities
+from cavity.em.transforms import Coordinates
 from cavity.numerics.arrays import Array
 
 
@@ -111,10 +112,6 @@ class Plugin(Components):
         assert out is not None
         return out
 
-    def pack(self, params: Params, like: Params) -> Array:
-        """Plug-in components have no known coordinates."""
-        raise NotImplementedError("acceleration and standard errors need components with known coordinates")
-
-    def unpack(self, v: Array, like: Params) -> Params:
+    def coordinates(self) -> dict[str, Coordinates]:
         """Plug-in components have no known coordinates."""
         raise NotImplementedError("acceleration and standard errors need components with known coordinates")

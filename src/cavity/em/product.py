@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from cavity.em.checks import is_whole
 from cavity.em.components import Components, Params, Stats
 from cavity.em.families import make_components
+from cavity.em.transforms import Coordinates
 from cavity.numerics.arrays import Array
+
+T = TypeVar("T")
 
 
 class Product(Components):
@@ -63,116 +66,93 @@ class Product(Components):
     def _resolve(self, x: Array, weights: Array) -> None:
         self._bound = [(f.bind(x[:, c], weights, self.n_components), c) for f, c in self._families()]
 
-    def _part(self, mapping: dict[str, Array], i: int) -> dict[str, Array]:
+    @staticmethod
+    def _part(mapping: dict[str, Array], i: int) -> dict[str, Array]:
         suffix = f"@{i}"
         return {name[: -len(suffix)]: v for name, v in mapping.items() if name.endswith(suffix)}
 
-    @staticmethod
-    def _name(mapping: dict[str, Array], i: int) -> dict[str, Array]:
-        return {f"{name}@{i}": v for name, v in mapping.items()}
+    def _parts(self, params: Params) -> list[tuple[Components, list[int], Params]]:
+        """Family, columns and parameters of every part."""
+        return [(family, columns, self._part(params, i)) for i, (family, columns) in enumerate(self._bound)]
 
     def log_prob(self, params: Params, x: Array, threads: int = 1) -> Array:
         """Sum over the parts."""
-        logs = [
-            f.log_prob(self._part(params, i), np.ascontiguousarray(x[:, c]), threads)
-            for i, (f, c) in enumerate(self._bound)
-        ]
+        logs = [f.log_prob(own, _columns(x, c), threads) for f, c, own in self._parts(params)]
         return np.asarray(np.sum(logs, axis=0))
 
     def accumulate(self, params: Params, x: Array, resp: Array, threads: int = 1) -> Stats:
         """The parts' statistics."""
-        out: Stats = {}
-        for i, (f, c) in enumerate(self._bound):
-            part = f.accumulate(self._part(params, i), np.ascontiguousarray(x[:, c]), resp, threads)
-            out.update(self._name(part, i))
-        return out
+        return _joined(f.accumulate(own, _columns(x, c), resp, threads) for f, c, own in self._parts(params))
 
     def maximize(self, stats: Stats, params: Params, update: frozenset[str] | None = None) -> Params:
         """Every part by itself."""
-        out: Params = {}
-        for i, (f, _) in enumerate(self._bound):
-            wanted = None
+        new = []
+        for i, (f, _, own) in enumerate(self._parts(params)):
+            wanted = update
             if update is not None:
                 wanted = frozenset(name[: -len(f"@{i}")] for name in update if name.endswith(f"@{i}"))
-            out.update(self._name(f.maximize(self._part(stats, i), self._part(params, i), wanted), i))
-        return out
+            new.append(f.maximize(self._part(stats, i), own, wanted))
+        return _joined(new)
 
     def expected_log_prob(self, stats: Stats, params: Params) -> float:
         """Sum over the parts."""
-        parts = enumerate(self._bound)
-        return sum(f.expected_log_prob(self._part(stats, i), self._part(params, i)) for i, (f, _) in parts)
+        parts = enumerate(self._parts(params))
+        return sum(f.expected_log_prob(self._part(stats, i), own) for i, (f, _, own) in parts)
 
     def log_prior(self, params: Params) -> float:
         """Sum over the parts."""
-        return sum(f.log_prior(self._part(params, i)) for i, (f, _) in enumerate(self._bound))
+        return sum(f.log_prior(own) for f, _, own in self._parts(params))
 
     def from_responsibilities(self, x: Array, resp: Array, rng: np.random.Generator) -> Params:
         """Every part by itself."""
-        out: Params = {}
-        for i, (f, c) in enumerate(self._bound):
-            out.update(self._name(f.from_responsibilities(np.ascontiguousarray(x[:, c]), resp, rng), i))
-        return out
+        return _joined(f.from_responsibilities(_columns(x, c), resp, rng) for f, c in self._bound)
+
+    def coordinates(self) -> dict[str, Coordinates]:
+        """The parts' coordinates, one after the other."""
+        return _joined(f.coordinates() for f, _ in self._bound)
 
     def n_parameters(self, params: Params) -> int:
         """Sum over the parts."""
-        return sum(f.n_parameters(self._part(params, i)) for i, (f, _) in enumerate(self._bound))
+        return sum(f.n_parameters(own) for f, _, own in self._parts(params))
 
     def mean(self, params: Params) -> Array:
         """Means in the order of the columns of X."""
         out = np.empty((self.n_components, self.n_features))
-        for i, (f, c) in enumerate(self._bound):
-            out[:, c] = f.mean(self._part(params, i))
+        for f, c, own in self._parts(params):
+            out[:, c] = f.mean(own)
         return out
 
     def covariance(self, params: Params) -> Array:
         """Block-diagonal covariances."""
         out = np.zeros((self.n_components, self.n_features, self.n_features))
-        for i, (f, c) in enumerate(self._bound):
-            block = f.covariance(self._part(params, i))
-            for k in range(self.n_components):
-                out[k][np.ix_(c, c)] = block[k]
+        for f, c, own in self._parts(params):
+            out[:, np.array(c)[:, None], c] = f.covariance(own)
         return out
 
     def sample(self, params: Params, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """Every part by itself."""
         out = np.empty((len(labels), self.n_features))
-        for i, (f, c) in enumerate(self._bound):
-            out[:, c] = f.sample(self._part(params, i), labels, rng)
+        for f, c, own in self._parts(params):
+            out[:, c] = f.sample(own, labels, rng)
         return out
 
     def permute(self, params: Params, order: NDArray[np.intp]) -> Params:
         """Every part by itself."""
-        out: Params = {}
-        for i, (f, _) in enumerate(self._bound):
-            out.update(self._name(f.permute(self._part(params, i), order), i))
-        return out
+        return _joined(f.permute(own, order) for f, _, own in self._parts(params))
 
     def degenerate(self, params: Params, counts: Array) -> list[int]:
         """Components degenerate in some part."""
-        found: set[int] = set()
-        for i, (f, _) in enumerate(self._bound):
-            found.update(f.degenerate(self._part(params, i), counts))
-        return sorted(found)
+        return sorted({k for f, _, own in self._parts(params) for k in f.degenerate(own, counts)})
 
     def project(self, params: Params) -> Params:
         """Every part within its bounds."""
-        out: Params = {}
-        for i, (f, _) in enumerate(self._bound):
-            out.update(self._name(f.project(self._part(params, i)), i))
-        return out
+        return _joined(f.project(own) for f, _, own in self._parts(params))
 
-    def pack(self, params: Params, like: Params) -> Array:
-        """The parts' coordinates, one after the other."""
-        parts = enumerate(self._bound)
-        return np.concatenate([f.pack(self._part(params, i), self._part(like, i)) for i, (f, _) in parts])
 
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        out: Params = {}
-        at = 0
-        for i, (f, _) in enumerate(self._bound):
-            part = self._part(like, i)
-            size = len(f.pack(part, part))
-            out.update(self._name(f.unpack(v[at : at + size], part), i))
-            at += size
-        return out
+def _columns(x: Array, columns: list[int]) -> Array:
+    return np.ascontiguousarray(x[:, columns])
+
+
+def _joined(parts: Iterable[dict[str, T]]) -> dict[str, T]:
+    """Entries of all parts, under the names that tell them apart."""
+    return {f"{name}@{i}": value for i, part in enumerate(parts) for name, value in part.items()}

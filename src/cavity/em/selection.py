@@ -108,6 +108,15 @@ def criteria(loglik: float, n_parameters: int, n_data: float, entropy: float) ->
     return {"bic": bic, "icl": bic + 2.0 * entropy, "aic": 2.0 * n_parameters - 2.0 * loglik}
 
 
+def candidate_of(problem: Any, run: Any, size: int, entropy: float, degenerate: bool) -> Candidate:
+    """The criteria of a run that ended at a fit of this size."""
+    loglik = run.objective - problem.log_prior(run.theta)
+    values = criteria(loglik, problem.n_parameters, problem.n_data, entropy)
+    return Candidate(
+        size, loglik, problem.n_parameters, converged=run.converged, degenerate=degenerate, **values
+    )
+
+
 def parameters_counted(table: Sequence[Candidate], size: int) -> int | None:
     """Number of free parameters that a fit counted for this size; None without a fit."""
     return next((int(entry.n_parameters) for entry in table if entry.n == size), None)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cavity.em.expectation_maximization import DegeneracyError, DegeneracyWarning
+from cavity.em.expectation_maximization import DegeneracyError, DegeneracyWarning, EMProblem
 from cavity.numerics.arrays import Array
 
 # Along axes, second derivatives of Q are about one: fourth-order differences then err by about h^4 by
@@ -32,23 +32,11 @@ MAX_TRIALS = 100  # of a distance, each a factor of ten or better
 ROUNDING = 1e-12  # of Q, relative
 
 
-class InformationProblem(Protocol):
+class InformationProblem(EMProblem[Any], Protocol):
     """An EM problem that can also evaluate Q and name its natural parameters."""
-
-    def e_step(self, theta: Any) -> tuple[float, Any]:
-        """Objective and expected statistics."""
-        ...
 
     def q_value(self, statistics: Any, theta: Any) -> float:
         """Q plus log prior."""
-        ...
-
-    def pack(self, theta: Any, like: Any) -> Array:
-        """Unconstrained vector."""
-        ...
-
-    def unpack(self, vector: Array, like: Any) -> Any:
-        """Inverse of `pack`."""
         ...
 
     def natural(self, theta: Any) -> dict[str, Array]:

@@ -19,6 +19,7 @@ from cavity.em.checks import is_number
 from cavity.em.components import DEAD, Params, Stats, has_nan
 from cavity.em.gaussian import Gaussian, missing_patterns, pattern_distance
 from cavity.em.priors import NormalInverseWishart
+from cavity.em.transforms import EQUAL, POSITIVE, Coordinates
 from cavity.numerics.arrays import Array
 
 START_DOF = 2.0  # heavy tails first: a start near Gaussian tails would let outliers capture a component
@@ -180,10 +181,10 @@ class StudentT(Gaussian):
         return of_x + float(stats["counts"] @ normalizer + 0.5 * nu @ stats["log_u"])
 
     # -- description -----------------------------------------------------------------------------------------
-    def n_parameters(self, params: Params) -> int:
-        """Means, scale matrices and estimated degrees of freedom."""
-        extra = {"estimate": self.n_components, "shared": 1}.get(str(self.dof), 0)
-        return super().n_parameters(params) + extra
+    def coordinates(self) -> dict[str, Coordinates]:
+        """Gaussian coordinates, and log degrees of freedom if they are estimated."""
+        of_dofs = {"estimate": {"dofs": POSITIVE}, "shared": {"dofs": EQUAL}}
+        return {**super().coordinates(), **of_dofs.get(str(self.dof), {})}
 
     def covariance(self, params: Params) -> Array:
         """nu / (nu - 2) times the scale matrices.
@@ -202,23 +203,6 @@ class StudentT(Gaussian):
         u = rng.chisquare(params["dofs"][labels]) / params["dofs"][labels]
         centers = params["means"][labels]
         return np.asarray(centers + (draws - centers) / np.sqrt(u)[:, None])
-
-    def pack(self, params: Params, like: Params) -> Array:
-        """Gaussian coordinates and log degrees of freedom where estimated."""
-        base = super().pack(params, like)
-        if not isinstance(self.dof, str):
-            return base
-        nu = params["dofs"] if self.dof == "estimate" else params["dofs"][:1]
-        return np.concatenate([base, np.log(nu)])
-
-    def unpack(self, v: Array, like: Params) -> Params:
-        """Inverse of `pack`."""
-        k = self.n_components
-        if not isinstance(self.dof, str):
-            return {**super().unpack(v, like), "dofs": like["dofs"]}
-        tail = k if self.dof == "estimate" else 1
-        nu = np.broadcast_to(np.exp(v[-tail:]), (k,))
-        return {**super().unpack(v[:-tail], like), "dofs": np.array(nu)}
 
     def project(self, params: Params) -> Params:
         """Degrees of freedom within their bounds."""

@@ -1,4 +1,4 @@
-"""Maps between constrained parameters and vectors without constraints, for extrapolation and standard errors.
+"""Coordinates without constraints for parameters with them, for extrapolation and standard errors.
 
 Probabilities use log ratios to the largest entry of their row (entries that are exactly zero are structural
 and take no coordinate), covariances the Cholesky factor with the logarithm of its diagonal, positive numbers
@@ -7,6 +7,8 @@ their logarithm.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -77,3 +79,50 @@ def spd_from_free(v: Array, shape: tuple[int, ...]) -> Array:
     lower = np.zeros(shape)
     lower[..., i, j] = packed
     return np.asarray(lower @ np.swapaxes(lower, -1, -2))
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Maps of a parameter to a vector and back; `like` tells shapes, structural zeros and reference entries."""
+
+    to_free: Callable[[Array, Array], Array]
+    from_free: Callable[[Array, Array], Array]
+    size: Callable[[Array], int] = np.size
+
+
+REAL = Coordinates(lambda value, like: value.ravel(), lambda v, like: v.reshape(like.shape))
+POSITIVE = Coordinates(
+    lambda value, like: np.log(value).ravel(), lambda v, like: np.exp(v).reshape(like.shape)
+)
+UNIT_INTERVAL = Coordinates(
+    lambda value, like: (np.log(value) - np.log1p(-value)).ravel(),
+    lambda v, like: 0.5 * (1.0 + np.tanh(0.5 * v)).reshape(like.shape),
+)
+EQUAL = Coordinates(
+    lambda value, like: np.log(value[:1]), lambda v, like: np.full(like.shape, np.exp(v)), lambda like: 1
+)
+"""Positive numbers that are all the same."""
+SIMPLEX = Coordinates(simplex_to_free, simplex_from_free, simplex_size)
+SPD = Coordinates(
+    lambda value, like: spd_to_free(value),
+    lambda v, like: spd_from_free(v, like.shape),
+    lambda like: like.size * (like.shape[-1] + 1) // (2 * like.shape[-1]),
+)
+
+
+def pack(
+    coordinates: Mapping[str, Coordinates], params: Mapping[str, Array], like: Mapping[str, Array]
+) -> Array:
+    """All parameters that have coordinates as one vector."""
+    return np.concatenate([c.to_free(params[name], like[name]) for name, c in coordinates.items()])
+
+
+def unpack(coordinates: Mapping[str, Coordinates], v: Array, like: Mapping[str, Array]) -> dict[str, Array]:
+    """Inverse of `pack`; parameters without coordinates are those of `like`."""
+    found = dict(like)
+    at = 0
+    for name, c in coordinates.items():
+        size = c.size(like[name])
+        found[name] = np.asarray(c.from_free(v[at : at + size], like[name]))
+        at += size
+    return found
