@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy  # noqa: F401
-import scipy  # noqa: F401
-
-from cavity.runtime.lazy import deferred, on_first_use
-
-# what scikit-learn and SciPy import and hardly use: half of a second
-with deferred("scipy.stats", "pandas", "numpy.f2py", "numpy.testing"):
-    import sklearn.base
-    import sklearn.utils.validation  # noqa: F401
+from cavity.runtime.lazy import on_first_use
 
 if TYPE_CHECKING:
     from cavity.estimators.bayesian_latent_variables import BayesianGPLVM as BayesianGPLVM

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -68,31 +67,12 @@ class _Deferred(ModuleType):
         return getattr(import_module(self.__name__), name)
 
 
-@contextmanager
-def deferred(*modules: str) -> Iterator[None]:
-    """As `defer`, for what is imported inside: later import statements load these modules as always.
-
-    Stand-ins are attributes of their packages too, for `from package import *`.
-    """
-    new = [name for name in modules if name not in sys.modules]
-    defer(*new)
-    parents = {name: sys.modules.get(name.rpartition(".")[0]) for name in new if name in sys.modules}
-    try:
-        yield
-    finally:
-        for name, parent in parents.items():
-            if isinstance(sys.modules.get(name), _Deferred):
-                del sys.modules[name]
-            last = name.rpartition(".")[2]
-            if parent is not None and isinstance(vars(parent).get(last), _Deferred):
-                delattr(parent, last)
-
-
 def defer(*modules: str) -> None:
     """Let modules be loaded when something of them is first used, not when they are imported.
 
-    For packages that others import and seldom use: scikit-learn's base classes import `scipy.stats` and pandas, which
-    takes longer than a small prediction, and SciPy's special functions import all of NumPy with its Fortran compiler.
+    For programs, which own their process, not for libraries: whoever imports one of these gets a stand-in.
+    Scikit-learn's base classes import `scipy.stats` and pandas, which takes longer than a small prediction, and
+    SciPy's special functions import all of NumPy with its Fortran compiler.
     """
     for name in modules:
         if name not in sys.modules and _exists(name):
