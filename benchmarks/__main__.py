@@ -23,6 +23,7 @@ NAMES = (
     "choice",
     "design",
     "rows",
+    "relatives",
 )
 """Modules of this folder with a function `main(argv) -> exit code`."""
 

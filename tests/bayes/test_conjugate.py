@@ -13,9 +13,13 @@ from cavity.bayes import (
     ImproperPriorError,
     NormalInverseGamma,
     NormalInverseWishart,
+    binomial,
+    compare_models,
     jeffreys,
     maximum_entropy,
     maximum_entropy_weights,
+    normal,
+    student_t,
 )
 from cavity.runtime.errors import InputError
 
@@ -176,8 +180,16 @@ def test_counts_are_whole_and_not_negative(bad):
     [
         (lambda: Beta(-1, 2), "a of Beta must be finite and >= 0"),
         (lambda: jeffreys("weibull"), "must be one of binomial"),
-        (lambda: NormalInverseWishart([0.0, 0.0], 1.0, 4.0, [[1.0, 2.0], [2.0, 1.0]]), "positive definite"),
-        (lambda: NormalInverseGamma([0.0], [[-1.0]], 1, 1), "semi-definite"),
+        (lambda: NormalInverseWishart([0.0, 0.0], 1.0, 4.0, [[1.0, 2.0], [2.0, 1.0]]), "eigenvalue is -1"),
+        (lambda: NormalInverseGamma([0.0], [[-1.0]], 1, 1), "semi-definite, its smallest eigenvalue is -1"),
+        (lambda: Beta(1, 1).update([], []), "successes is empty"),
+        (lambda: Gamma(1, 1).update([1, 2], exposure=[1.0, -1.0]), "exposure must be finite and positive"),
+        (lambda: Gamma(1, 1).update([1.0, -2.0], "exponential"), "waiting times >= 0, got -2.0"),
+        (lambda: normal(0.0, -1.0), "sd must be positive, got -1.0"),
+        (lambda: student_t(0.0), "df must be positive"),
+        (lambda: binomial(10, 1.5), "probability must lie between 0 and 1, got 1.5"),
+        (lambda: binomial(2.5, 0.5), "n must be a whole number"),
+        (lambda: compare_models({"flat": np.nan}), "of 'flat' is nan"),
         (lambda: Dirichlet([1.0, 1.0]).update([1, 2, 3]), "must be 2 numbers"),
         (lambda: Gamma(1, 1).update([1], "weibull"), "must be one of"),
         (lambda: maximum_entropy((0.0, np.inf)), "largest entropy"),

@@ -39,11 +39,12 @@ class ImproperPriorError(ValueError):
     Attributes
     ----------
     prior : object
+        Or what it is called.
     """
 
     def __init__(self, prior: Any, what: str) -> None:
         super().__init__(
-            f"{prior!r} cannot be normalized, so {what} is not defined; use a proper prior, or update it with "
+            f"{prior} cannot be normalized, so {what} is not defined; use a proper prior, or update it with "
             "data first"
         )
         self.prior = prior
@@ -140,7 +141,11 @@ class Beta(_Conjugate):
 
     def update(self, successes: ArrayLike, failures: ArrayLike) -> Beta:
         """After these counts."""
-        return Beta(self.a + counts_of(successes, "successes"), self.b + counts_of(failures, "failures"))
+        s, f = (
+            _some(counts_of(values, name), name)
+            for values, name in ((successes, "successes"), (failures, "failures"))
+        )
+        return Beta(self.a + s, self.b + f)
 
     def predictive(self, trials: int = 1) -> ScipyDistribution:
         """Successes in so many further trials."""
@@ -197,14 +202,23 @@ class Gamma(_Conjugate):
         if likelihood == "poisson":
             counts = _some(np.atleast_1d(counts_of(data, "data")), "data")
             given = np.broadcast_to(np.asarray(exposure, dtype=float), counts.shape)
+            if not np.all(np.isfinite(given) & (given > 0)):
+                raise InputError(
+                    f"must be finite and positive, got {exposure!r}", parameter="exposure", value=exposure
+                )
             return float(counts.sum()), float(given.sum()), counts
         if likelihood != "exponential":
             raise InputError(
                 f"must be one of {RATES}, got {likelihood!r}", parameter="likelihood", value=likelihood
             )
         waits = _some(np.atleast_1d(np.asarray(data, dtype=float)), "data")
-        if not np.all(np.isfinite(waits) & (waits >= 0)):
-            raise InputError("must be finite waiting times >= 0", parameter="data", value=data)
+        bad = ~(np.isfinite(waits) & (waits >= 0))
+        if bad.any():
+            raise InputError(
+                f"must be finite waiting times >= 0, got {float(waits[bad][0])!r}",
+                parameter="data",
+                value=data,
+            )
         return float(len(waits)), float(waits.sum()), waits
 
     def update(self, data: ArrayLike, likelihood: str = "poisson", exposure: ArrayLike = 1.0) -> Gamma:
@@ -347,8 +361,14 @@ class NormalInverseGamma:
                 f"must be a symmetric matrix of shape ({len(mean)}, {len(mean)}), got shape {precision.shape}",
                 parameter="precision",
             )
-        if np.linalg.eigvalsh(precision)[0] < -1e-12 * max(np.trace(precision), 1e-300):
-            raise InputError("must be positive semi-definite", parameter="precision")
+        smallest = float(np.linalg.eigvalsh(precision)[0])
+        if smallest < -1e-12 * max(np.trace(precision), 1e-300):
+            raise InputError(
+                f"must be positive semi-definite, its smallest eigenvalue is {smallest:.3g}",
+                parameter="precision",
+                value=self.precision,
+                remedy="zero says nothing about the weights, a multiple of the identity shrinks them",
+            )
         if not self.b >= 0:
             raise InputError(f"must be >= 0, got {self.b!r}", parameter="b", value=self.b)
         object.__setattr__(self, "mean", mean)
@@ -451,9 +471,11 @@ class NormalInverseWishart:
         if scale.shape != (d, d) or not np.allclose(scale, scale.T):
             raise InputError(f"must be a symmetric matrix of shape ({d}, {d})", parameter="scale")
         if try_factorize(scale.copy()) is None:
+            smallest = float(np.linalg.eigvalsh(scale)[0])
             raise InputError(
-                "must be positive definite",
+                f"must be positive definite, its smallest eigenvalue is {smallest:.3g}",
                 parameter="scale",
+                value=self.scale,
                 remedy="a small multiple of the identity says little and is enough",
             )
         if not self.confidence > 0 or not self.dof > d - 1:

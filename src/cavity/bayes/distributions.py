@@ -347,8 +347,12 @@ class Reflected(Distribution):
         return np.asarray(self.total - self.of.sample(size, rng))
 
 
-def _parameters(*values: ArrayLike) -> tuple[Any, ...]:
-    return tuple(np.asarray(value, dtype=float)[()] for value in values)
+def _positive(name: str, value: ArrayLike) -> Any:
+    """A spread or a number of degrees of freedom, checked."""
+    array = np.asarray(value, dtype=float)
+    if not np.all(array > 0):
+        raise InputError(f"must be positive, got {value!r}", parameter=name, value=value)
+    return array[()]
 
 
 def normal(mean: ArrayLike, sd: ArrayLike) -> ScipyDistribution:
@@ -360,7 +364,7 @@ def normal(mean: ArrayLike, sd: ArrayLike) -> ScipyDistribution:
     >>> round(float(normal(1.0, 2.0).quantile(0.975)), 3)
     4.92
     """
-    return ScipyDistribution(stats.norm(*_parameters(mean, sd)))
+    return ScipyDistribution(stats.norm(np.asarray(mean, dtype=float)[()], _positive("sd", sd)))
 
 
 def student_t(df: ArrayLike, location: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ScipyDistribution:
@@ -372,7 +376,8 @@ def student_t(df: ArrayLike, location: ArrayLike = 0.0, scale: ArrayLike = 1.0) 
     >>> round(float(student_t(4.0).quantile(0.975)), 3)
     2.776
     """
-    return ScipyDistribution(stats.t(*_parameters(df, location, scale)))
+    center = np.asarray(location, dtype=float)[()]
+    return ScipyDistribution(stats.t(_positive("df", df), center, _positive("scale", scale)))
 
 
 def binomial(n: ArrayLike, probability: ArrayLike) -> ScipyDistribution:
@@ -384,4 +389,11 @@ def binomial(n: ArrayLike, probability: ArrayLike) -> ScipyDistribution:
     >>> binomial(10, 0.3).highest_density(0.5).intervals
     ((2.0, 3.0),)
     """
-    return ScipyDistribution(stats.binom(*_parameters(n, probability)))
+    trials, share = (np.asarray(value, dtype=float) for value in (n, probability))
+    if not np.all((trials >= 0) & (trials == np.floor(trials))):
+        raise InputError(f"must be a whole number >= 0, got {n!r}", parameter="n", value=n)
+    if not np.all((share >= 0) & (share <= 1)):
+        raise InputError(
+            f"must lie between 0 and 1, got {probability!r}", parameter="probability", value=probability
+        )
+    return ScipyDistribution(stats.binom(trials[()], share[()]))

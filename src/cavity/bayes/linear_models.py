@@ -48,7 +48,12 @@ class _LinearModel(BaseEstimator):  # type: ignore[misc]
         if value is None:
             return None
         if not is_number(value) or not value > 0 or (np.isinf(value) and not infinite):
-            raise InputError(f"must be a positive number or None, got {value!r}", parameter=name, value=value)
+            raise InputError(
+                f"must be a positive number or None, got {value!r}",
+                parameter=name,
+                value=value,
+                remedy="None learns it; a flat prior has no evidence, a large finite number says as little",
+            )
         return float(value)
 
     @staticmethod

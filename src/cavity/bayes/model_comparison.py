@@ -63,7 +63,7 @@ def compare_models(log_evidence: Mapping[str, float], prior: Mapping[str, float]
     for name, value in zip(names, values):
         if not (np.isfinite(value) or value == -np.inf):
             raise InputError(
-                f"of {name!r} is {value!r}: a model whose prior is improper has none",
+                f"of {name!r} is {float(value)!r}: a model whose prior is improper has none",
                 parameter="log_evidence",
                 value=value,
                 remedy="use a proper prior, or compare by left-out densities",
