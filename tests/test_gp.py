@@ -19,6 +19,7 @@ from cavity.means.basis import Basis
 from cavity.means.functions import Constant
 from cavity.parameters.param import Param, fixed
 from cavity.prediction import GaussianPrediction
+from cavity.runtime.errors import InputError
 from cavity.sampling.mcmc import MCMC
 from tests.warm import Evaluations
 
@@ -387,6 +388,18 @@ def test_noiseless_refuses_what_it_cannot_mean():
     np.testing.assert_array_equal(
         Noiseless().sample(np.arange(3.0), np.random.default_rng(0)), np.arange(3.0)
     )
+
+
+def test_targets_without_noise_that_contradict_each_other_are_refused():
+    X, y = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 1.0]]), np.array([1.0, 2.0, 3.0])
+    with pytest.raises(
+        InputError, match=r"y differs between rows 0 and 2, 1\.0 and 3\.0, .*or use Gaussian noise"
+    ):
+        GP(1.3 * SE(0.5), Noiseless()).condition(X, y)
+    same = GP(1.3 * SE(0.5), Noiseless()).condition(X, [1.0, 2.0, 1.0])
+    np.testing.assert_allclose(same.mean(X), [1.0, 2.0, 1.0], atol=1e-5)
+    noisy = GP(1.3 * SE(0.5) + 0.1 * White(), Noiseless()).condition(X, y)  # noise that the kernel has
+    assert 1.0 < noisy.mean(X[:1])[0] < 3.0
 
 
 def test_fixed_noise_is_not_learned():

@@ -24,7 +24,7 @@ from cavity.latent.base import Inputs, Representation
 from cavity.latent.markov import Markov
 from cavity.latent.registry import as_representation
 from cavity.likelihoods.base import Likelihood
-from cavity.likelihoods.gaussian import Gaussian
+from cavity.likelihoods.gaussian import Gaussian, Noiseless
 from cavity.means.basis import Basis
 from cavity.means.functions import FunctionMean, Mean, Zero, as_mean
 from cavity.numerics.arrays import Array
@@ -34,10 +34,13 @@ from cavity.parameters.per_latent import PerLatent
 from cavity.posterior import Posterior
 from cavity.prediction import Prediction
 from cavity.rows.base import RowSource
-from cavity.runtime.errors import Setting
+from cavity.runtime.errors import InputError, Setting
 
 if TYPE_CHECKING:
     from cavity.learning import Learned
+
+SAME_VALUE = 1e-10
+"""Share of the prior variance that the difference of two values may have by rounding if they are the same."""
 
 VAGUE_SD = 100.0
 """Prior sd, in spreads of the targets, that stands in for vague weights where inference is not exact."""
@@ -200,11 +203,13 @@ class GP(Parametrized):
 
         With `basis_in_kernel`, basis functions are in the covariance already if the rule does not integrate them out.
         """
-        names = _column_names(X)
+        names, in_memory = _column_names(X), not isinstance(X, RowSource)
         X, y = self._checked_data(X, y)
         model = self._bound(X, names)
         y = model.likelihood.check(y)
         model = model.for_rows(X)
+        if in_memory and isinstance(model.likelihood, Noiseless):
+            _require_a_function(model.kernel, X, y)
         weight = _checked_weight(sample_weight, len(X))
         data = TrainingData(X, y, weight, model.representation.prepare(X))
         return (model._for_data(data) if basis_in_kernel else model), data
@@ -532,3 +537,21 @@ def _checked_weight(sample_weight: ArrayLike | None, n: int) -> Array | None:
             f"sample_weight must be {n} positive numbers (leave out rows of weight zero), got {wrong!r}"
         )
     return weight
+
+
+def _require_a_function(kernel: Kernel, X: Array, y: Array) -> None:
+    """Refuse noiseless targets that differ at equal inputs, unless the kernel tells such rows apart."""
+    order = np.lexsort(X.T)
+    equal = np.all(X[order[1:]] == X[order[:-1]], axis=1)
+    differ = np.any((y[order[1:]] != y[order[:-1]]).reshape(len(equal), -1), axis=1)
+    for k in np.flatnonzero(equal & differ):
+        pair = np.sort(order[k : k + 2])
+        K = kernel(X[pair])
+        if K[0, 0] + K[1, 1] - 2 * K[0, 1] > SAME_VALUE * K[0, 0]:
+            return
+        raise InputError(
+            f"differs between rows {pair[0]} and {pair[1]}, {y[pair[0]]} and {y[pair[1]]}, whose inputs are equal: "
+            "a function without noise has one value there",
+            parameter="y",
+            remedy="leave one of the rows out, or use Gaussian noise",
+        )

@@ -191,6 +191,11 @@ def test_names_of_sktime(plain: GPForecaster) -> None:
     wide, narrow = frame["sales"][0.9], frame["sales"][0.5]
     assert (wide["lower"] < narrow["lower"]).all()
     np.testing.assert_allclose(plain.forecast(3, 0.9)["upper"], wide["upper"])
+    some = plain.predict(fh=[1, 3])
+    assert some.index.equals(MONTHS[[N, N + 2]])
+    np.testing.assert_allclose(some, plain.predict(fh=3).iloc[[0, 2]])
+    with pytest.raises(InputError, match=r"horizon must be at least one step, got \[0, 2\]"):
+        plain.predict(fh=[0, 2])
 
 
 def test_a_last_date_and_dates_of_ones_own(plain: GPForecaster) -> None:
@@ -343,7 +348,7 @@ def bad(match: str, y: object = None, **options: object) -> None:
 def test_values_that_cannot_be_used() -> None:
     infinite = series()
     infinite.iloc[7] = np.inf
-    bad("y is inf, at 2010-08-01.*must be finite.*at row 7; use nan", infinite)
+    bad("y has the value inf for 2010-08-01.* at row 7; use nan", infinite)
     bad("y is too short: all values are missing", pd.Series(np.nan, MONTHS))
     bad("y is too short: there are 2 values, and 4 or more", series()[:2])
     bad("y must be numbers", pd.Series(["a", "b", "c", "d"], MONTHS[:4]))

@@ -9,6 +9,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
@@ -248,8 +249,9 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        horizon : int, date or times
-            A number of steps, a last date, or all the times wanted, after the last one of the series.
+        horizon : int, date, times or steps
+            A number of steps, a last date, or all the times wanted, after the last one of the series. Of dates also a
+            list of whole numbers of steps: [1, 12] is the first and the twelfth from the last one on.
         coverage : float
             Probability of the interval.
 
@@ -291,11 +293,9 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "members_")
         last = self.y_.index[-1]
         if is_number(horizon, Integral):
-            if horizon < 1:
-                raise InputError(
-                    f"must be at least one step, got {horizon}", parameter="horizon", value=horizon
-                )
-            return self.axis_.after(last, int(horizon))
+            return self._after(last, np.arange(1, int(horizon) + 1), horizon)
+        if self.axis_.dated and not isinstance(horizon, str) and np.asarray(horizon).dtype.kind in "iu":
+            return self._after(last, np.ravel(horizon), horizon)
         times = self.axis_.checked(horizon)
         early = self.axis_.steps(times) <= self._t[-1]
         if early.any():
@@ -308,6 +308,12 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
             )
         one = isinstance(horizon, str) or not hasattr(horizon, "__len__")
         return self.axis_.until(last, times) if one and self.axis_.dated else times
+
+    def _after(self, last: Any, steps: NDArray[np.integer[Any]], given: Any) -> Any:
+        """The times so many steps after the last one."""
+        if not len(steps) or steps.min() < 1:
+            raise InputError(f"must be at least one step, got {given}", parameter="horizon", value=given)
+        return self.axis_.after(last, int(steps.max()))[steps - 1]
 
     # --- what was found -------------------------------------------------------------------------------------
 
@@ -550,7 +556,7 @@ def as_series(t: Any, y: Any = None, fewest: int = FEWEST) -> pd.Series:
     if np.isinf(numbers).any():
         row = int(np.argmax(np.isinf(numbers)))
         raise InputError(
-            f"is {numbers[row]}, at {index[row]}: values must be finite",
+            f"has the value {numbers[row]} for {index[row]}",
             parameter="y",
             row=row,
             remedy="use nan for a missing value",
