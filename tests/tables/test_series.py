@@ -58,3 +58,9 @@ def test_offsets_that_change_with_daylight_saving_time(tmp_path: Path) -> None:
     assert found.attrs["notes"] == ["Times of 'when' have several offsets, and are read as universal time."]
     with pytest.raises(TableError, match="different time zones"):
         read(tmp_path, ["2024-03-31 00:00+01:00", "2024-03-31 01:00"])
+
+
+def test_values_of_three_decimals(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("when,y\n2024-01-01,9.955\n2024-01-02,10.123\n2024-01-03,100\n")
+    found = read_series(read_table(tmp_path / "data.csv"), "when", "y")
+    assert list(found) == [9.955, 10.123, 100.0]

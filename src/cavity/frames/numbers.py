@@ -1,9 +1,10 @@
 """Numbers as people write them: $1,000, 12 %, 1.234,50 €, 1 234, (250).
 
-A column of text has one decimal sign, a point or a comma. The other one, blanks and apostrophes may stand between
-thousands. Every value is read both ways; if only one way makes sense of all of them, or both agree, that is how they
-were meant. Otherwise a column is read with commas between thousands if its values are money, which has no three
-decimals, or if some value of three digits has no sign at all; otherwise nobody can tell, and it is refused.
+A column of plain numbers, as programs write them, has decimal points. Any other column of text has one decimal sign, a
+point or a comma. The other one, blanks and apostrophes may stand between thousands. Every value is read both ways; if
+only one way makes sense of all of them, or both agree, that is how they were meant. Otherwise a column is read with
+commas between thousands if its values are money, which has no three decimals, or if some value of three digits has no
+sign at all; otherwise nobody can tell, and it is refused.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ def _reading(decimal: str) -> re.Pattern[str]:
 
 
 READINGS = {sign: _reading(sign) for sign in ".,"}
+
+PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)")
+"""What Python and most programs write."""
 
 THREE_DECIMALS = re.compile(r"[^.,]*[.,]\d{3}")
 """What is a thousand to some and a fraction to others."""
@@ -71,6 +75,8 @@ def style_of(what: str, texts: Iterable[str]) -> NumberStyle | None:
     known = [match for match in found if match is not None]
     if not known or len(known) < len(found):
         return None
+    if all(PLAIN.fullmatch(match.group().strip()) for match in known):
+        return NumberStyle()
     percent = _one_sign(what, known)
     bodies = [_body(match) for match in known]
     ways = {sign: [_value(body, sign) for body in bodies] for sign in READINGS}
