@@ -432,8 +432,8 @@ FAULTS = [
     Fault("em/baum_welch.py", "counts + concentration - 1.0", "counts + concentration", "em/test_hmm.py"),
     Fault(
         "em/covariances.py",
-        "n_features - q * (q - 1) // 2",
-        "n_features - q * (q + 1) // 2",
+        "rotations = q * (q - 1) // 2",
+        "rotations = q * (q + 1) // 2",
         "em/test_mixture.py",
     ),
     # --- control
