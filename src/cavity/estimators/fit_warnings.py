@@ -27,6 +27,12 @@ AT_THE_FLOOR = 1e-3
 FEW_VALUES = 12
 """Different whole targets up to which they may be categories."""
 
+MANY_ROWS, LOOKED_AT = 300, 100
+"""Rows from which it is strange that all are predicted alike, and rows that are looked at for it."""
+
+NO_DIFFERENCE = 1e-3
+"""Spread of predictions, in that of the targets (of a latent function behind labels or counts: one), that is none."""
+
 NEARLY_SINGULAR = JITTER_LADDER[3]
 """Jitter, relative to the mean prior variance, that a user should know of."""
 
@@ -38,6 +44,7 @@ def warnings_of(
     found = [_about_learning(search), _about_inference(posterior, X)]
     if search.stopped is None:
         found.append(_about_evidence(posterior))
+        found.append(_about_nothing(search, posterior, X, y))
     if y is not None and y.ndim == 1 and search.runs:
         found.append(_about_ties(posterior.model.likelihood, X, y))
     return [message for message in found if message]
@@ -58,6 +65,30 @@ def _about_ties(likelihood: Likelihood, X: Array, y: Array) -> Message | None:
             f"targets would draw {type(likelihood).__name__} noise to nothing",
         ),
         remedy=(f"use {other}",),
+    )
+
+
+def _about_nothing(
+    search: SearchResult, posterior: Posterior | SamplePosterior, X: Array, y: Array | None
+) -> Message | None:
+    """That all of many rows are predicted alike, as if inputs said nothing about targets."""
+    if isinstance(posterior, SamplePosterior) or not search.runs or len(X) < MANY_ROWS:
+        return None
+    likelihood = posterior.model.likelihood
+    if likelihood.n_latent > 1 or likelihood.noise is not likelihood:
+        return None
+    f = posterior.predict_f(X[:: max(1, len(X) // LOOKED_AT)])
+    unit = 1.0 if y is None or likelihood.discrete else float(np.std(y))
+    if float(np.std(f.mean)) > NO_DIFFERENCE * unit:
+        return None
+    return Message(
+        (f"learning found nothing but noise: all of {len(X)} rows are predicted alike",),
+        remedy=(
+            "if inputs do say something about the targets, start from a length scale at which they do (kernel, say "
+            "1.0 * SE(0.1)), give more ",
+            Setting("n_restarts"),
+            ", or drop columns that do not matter",
+        ),
     )
 
 

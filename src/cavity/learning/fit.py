@@ -19,6 +19,7 @@ import numpy as np
 
 from cavity.gp import GP
 from cavity.learning.multistart import PARTS, SearchOptions, SearchResult, multistart
+from cavity.learning.neighbor_start import neighbor_start
 from cavity.learning.objective import OBJECTIVES
 from cavity.learning.robust_search import ENOUGH, robust_search
 from cavity.learning.robust_starts import is_robust
@@ -135,18 +136,30 @@ def learn(
     elif model.representation.approximates:
         how = replace(how, enough=APPROXIMATE_ENOUGH)
     places = Starts.of(model, X, y, sample_weight)
-    if model.representation.follows and model.theta.size > 0:
-        found = learn_in_rounds(model, rows, places, how, objective=objective, rng=rng, limit=limit)
-        return choose(found.model, found, rows, time.left)
     one_start = n_restarts == 0 and not how.data_driven
     robust, search = is_robust(model.likelihood), not (warm or one_start) and model.theta.size > 0
+    near = None
+    if (
+        search
+        and objective == "evidence"
+        and not (model.representation.linear_cost or model.inference.samples)
+    ):
+        near = neighbor_start(model, rows, places, limit)
+    also = [] if near is None else [near]
+    if model.representation.follows and model.theta.size > 0:
+        found = learn_in_rounds(
+            model, rows, places, how, objective=objective, also=also, rng=rng, limit=limit
+        )
+        return choose(found.model, found, rows, time.left)
     warped = model.likelihood.noise is not model.likelihood
     if search and not warped and wants_stretches(model, X) and not model.inference.samples:
         found = stretch_search(model, rows, how, robust=robust, objective=objective, rng=rng, limit=limit)
     elif robust and search and not warped:
-        found = robust_search(model, rows, places, how, objective=objective, rng=rng, limit=limit)
+        found = robust_search(model, rows, places, how, objective=objective, also=also, rng=rng, limit=limit)
     else:
-        found = multistart(model, rows, how, objective=objective, starts=places, rng=rng, max_time=limit.left)
+        found = multistart(
+            model, rows, how, objective=objective, also=also, starts=places, rng=rng, max_time=limit.left
+        )
     return choose(model, found, rows, time.left)
 
 

@@ -32,8 +32,11 @@ from cavity.latent.neighbors import Neighbors
 from cavity.learning.fit import learn
 from cavity.learning.minibatches import condition
 from cavity.learning.multistart import SearchResult
+from cavity.learning.neighbor_start import bumps, neighbor_start
 from cavity.learning.run_choice import Learned
+from cavity.learning.starts import Starts
 from cavity.learning.stochastic import learn_in_batches
+from cavity.learning.training_rows import TrainingRows
 from cavity.likelihoods.binary import BinaryLikelihood
 from cavity.likelihoods.gaussian import GaussianNoise, Noiseless
 from cavity.numerics.arrays import Array
@@ -117,6 +120,13 @@ NEIGHBOR_ROWS = 200_000
 """Rows up to which neighbors are found in a time that anybody waits for."""
 
 
+LATENT_NEIGHBOR_ROWS, LATENT_NEIGHBOR_COLUMNS = 50_000, 2
+"""Rows and columns up to which the sparse factor of latent neighbors is cheap."""
+
+PER_BUMP = 4
+"""Inducing inputs that follow a bump, at least."""
+
+
 def candidates(model: GP, X: Array | RowSource, size: Size, objective: str | None) -> list[Representation]:
     """What may hold the process at these rows; more than one if a trial is to tell."""
     asked = size.representation
@@ -133,6 +143,23 @@ def candidates(model: GP, X: Array | RowSource, size: Size, objective: str | Non
     if in_memory and one_level and len(X) <= NEIGHBOR_ROWS:
         return [candidate(model, size) for candidate in FOR_GAUSSIAN_NOISE]
     return [size.inducing(model)]
+
+
+def with_many_bumps(model: GP, X: Array | RowSource, size: Size) -> list[Representation]:
+    """Latent neighbors, if the process at learned values has more bumps than inducing inputs can follow."""
+    asked = isinstance(size.representation, str) and size.representation == "auto"
+    source = as_rows(X)
+    if not (
+        asked
+        and source.in_memory
+        and len(X) <= LATENT_NEIGHBOR_ROWS
+        and X.shape[1] <= LATENT_NEIGHBOR_COLUMNS
+    ):
+        return []
+    if isinstance(model.inference, Exact) or model.likelihood.n_latent > 1:
+        return []
+    many = PER_BUMP * bumps(model.kernel, source.array) > FIRST_INDUCING
+    return [LatentNeighbors()] if many else []
 
 
 def _suits_markov(model: GP, X: Array | RowSource) -> bool:
@@ -199,6 +226,7 @@ def learn_any_size(
     asked, alone = (model, warm, dict(given)), all(isinstance(r, Neighbors) for r in found)
     if objective is not None and not warm and not alone and _starts_dense(model, found):
         (model, exact), warm = started(model, some, rng, time, given), True
+        found = found + with_many_bumps(model, X, size)
         given |= {"data_driven": False, "n_restarts": 0}
     start, kept = model, found[0]
     if len(found) > 1 and objective is not None:
@@ -365,7 +393,13 @@ def started(
     part = some.take(np.sort(rng.choice(len(some.y), count, replace=False)))
     learned = part.learn(model.with_representation(Dense()), rng, Deadline(time.part(START_SHARE)), **options)
     values = learned.model.with_likelihood(model.likelihood.with_flat(learned.model.likelihood.flat))
-    return values.with_representation(model.representation), learned.value / count
+    values = values.with_representation(model.representation)
+    if options["objective"] == "evidence":
+        rows = TrainingRows(some.X, some.y, some.weight, np.arange(len(some.y)))
+        near = neighbor_start(model, rows, Starts.of(model, some.X, some.y, some.weight), time, values.theta)
+        if near is not None:  # so many rows see what some of them could not
+            return model.replace(near.theta), -np.inf
+    return values, learned.value / count
 
 
 # --- the number of inducing inputs --------------------------------------------------------------------------

@@ -56,10 +56,14 @@ def robust_search(
     how: SearchOptions,
     *,
     objective: str,
+    also: Sequence[Start] = (),
     rng: np.random.Generator,
     limit: Deadline,
 ) -> SearchResult:
-    """Maximize the objective of a model with robust noise from several starts; see `multistart`."""
+    """Maximize the objective of a model with robust noise from several starts; see `multistart`.
+
+    Starts of `also` are known to be good: they are run on all rows.
+    """
     rough = model.with_inference(model.inference.for_search())
     how = replace(how, enough=ENOUGH, every_start=True)
     n = len(rows.X)
@@ -76,6 +80,7 @@ def robust_search(
         roughly = replace(how, enough=ROUGHLY)
         seen = from_all_starts(few, some, places, roughly, objective, rng, limit, limit.part(SEARCH_SHARE))
         ends = [(kind, _brought_back(theta, rough, starts)) for kind, theta in _ends(seen)]
+        ends += [(kind, theta) for kind, theta, _ in also]
         found = on_all_rows(rough, rows, starts, how, objective, ends, seen.stopped, limit)
     return replace(found, model=model.replace(found.model.theta))
 

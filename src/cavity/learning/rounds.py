@@ -7,7 +7,7 @@ whole search over starts runs on those, with the neighbors of a typical length s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from cavity.gp import GP
 from cavity.learning.multistart import SearchOptions, SearchResult, multistart
 from cavity.learning.objective import Objective, deadline_in
 from cavity.learning.optimizer import Run, maximize
+from cavity.learning.race import Start
 from cavity.learning.starts import Starts
 from cavity.learning.training_rows import TrainingRows
 from cavity.numerics.arrays import Array
@@ -44,6 +45,7 @@ def learn_in_rounds(
     how: SearchOptions,
     *,
     objective: str,
+    also: Sequence[Start] = (),
     rng: np.random.Generator,
     limit: Deadline,
 ) -> SearchResult:
@@ -51,7 +53,7 @@ def learn_in_rounds(
 
     Parameters are those of `multistart`. After Ctrl-C or when time is up the result is the best of the present round.
     """
-    return _Rounds(model, rows, places, how, objective, rng, limit).result()
+    return _Rounds(model, rows, places, how, objective, also, rng, limit).result()
 
 
 class _Rounds:
@@ -64,11 +66,12 @@ class _Rounds:
         places: Starts,
         how: SearchOptions,
         objective: str,
+        also: Sequence[Start],
         rng: np.random.Generator,
         limit: Deadline,
     ) -> None:
         self.model, self.rows, self.places, self.how = model, rows, places, how
-        self.objective, self.rng, self.limit = objective, rng, limit
+        self.objective, self.also, self.rng, self.limit = objective, also, rng, limit
         self.runs: list[Run] = []
         self.goal: Objective | None = None
 
@@ -130,6 +133,7 @@ class _Rounds:
                 some,
                 replace(self.how, progress=False),
                 objective=self.objective,
+                also=self.also,
                 starts=replace(self.places, model=start),
                 rng=self.rng,
                 max_time=self.limit.left,
