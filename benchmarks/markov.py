@@ -146,11 +146,29 @@ def million() -> dict[str, float]:
     return found | {"sweeps": posterior.status.iterations, "residual": posterior.status.residual}
 
 
+def wide(n: int) -> dict[str, float]:
+    """Log evidence with its gradient of n irregular times and 57 states, in a process of its own."""
+    kernel = COMPOSITE + 0.05 * Matern(0.15, nu=2.5)
+    cpu(gradient_of(kernel, *series(FEW)))(0)
+    before, seconds = peak(), cpu(gradient_of(kernel, *series(n)))(0)
+    return {
+        "points": n,
+        "states": kernel.state_space().size,
+        "seconds": seconds,
+        "memory_gb": peak() / 1e9,
+        "before_gb": before / 1e9,
+    }
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks markov", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--million", action="store_true", help="only the fit of a million points, as JSON")
+    parser.add_argument("--wide", type=int, metavar="N", help="only one evaluation of N points and 57 states")
     options = parser.parse_args(argv)
+    if options.wide:
+        print(json.dumps(wide(options.wide)))
+        return 0
     if options.million:
         print(json.dumps(million()))
         return 0

@@ -387,19 +387,19 @@ def started(
     """The model with values learned from some rows, exactly held, by the whole search over starts; its value a row.
 
     Approximations have local optima of their own, in which few inducing inputs stand for a smooth function and noise;
-    an optimum of the process itself leads past them.
+    an optimum of the process itself leads past them. If the function has more bumps than such rows can tell from noise,
+    neighbors among all rows say where to start.
     """
+    if options["objective"] == "evidence":
+        rows = TrainingRows(some.X, some.y, some.weight, np.arange(len(some.y)))
+        near = neighbor_start(model, rows, Starts.of(model, some.X, some.y, some.weight), time)
+        if near is not None:
+            return model.replace(near.theta), -np.inf
     count = min(START_ROWS, len(some.y))
     part = some.take(np.sort(rng.choice(len(some.y), count, replace=False)))
     learned = part.learn(model.with_representation(Dense()), rng, Deadline(time.part(START_SHARE)), **options)
     values = learned.model.with_likelihood(model.likelihood.with_flat(learned.model.likelihood.flat))
-    values = values.with_representation(model.representation)
-    if options["objective"] == "evidence":
-        rows = TrainingRows(some.X, some.y, some.weight, np.arange(len(some.y)))
-        near = neighbor_start(model, rows, Starts.of(model, some.X, some.y, some.weight), time, values.theta)
-        if near is not None:  # so many rows see what some of them could not
-            return model.replace(near.theta), -np.inf
-    return values, learned.value / count
+    return values.with_representation(model.representation), learned.value / count
 
 
 # --- the number of inducing inputs --------------------------------------------------------------------------

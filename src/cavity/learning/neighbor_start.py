@@ -52,7 +52,6 @@ def neighbor_start(
     rows: TrainingRows,
     places: Starts,
     limit: Deadline,
-    known: Array | None = None,
 ) -> Start | None:
     """The data-driven start with length scales that neighbors tell; None if they say nothing new.
 
@@ -61,9 +60,7 @@ def neighbor_start(
     model : GP
         Bound to the columns of the rows.
     places : Starts
-        What the data say otherwise.
-    known : array (p,), optional
-        Theta whose length scales others are compared with; `places.first` by default.
+        What the data say otherwise; `places.first` is what other length scales are compared with.
     """
     n, columns = rows.X.shape
     theta = places.first
@@ -87,18 +84,15 @@ def neighbor_start(
     starts = Starts.of(regression, X, targets, weight)
     goal = Objective(regression, X, targets, sample_weight=weight, deadline=deadline_in(limit.left))
     own = np.concatenate([lengths, np.zeros(len(starts.first) - len(lengths), bool)])
-    begin, other = (
-        np.where(own, np.resize(at, len(own)), starts.first)
-        for at in (theta, theta if known is None else known)
-    )
+    begin = np.where(own, np.resize(theta, len(own)), starts.first)
     shorter = [begin - own * power * np.log(2.0) for power in range(halvings + 1)]
     runs = [maximize(goal, at, starts.box, starts.scale, "neighbors", STEPS) for at in shorter]
     best = max(runs, key=lambda run: run.value)
     if bumps(model.kernel.replace(best.theta[: len(lengths)]), X) < MANY:
         return None
-    fixed = np.where(own[:, None], other[:, None], starts.box)
-    usual = maximize(goal, other, fixed, starts.scale, "usual", STEPS)
-    apart = np.max(np.abs(best.theta - other)[own] / starts.scale[own])
+    fixed = np.where(own[:, None], begin[:, None], starts.box)
+    usual = maximize(goal, begin, fixed, starts.scale, "usual", STEPS)
+    apart = np.max(np.abs(best.theta - begin)[own] / starts.scale[own])
     if not best.value > usual.value + CLEAR + columns or apart <= SAME_PLACE:
         return None
     found = theta.copy()
