@@ -341,4 +341,6 @@ def test_repeated_rows_without_noise_are_refused_with_a_remedy():
         1.0 * SE(1.0), likelihood="noiseless", objective=None, representation="inducing", n_inducing=20
     )
     with pytest.raises(ValueError, match=r"cannot represent observations without noise .* give the noise"):
+        model.fit(doubled, np.r_[Y[:50], Y[:50]])
+    with pytest.raises(ValueError, match=r"y differs between rows .* use Gaussian noise"):
         model.fit(doubled, np.r_[Y[:50], Y[:50] + 0.1])
