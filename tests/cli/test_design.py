@@ -49,6 +49,7 @@ def test_suggestions_from_a_table(table: Path, tmp_path: Path) -> None:
     result = run("suggest", table, "--minimize", "cost", *INPUTS, "-n", 2, "--out", out)
     assert result.exit_code == 0, result.output
     assert "12 experiments done, 1 pending, 1 failed." in result.output
+    assert "Columns run, yield are not used" in result.output
     assert "Best so far: row" in result.output
     assert "with probability" in result.output
     chosen = pd.read_csv(out)
@@ -126,7 +127,7 @@ def test_a_doubtful_row_is_named(tmp_path: Path) -> None:
     [
         ((), "give one column to be optimized"),
         (("--minimize", "cost", "--maximize", "cost"), "give one column to be optimized"),
-        (("--minimize", "price"), "there is no column 'price'"),
+        (("--minimize", "price"), "there is no column 'price'; there are"),
         (("--minimize", "cost", "--range", "temp=90:20"), "the lower one first, got 90 and 20"),
         (("--minimize", "cost", "--range", "temp=20:20"), "two different numbers"),
         (("--minimize", "cost", "--range", "temp"), "--range is given as"),

@@ -36,7 +36,7 @@ def optimize(
         str | None, typer.Option(help="The same, to be made large.", show_default=False)
     ] = None,
     calls: Annotated[int, typer.Option(help="Runs of the program, in all.")] = 50,
-    noise: Annotated[str, typer.Option(help="auto, none, gaussian or student-t.")] = "auto",
+    noise: Annotated[str, typer.Option(help="auto, none, gaussian, student-t or mixture.")] = "auto",
     acquisition: Annotated[
         str, typer.Option(help="What to maximize: ei, nei, pi, ucb, thompson, kg, mes, gibbon or pes.")
     ] = "ei",
@@ -177,9 +177,13 @@ def _one(command: list[str], name: str, timeout: float | None) -> tuple[float | 
 
 
 def _say_best(optimizer: Optimizer, name: str) -> None:
-    best = optimizer.recommendation
+    from cavity.cli.suggest import say_doubtful
+
+    study = optimizer.study
+    best = study.recommendation
     if best is None:
         return
     setting = ", ".join(f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in best.x.items())
     spread = f" (standard deviation {best.sd:.2g})" if best.sd == best.sd else ""
     say(f"Best: run {best.trial}, {setting}; {name} about {best.mean:.6g}{spread}.", style="bold")
+    say_doubtful(study, "run")

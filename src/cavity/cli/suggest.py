@@ -42,7 +42,7 @@ def suggest(
         list[str] | None, typer.Option(help="NAME=VALUE: hold an input.", show_default=False)
     ] = None,
     count: Annotated[int, typer.Option("--count", "-n", help="Experiments to do at the same time.")] = 1,
-    noise: Annotated[str, typer.Option(help="auto, none, gaussian or student-t.")] = "auto",
+    noise: Annotated[str, typer.Option(help="auto, none, gaussian, student-t or mixture.")] = "auto",
     acquisition: Annotated[
         str, typer.Option(help="What to maximize: ei, nei, pi, ucb, thompson, kg, mes, gibbon or pes.")
     ] = "ei",
@@ -224,10 +224,17 @@ def _say_state(study: Study, outcome: str) -> None:
         say(f"It can hardly be better anywhere by more than {_number(study.gap)}.")
     elif best is not None:
         say(f"Best so far: row {best.trial} ({_setting(best.x)}), {outcome} {_number(best.mean)}.")
-    doubtful = study.doubtful
-    if doubtful:
-        rows = ", ".join(f"{row} ({p:.0%})" for row, p in doubtful.items())
-        say(f"Doubtful measurements, with the probability that they are wrong: row {rows}.", style="yellow")
+    say_doubtful(study, "row")
+
+
+def say_doubtful(study: Study, trial: str) -> None:
+    """Name the measurements that are probably wrong, if there are any."""
+    rows = ", ".join(f"{row} ({p:.0%})" for row, p in study.doubtful.items())
+    if rows:
+        say(
+            f"Doubtful measurements, with the probability that they are wrong: {trial} {rows}.",
+            style="yellow",
+        )
 
 
 def _say_suggestions(chosen: Sequence[Suggestion], study: Study, outcome: str) -> None:

@@ -30,8 +30,8 @@ LOCAL_SCALES = (0.003, 0.02, 0.1, 0.3)
 CENTERS = 5
 """Rows with the best means, around which local points lie."""
 
-STARTS = 10
-STEPS = 60
+STARTS = 6
+STEPS = 40
 """Ascents, and most evaluations of each."""
 
 SAME = 1e-6

@@ -166,7 +166,7 @@ def minimize(
     bounds : sequence of (low, high), mapping of names to inputs, or Space
     n_calls : int
         Evaluations.
-    noise : {"auto", "none", "gaussian", "student-t"}
+    noise : {"auto", "none", "gaussian", "student-t", "mixture"}
         "none" for a simulation that gives the same value twice.
     x0 : setting, optional
         Where to begin.

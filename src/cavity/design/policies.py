@@ -53,6 +53,10 @@ MARGIN = 0.01
 """By how much probability of improvement asks for better, in standard deviations of the outcomes: without a margin it
 creeps."""
 
+UNSEEN = 0.5
+"""Standard deviations of the noise by which expected improvement asks for better: near the best row, where noise hides
+whatever is gained, a run would measure again and again."""
+
 MINIMA, PLACES = 16, 8
 """Draws of the minimum's value and of its place."""
 
@@ -191,7 +195,7 @@ def best_points(study: Study, best: float | None, waiting: Array, seed: int, whe
         if len(waiting):
             moments, bests = fantasies(moments, waiting, best, seed)
         if name == "ei":
-            found = log_ei(moments, bests, noisy=noisy, noise=noise)
+            found = log_ei(moments, bests - UNSEEN * np.sqrt(noise), noisy=noisy, noise=noise)
         else:
             found = OfMoments(
                 moments, partial(log_probability_of_improvement, best=bests, margin=MARGIN), (), not noisy

@@ -53,7 +53,7 @@ class Real:
             _require_number(getattr(self, name), name)
         if not self.low < self.high:
             raise InputError(
-                f"bounds must be two different numbers, the lower one first, got {self.low:g} and {self.high:g}",
+                f"must be two different numbers, the lower one first, got {self.low:g} and {self.high:g}",
                 parameter="bounds",
             )
         if self.log and not self.low > 0:
@@ -120,7 +120,7 @@ class Integer:
                 raise InputError(f"bounds of an integer must be whole numbers, got {value:g}")
         if not self.low < self.high:
             raise InputError(
-                f"bounds must be two different numbers, the lower one first, got {self.low} and {self.high}",
+                f"must be two different numbers, the lower one first, got {self.low} and {self.high}",
                 parameter="bounds",
             )
         if self.log and self.low < 1:

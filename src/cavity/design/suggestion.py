@@ -67,7 +67,7 @@ class Options:
     Attributes
     ----------
     goal : {"minimize", "maximize"}
-    noise : {"auto", "none", "gaussian", "student-t"}
+    noise : {"auto", "none", "gaussian", "student-t", "mixture"}
     acquisition : {"ei", "nei", "pi", "ucb", "thompson", "kg", "mes", "gibbon", "pes"}
         What makes an experiment worth doing (`cavity.design.policies`): expected improvement unless told otherwise.
     n_initial : int, optional
@@ -266,7 +266,7 @@ class Study:
         Then each row's own outcome may be wrong (`Surrogate.with_doubt`), and it is the row with the least upper bound,
         at two standard deviations: one that stands alone and was never repeated must be much better than others.
         """
-        if self.best is None or self.fit.noise != "student-t":
+        if self.best is None or not self.fit.robust:
             return self.best
         mean, sd = self.fit.with_doubt
         return int(np.argmin(np.where(self.feasible, mean + CERTAIN * sd, np.inf)))
@@ -407,19 +407,28 @@ def _is_new(point: Array, known: Array) -> bool:
 
 
 def _to_confirm(study: Study) -> Suggestion | None:
-    """The recommended row again, if its measurement is doubtful."""
-    if study.best is None or study.fit.noise != "student-t":
+    """A doubtful measurement that matters again.
+
+    That of the best row, or of one that would be by far the best, and is taken for an outlier though the others say
+    little of it: functions have narrow valleys that a process with normal tails does not expect.
+    """
+    best = _incumbent(study)
+    if study.best is None or best is None or not study.fit.robust:
         return None
-    k = study.best
-    p = float(study.fit.outlier_probability[k])
-    row = study.X[k]
-    times = int(np.sum(np.max(np.abs(study._points(study.history.trials) - row), axis=1) <= SAME))
-    if not DOUBTFUL[0] < p < DOUBTFUL[1] or times > CONFIRMATIONS:
-        return None
+    p, known = study.fit.outlier_probability, study._points(study.history.trials)
+    times = np.array([np.sum(np.max(np.abs(known - row), axis=1) <= SAME) for row in study.X])
+    k, looks = study.best, "looks best"
+    if not (DOUBTFUL[0] < p[k] < DOUBTFUL[1] and times[k] <= CONFIRMATIONS):
+        t = study.fit.units.to_unit(study.fit.y)
+        alone = study.feasible & study.fit.stands_alone & (p > DOUBTFUL[1]) & (times == 1)
+        alone &= t < best - CERTAIN * study.fit.noise_sd / study.fit.units.size
+        if not alone.any():
+            return None
+        k, looks = int(np.argmin(np.where(alone, t, np.inf))), "would be the best"
     trial = study.done[k]
     why = (
-        f"repeats trial {trial.id}: it looks best, but its outcome {trial.y:.6g} is far from what the others predict "
-        f"(an outlier with probability {p:.0%})"
+        f"repeats trial {trial.id}: it {looks}, but its outcome {trial.y:.6g} is far from what the others predict "
+        f"(an outlier with probability {p[k]:.0%})"
     )
     mean, sd = study.in_units(*(float(v[k]) for v in study.fit.at_data))
     return Suggestion(trial.x, Reason.CONFIRM, why, mean, sd, confirms=trial.id)

@@ -2,17 +2,19 @@
 
 Inputs are points of the unit cube, outcomes are centered and scaled, so that priors mean the same everywhere: a squared
 exponential process with a length scale for each input, whose prior knows the number of inputs (distances in the cube
-grow with its square root), times the covariance of categories. All is learned anew for each suggestion, from the same
-starts: what is suggested is a function of the outcomes alone, not of the way they came.
+grow with its square root), times the covariance of categories. All is learned anew for each suggestion: with every
+tenth row from the prior, in between from what the rows up to the last tenth had taught. So what is suggested is a
+function of the rows alone; what they taught is kept for the next call, but found again without that.
 
-Noise is "none" (a simulation), "gaussian", "student-t" or "auto": Gaussian until some row is far from what the others
-predict, then Student-t by expectation propagation if its evidence is higher.
+Noise is "none" (a simulation), "gaussian", "student-t", "mixture" (regular noise and outliers) or "auto": Gaussian
+until some row is far from what the others predict, then the mixture, by expectation propagation, if its evidence is
+higher.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,8 @@ from cavity.latent.prior_times_sites import Conditioned
 from cavity.learning.objective import Objective
 from cavity.learning.optimizer import Run, maximize
 from cavity.learning.race import optima
-from cavity.likelihoods import Gaussian, KnownNoise, StudentT
+from cavity.likelihoods import Gaussian, KnownNoise, MixtureOfGaussians, StudentT
+from cavity.likelihoods.scale_mixture import ScaleMixture
 from cavity.means import Constant
 from cavity.numerics.arrays import Array
 from cavity.parameters import Param
@@ -36,8 +39,11 @@ from cavity.parameters.priors import Beta, LogNormal, Normal
 from cavity.posterior import Posterior
 from cavity.runtime.errors import InputError
 
-NOISES = ("auto", "none", "gaussian", "student-t")
+NOISES = ("auto", "none", "gaussian", "student-t", "mixture")
 """What may be said of the noise."""
+
+ROBUST = ("student-t", "mixture")
+"""Those under which a row may be an outlier."""
 
 NOISE_FREE = 1e-6
 """Noise variance, of that of the outcomes, of a function without noise: what keeps matrices regular."""
@@ -53,8 +59,14 @@ VARIANCE_PRIOR = (1.5, 0.7)
 """Of the logarithm of the signal variance. Its mode is above the variance of the outcomes: what is looked for lies
 outside of them, and from few rows a variance is learned too small."""
 
+EVERY = 10
+"""Rows after which learning begins at the prior again. In between it begins where it ended then, for half the time."""
+
 TWO_STARTS_UP_TO = 20
 """Rows up to which learning starts twice: with more, a second start brought no gain for its time."""
+
+KEPT = 16
+"""Fits that are kept because learning from more rows begins where they ended."""
 
 START_LENGTHS = (0.3, 1.0)
 """Length scales, over the square root of the number of inputs, at which learning starts."""
@@ -63,7 +75,12 @@ LEVEL_SD = 1.0
 """Prior standard deviation of the constant mean. It is learned: outcomes gather where they are good."""
 
 DEGREES = 2.0
-"""Degrees of freedom of robust noise. With four, short length scales that run through outliers won more often."""
+"""Degrees of freedom of Student-t noise. With four, short length scales that run through outliers won more often."""
+
+FRACTION_PRIOR = Beta(2.0, 18.0)
+INFLATION_PRIOR = LogNormal(np.log(100.0), 1.0)
+"""Of the share of outliers in a mixture, and of their standard deviation in units of the regular one. A mixture has no
+shoulders: under Student-t noise of the same runs, improvements of a few scales were smoothed away as half outliers."""
 
 SCALE_PRIOR = (-4.0, 1.5)
 """Of the logarithm of the scale of robust noise: mean and standard deviation."""
@@ -87,6 +104,12 @@ MOST_TRIMMED, TRIM_ROUNDS = 0.25, 3
 
 START_SCALES = (0.05, 0.5)
 """Least and largest scale of robust noise to start from: from next to none, learning does not find back."""
+
+CLEARLY = 5.0
+"""Nats by which robust noise wins over Gaussian noise, or loses, without learning from a second start."""
+
+LONE = 0.5
+"""A row stands alone if the others leave it this share of the prior's standard deviation."""
 
 DIGITS = 10
 """Decimals of scaled outcomes, far below the least noise."""
@@ -137,7 +160,7 @@ class Surrogate:
         Outcomes, in the user's units.
     units : Units
     noise : str
-        "none", "gaussian" or "student-t".
+        "none", "gaussian", "student-t" or "mixture".
 
     Examples
     --------
@@ -169,11 +192,26 @@ class Surrogate:
     @cached_property
     def outlier_probability(self) -> Array:
         """How likely each row is an outlier, given the others; zeros unless the noise is robust."""
-        if self.noise != "student-t":
+        if not self.robust:
             return np.zeros(len(self.y))
         q, t = self.posterior.approximation.q, self.units.to_unit(self.y)
         assert isinstance(q, Conditioned)
         return self.posterior.model.likelihood.outlier_probability(t, *q.cavities())
+
+    @property
+    def log_density(self) -> float:
+        """Log evidence: of the outcomes in the user's units."""
+        return self.posterior.log_evidence - len(self.y) * float(np.log(self.units.size))
+
+    @cached_property
+    def stands_alone(self) -> NDArray[np.bool_]:
+        """Rows of which the others say little; none unless the noise is robust."""
+        if not self.robust:
+            return np.zeros(len(self.y), dtype=bool)
+        q = self.posterior.approximation.q
+        assert isinstance(q, Conditioned)
+        variance, prior = q.cavities()[1], self.moments.relative(self.X)[2]
+        return ~(variance < LONE**2 * prior)  # without a cavity nothing is known
 
     @cached_property
     def with_doubt(self) -> tuple[Array, Array]:
@@ -183,7 +221,7 @@ class Surrogate:
         changes nothing; a single low outcome that stands alone is no longer sure.
         """
         mean, sd = self.at_data
-        if self.noise != "student-t":
+        if not self.robust:
             return mean, sd
         q = self.posterior.approximation.q
         assert isinstance(q, Conditioned)
@@ -194,15 +232,20 @@ class Surrogate:
         return mean + p * (others - mean), np.sqrt(spread)
 
     @property
+    def robust(self) -> bool:
+        """Whether a row may be an outlier."""
+        return self.noise in ROBUST
+
+    @property
     def noisy(self) -> bool:
         """Whether a repeated measurement would tell anything new."""
-        return self.noise == "student-t" or (self.noise_sd / self.units.size) ** 2 > 10.0 * LEAST_NOISE
+        return self.robust or (self.noise_sd / self.units.size) ** 2 > 10.0 * LEAST_NOISE
 
     @property
     def noise_sd(self) -> float:
-        """Standard deviation (or scale) of the noise, in the user's units."""
+        """Standard deviation (or scale) of the noise, of outliers apart, in the user's units."""
         likelihood = self.posterior.model.likelihood
-        if isinstance(likelihood, StudentT):
+        if isinstance(likelihood, ScaleMixture):
             return float(likelihood.scale) * self.units.size
         variance = float(np.mean(likelihood.noise_variances(len(self.y))[0]))
         return float(np.sqrt(variance)) * self.units.size
@@ -229,11 +272,13 @@ def process_kernel(space: Space) -> Kernel:
     return Param(1.0, prior=LogNormal(*VARIANCE_PRIOR), bounds=(1e-4, 1e4)) * kernel  # type: ignore[no-any-return]
 
 
-def _likelihood(noise: str, known: Array | None) -> Any:
-    if noise == "student-t":
-        mu, sigma = SCALE_PRIOR
-        scale = Param(0.05, prior=LogNormal(mu, sigma), bounds=(1e-4, 1.0))
-        return StudentT(scale, Param(DEGREES, fixed=True))
+def _likelihood(noise: str, known: Array | None, scale: float) -> Any:
+    if noise in ROBUST:
+        regular = Param(scale, prior=LogNormal(*SCALE_PRIOR), bounds=(1e-4, 1.0))
+        if noise == "student-t":
+            return StudentT(regular, Param(DEGREES, fixed=True))
+        inflation = Param(50.0, prior=INFLATION_PRIOR, bounds=(5.0, 1e5))
+        return MixtureOfGaussians(Param(0.1, prior=FRACTION_PRIOR), regular, inflation)
     fixed = noise == "none"
     start = NOISE_FREE if fixed else 1e-3
     variance = Param(start, fixed=fixed, bounds=None if fixed else (LEAST_NOISE, MOST_NOISE))
@@ -270,15 +315,15 @@ def fit_surrogate(
 
     Parameters
     ----------
-    noise : {"auto", "none", "gaussian", "student-t"}
+    noise : {"auto", "none", "gaussian", "student-t", "mixture"}
     noise_sd : array (n,), optional
         Known standard deviations of the outcomes, in their units; zeros if they are not known. Noise is then Gaussian,
         and what is learned is what they leave out.
     """
     if noise not in NOISES:
         raise InputError(f"must be one of {', '.join(map(repr, NOISES))}, got {noise!r}", parameter="noise")
-    if noise == "student-t":
-        robust = _fit_robust(space, X, y)
+    if noise in ROBUST:
+        robust = _fit_robust(space, X, y, noise)
         assert robust is not None
         return robust
     if noise != "auto" or noise_sd is not None:
@@ -286,27 +331,63 @@ def fit_surrogate(
     plain = _fit(space, X, y, "gaussian", None)
     if len(y) < FEWEST_ROBUST or not is_doubtful(plain, space):
         return plain
-    robust = _fit_robust(space, X, y, only_if_far=True)
-    if robust is None:
-        return plain
-    # evidences are densities of outcomes in different units
-    change = len(y) * np.log(plain.units.size / robust.units.size)
-    return robust if robust.posterior.log_evidence + change > plain.posterior.log_evidence else plain
+    robust = _fit_robust(space, X, y, "mixture", rival=plain)
+    return robust if robust is not None and robust.log_density > plain.log_density else plain
 
 
-def _model(space: Space, noise: str, known: Array | None = None) -> GP:
+def _model(space: Space, noise: str, known: Array | None = None, scale: float = 0.05) -> GP:
     level = Constant(Param(0.0, prior=Normal(0.0, LEVEL_SD)))
-    return GP(process_kernel(space), _likelihood(noise, known), level).bind(space.n)
+    return GP(process_kernel(space), _likelihood(noise, known, scale), level).bind(space.n)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """What a fit with Gaussian noise is a function of; equal if all of it is."""
+
+    space: Space
+    X: Array
+    y: Array
+    noise: str
+    noise_sd: Array | None
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        arrays = self.space.categorical, self.space.high, self.X, self.y, self.noise_sd
+        return self.noise, *(None if a is None else (a.shape, a.tobytes()) for a in arrays)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Rows) and self._key == other._key
+
+    def first(self, count: int) -> _Rows:
+        """The first of them."""
+        sd = None if self.noise_sd is None else self.noise_sd[:count]
+        return _Rows(self.space, self.X[:count], self.y[:count], self.noise, sd)
+
+    def learn(self, start: Array | None = None) -> Surrogate:
+        """From a theta, or from the prior."""
+        units = Units.of(self.y)
+        t = units.to_unit(self.y)
+        known = None if self.noise_sd is None else (self.noise_sd / units.size) ** 2
+        model = _model(self.space, self.noise, known)
+        starts = [start] if start is not None else _starts(model)[: 2 if len(t) <= TWO_STARTS_UP_TO else 1]
+        _, posterior = _learn(model, self.X, t, starts, ENOUGH)
+        return Surrogate(posterior, self.X, self.y, units, self.noise)
+
+
+@lru_cache(maxsize=KEPT)
+def _from_prior(rows: _Rows) -> Surrogate:
+    return rows.learn()
 
 
 def _fit(space: Space, X: Array, y: Array, noise: str, noise_sd: Array | None) -> Surrogate:
-    units = Units.of(y)
-    t = units.to_unit(y)
-    known = None if noise_sd is None else (noise_sd / units.size) ** 2
-    model = _model(space, noise, known)
-    starts = _starts(model)[: 2 if len(t) <= TWO_STARTS_UP_TO else 1]
-    _, posterior = _learn(model, X, t, starts, ENOUGH)
-    return Surrogate(posterior, X, y, units, noise)
+    rows = _Rows(space, X, y, noise, noise_sd)
+    before = len(y) // EVERY * EVERY
+    if before in (0, len(y)) or not np.ptp(y[:before]) > 0:
+        return _from_prior(rows)
+    return rows.learn(_from_prior(rows.first(before)).posterior.model.theta)
 
 
 def is_doubtful(fit: Surrogate, space: Space) -> bool:
@@ -323,52 +404,67 @@ def is_doubtful(fit: Surrogate, space: Space) -> bool:
     return bool(np.any(2.0 * ndtr(-z) < FAR))
 
 
-def _fit_robust(space: Space, X: Array, y: Array, only_if_far: bool = False) -> Surrogate | None:
-    """With Student-t noise by expectation propagation, from the solution of a Gaussian model without its far rows.
+def _fit_robust(
+    space: Space, X: Array, y: Array, noise: str, rival: Surrogate | None = None
+) -> Surrogate | None:
+    """With robust noise by expectation propagation, from the solution of a Gaussian model without its far rows.
 
     Where that begins decides: from the solution for all rows, learning often stays with short length scales that run
-    through outliers. If no row is far, there may be nothing to be robust against (`only_if_far`: None).
+    through outliers. A rival with Gaussian noise has won if no row is far (None); if it is about as good, learning
+    begins again from the prior.
     """
     units = Units.of(y, robust=True)
     t = units.to_unit(y)
     trimmed, scale, keep = _trimmed(space, X, t)
-    if only_if_far and keep.all():
+    if rival is not None and keep.all():
         return None
-    model = _model(space, "student-t")
-    start = np.concatenate([trimmed.theta[:-1], [np.log(np.clip(scale, *START_SCALES))]])
-    best: tuple[Run, Posterior] | None = None
+    model = _model(space, noise, scale=float(np.clip(scale, *START_SCALES)))
+    process = trimmed.theta[:-1]
+    start = np.concatenate([process, model.theta[len(process) :]])
+    best: Surrogate | None = None
     for begin in (start, model.theta):
         try:
-            best = _learn(model, X, t, [begin], ROBUST_ENOUGH)
-            break
+            found = Surrogate(_learn(model, X, t, [begin], ROBUST_ENOUGH)[1], X, y, units, noise)
         except InputError:  # no fixed point there
             continue
+        best = found if best is None or found.log_density > best.log_density else best
+        if rival is None or abs(best.log_density - rival.log_density) > CLEARLY:
+            break
     if best is None:
         raise InputError(
             "no model with robust noise could be learned from the outcomes; use noise='gaussian'"
         )
-    return Surrogate(best[1], X, y, units, "student-t")
+    return best
+
+
+def _before_learning(space: Space) -> GP:
+    """A Gaussian model with the prior's own length scales, which no outlier has bent."""
+    model = _model(space, "gaussian")
+    noise = np.array(["variance" in name and "gaussian" in name for name in model.names])
+    return model.replace(np.where(noise, np.log(TRIM_NOISE), model.theta))
+
+
+def _near_others(model: GP, X: Array, t: Array) -> NDArray[np.bool_]:
+    """Rows that are left if those that are far from what the others predict are put aside, one after the other."""
+    keep = np.ones(len(t), dtype=bool)
+    for _ in range(int(MOST_TRIMMED * len(t))):
+        loo = model.leave_one_out(X[keep], t[keep])
+        z = np.abs(t[keep] - loo.mean) / np.sqrt(loo.variance)
+        if z.max() < TRIM_FIRST:
+            break
+        keep[np.flatnonzero(keep)[np.argmax(z)]] = False
+    return keep
 
 
 def _trimmed(space: Space, X: Array, t: Array) -> tuple[GP, float, NDArray[np.bool_]]:
     """A Gaussian model learned without the rows that are far from what the others predict, its noise, and who is left.
 
-    Far is first judged by the prior's own length scales, which no outlier has bent, one row after the other, then by
-    what was learned; rows come back if they fit.
+    Far is first judged by the prior's own length scales, then by what was learned; rows come back if they fit.
     """
-    model = _model(space, "gaussian")
-    noise = np.array(["variance" in name and "gaussian" in name for name in model.names])
-    first = model.replace(np.where(noise, np.log(TRIM_NOISE), model.theta))
-    keep = np.ones(len(t), dtype=bool)
-    most = int(MOST_TRIMMED * len(t))
-    for _ in range(most):
-        loo = first.leave_one_out(X[keep], t[keep])
-        z = np.abs(t[keep] - loo.mean) / np.sqrt(loo.variance)
-        if z.max() < TRIM_FIRST:
-            break
-        keep[np.flatnonzero(keep)[np.argmax(z)]] = False
+    model = _before_learning(space)
+    keep = _near_others(model, X, t)
     for _ in range(TRIM_ROUNDS):
-        run, posterior = _learn(model, X[keep], t[keep], [first.theta], ROBUST_ENOUGH)
+        run, posterior = _learn(model, X[keep], t[keep], [model.theta], ROBUST_ENOUGH)
         fitted = model.replace(run.theta)
         sd = float(np.sqrt(fitted.likelihood.noise_variances(1)[0][0]))
         mean, variance = posterior.mean(X), posterior.variance(X) + sd**2

@@ -261,7 +261,12 @@ def _model(study: Study) -> Facts:
     pairs += [
         (
             "noise",
-            {"none": "none", "gaussian": "normal", "student-t": "Student's t, for gross errors"}[fit.noise],
+            {
+                "none": "none",
+                "gaussian": "normal",
+                "student-t": "Student's t, for gross errors",
+                "mixture": "normal, with gross errors",
+            }[fit.noise],
         ),
         ("standard deviation of the noise", fit.noise_sd),
         ("acquisition", study.options.acquisition),

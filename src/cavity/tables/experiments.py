@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 LIKE_NUMBER = re.compile(r"[-+$€£]?\s*[.,]?\d")
 """What begins like this is meant as a number; words, which may have digits in them, are failures."""
 
+MOST_NAMED = 8
+"""Columns that are named if one is not found and none is spelled like it."""
+
 MOST_LEVELS = 20
 """Different words of a column of text that are taken as categories if none are listed."""
 
@@ -54,8 +57,10 @@ def require_column(frame: pd.DataFrame, name: str) -> None:
     """Refuse a name that is no column, with what is like it."""
     if name in frame:
         return
-    near = similar(name, [str(column) for column in frame.columns])
-    like = f"; there is {', '.join(map(repr, near))}" if near else ""
+    columns = [str(column) for column in frame.columns]
+    near = similar(name, columns) or columns[:MOST_NAMED]
+    there = "there is" if len(near) == 1 else "there are"
+    like = f"; {there} {', '.join(map(repr, near))}" if near else ""
     raise TableError(f"there is no column {name!r}{like}")
 
 
@@ -103,6 +108,10 @@ def read_experiments(
         if not y[1][i]:
             told = {name: column[i] for name, column in further.items()}
             history = history.completed(int(row), y[0][i], outcomes=told)
+    unused = [str(name) for name in frame.columns if name not in {outcome, *others, *known}]
+    if unused:
+        columns = f"Column {unused[0]} is" if len(unused) == 1 else f"Columns {', '.join(unused)} are"
+        notes.append(f"{columns} not used; an input is named by --range or --levels.")
     if outside:
         rows = "row lies" if outside == 1 else "rows lie"
         notes.append(f"{outside} {rows} outside the ranges: used to learn from, never proposed.")
