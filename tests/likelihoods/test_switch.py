@@ -151,6 +151,14 @@ def test_one_model_of_several_kinds_of_rows_is_certified() -> None:
     assert loads(dumps(drawn)).mean(rows).tobytes() == drawn.mean(rows).tobytes()
 
 
+@pytest.mark.slow
+def test_chains_of_several_kinds_of_rows_converge() -> None:
+    model, rows, y = several_kinds()
+    drawn = model.with_inference(MCMC(rng=101, progress=False)).condition(rows, y)
+    assert drawn.problem is None
+    assert drawn.diagnostics()["rhat"].max() < 1.01
+
+
 def test_counts_beside_measurements() -> None:
     rng = np.random.default_rng(3)
     x = np.repeat(np.linspace(0, 3, 12), 2)

@@ -12,6 +12,7 @@ from cavity import GP, GPClassifier, GPRegressor, Param, fixed
 from cavity.inference.base import ConvergenceWarning, UnsupportedPairError
 from cavity.inference.registry import as_inference
 from cavity.kernels import SE, Matern
+from cavity.latent.sites import Sites
 from cavity.likelihoods import (
     EpsilonInsensitive,
     Gaussian,
@@ -49,12 +50,14 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("case", TARGETS)
-def test_gradient_of_the_joint_density(case):
+@pytest.mark.parametrize(("case", "precision"), [*((case, None) for case in TARGETS), ("probit", 3.0)])
+def test_gradient_of_the_joint_density(case, precision):
     likelihood, of = TARGETS[case]
     X, y = data(7)
     weight = np.linspace(0.5, 2.0, 7)
-    target = JointTarget(GP(1.2 * Matern(0.8, nu=1.5), likelihood), X, of(y), weight)
+    means = "zero" if precision is None else "constant"
+    sites = None if precision is None else Sites(y, precision * np.linspace(-0.2, 1.0, 7))
+    target = JointTarget(GP(1.2 * Matern(0.8, nu=1.5), likelihood, mean=means), X, of(y), weight, sites)
     u = target.start(1, np.random.default_rng(0), None, 0.3)[0]
     _, gradient = target.value_and_gradient(u[None])
     h = 1e-5
@@ -64,6 +67,42 @@ def test_gradient_of_the_joint_density(case):
     ]
     np.testing.assert_allclose(gradient[0], numeric, rtol=2e-5, atol=2e-5)
     assert target.log_density(np.full((1, target.dim), 800.0))[0] == -np.inf
+
+
+def test_sites_change_the_coordinates_and_not_the_density():
+    X, y = data(6)
+    model, sites = (
+        GP(1.2 * Matern(0.8, nu=1.5), Poisson(), mean="constant"),
+        Sites(y, np.linspace(-1.0, 4.0, 6)),
+    )
+    plain, white = (
+        JointTarget(model, X, np.round(np.exp(y))),
+        JointTarget(model, X, np.round(np.exp(y)), None, sites),
+    )
+    place = white.start(1, np.random.default_rng(1), None, 0.3)
+
+    def prior_white(v):
+        moved = place.copy()
+        moved[0, :6] = v
+        return white.prior_white(moved)[0][0]
+
+    v, h = place[0, :6], 1e-5
+    jacobian = [(prior_white(v + h * e) - prior_white(v - h * e)) / (2 * h) for e in np.eye(6)]
+    same = np.concatenate([prior_white(v), place[0, 6:]])
+    np.testing.assert_allclose(plain.latent(same[None]), white.latent(place))
+    expected = plain.log_density(same[None]) + np.linalg.slogdet(np.array(jacobian))[1]
+    np.testing.assert_allclose(white.log_density(place), expected, rtol=1e-9)
+
+
+def test_under_gaussian_noise_the_sites_leave_a_white_posterior():
+    X, y = data(6)
+    model = GP(1.2 * Matern(0.8, nu=1.5), Gaussian(0.3))
+    target = JointTarget(model, X, y, None, Sites.of_observations(y, np.array(0.3)))
+    place = target.start(3, np.random.default_rng(0), None, 0.0)
+    place[:, 6:8] += np.random.default_rng(1).standard_normal(
+        (3, 2)
+    )  # the kernel's hyperparameters, not the noise
+    np.testing.assert_allclose(target.value_and_gradient(place)[1][:, :6], -place[:, :6], atol=1e-6)
 
 
 @pytest.mark.parametrize(

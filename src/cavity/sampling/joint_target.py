@@ -1,81 +1,29 @@
-"""White latent values and hyperparameters together, for likelihoods under which f cannot be integrated out.
+"""Latent values and hyperparameters together, for likelihoods under which f cannot be integrated out.
 
-The position is (u, theta) with f = m + L u, K = L L': under the prior u ~ N(0, I) whatever theta, so that moving theta
-moves f with it. With g = d log p(y|f) / df the gradient in u is L'g - u, and that in K goes through the Cholesky factor
-(Murray 2016): with S = L' tril(g u') and F(S) its lower triangle with the diagonal halved,
-
-    d log p / dK = (M + M') / 2,     M = L^-T F(S) L^-1.
-
-Smooth kernels have covariance matrices that are singular to rounding, and the derivative of their factors is then
-nothing but rounding. So K stands for the covariance plus `NUGGET` times its mean diagonal: f has that much white noise
-of its own, whose sd is a ten-thousandth of the signal's.
+The position is (v, theta), f = f(v, theta): see `white_coordinates`. Moving theta moves f with it, and v is N(0, I)
+whatever theta is: exactly so under the prior, or nearly so under the posterior if sites are given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.latent.base import Capability, Conditioning, LatentPrior
+from cavity.latent.base import Capability
+from cavity.latent.sites import Sites
 from cavity.likelihoods.base import MultiLatentLikelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
 from cavity.sampling.default_priors import with_proper_priors
-from cavity.sampling.process_given_draw import nugget_of
 from cavity.sampling.targets import chain_by_chain, inside
-
-NUGGET = 1e-8
-"""Added to the diagonal of the covariance, relative to its mean."""
-
-
-class WhiteCoordinates:
-    """f = m + L u of one latent function, with L L' = K + nugget.
-
-    Said in the latent protocol: `observe` gives products with L^-1 and L^-T, and L u = (K + nugget) L^-T u.
-    """
-
-    def __init__(self, prior: LatentPrior) -> None:
-        self.prior, self.nugget = prior, nugget_of(prior, NUGGET)
-        self._given: Conditioning = prior.observe(self.nugget, transient=True)
-
-    def _times(self, U: Array) -> Array:
-        return self.prior.times(U) + (self.nugget * U.T).T
-
-    def multiply(self, u: Array) -> Array:
-        """L u, shape (n,)."""
-        return self._times(self._given.half_solve_transposed(u))
-
-    def adjoint(self, G: Array) -> Array:
-        """L' G, shape (n,) or (n, m)."""
-        found = self._given.half_solve(self._times(G))
-        assert found is not None
-        return found
-
-    def solve(self, f: Array) -> Array:
-        """L^-1 f, shape (n,)."""
-        found = self._given.half_solve(f)
-        assert found is not None
-        return found
-
-    def pull(self, g: Array, u: Array) -> Array:
-        """d/dK of g' L u, symmetric, shape (n, n); the nugget follows the mean of the diagonal."""
-        S = np.tril(self.adjoint(np.tril(np.multiply.outer(g, u))))
-        S.reshape(-1)[:: len(S) + 1] *= 0.5
-        half = self._given.half_solve_transposed(S)
-        M = self._given.half_solve_transposed(np.ascontiguousarray(half.T)).T
-        M = np.asarray(0.5 * (M + M.T))
-        M.reshape(-1)[:: len(M) + 1] += NUGGET * np.trace(M) / len(M)
-        return M
-
-    def pull_kernel(self, G: Array) -> Array:
-        """Gradient, in the kernel's natural values, of sum(G * K)."""
-        return self._given.pull_prior(G, np.eye(len(G)), 0.0).kernel
+from cavity.sampling.white_coordinates import WhiteCoordinates
 
 
 class JointTarget:
-    """Log density of (u, theta), d = n L + p, for chains one after the other.
+    """Log density of (v, theta), d = n L + p, for chains one after the other.
 
     Parameters
     ----------
@@ -84,18 +32,30 @@ class JointTarget:
     X, y : arrays (n, D), (n,)
     sample_weight : array (n,), optional
         Powers of the likelihood factors.
+    sites : Sites, optional
+        Gaussian factors in the place of those of the likelihood (one latent function): v is white under the posterior
+        that they leave. Those without a positive precision are left out. Without sites v is white under the prior.
     """
 
     def __init__(
-        self, model: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        model: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        sites: Sites | None = None,
     ) -> None:
         bound, data = model.training(X, y, sample_weight, basis_in_kernel=True)
         self.X, self.y, self.weight, self._inputs = data.X, data.y, data.weight, data.inputs
         self.model = with_proper_priors(bound, self.X, self.y, self.weight)
         self.n, self.latents = len(self.y), int(self.model.likelihood.n_latent)
         self.white_dim, self.p = self.n * self.latents, len(self.model.names)
+        self.sites: Sites | None = None
+        if sites is not None and self.latents == 1:
+            some = sites.precision > 0
+            self.sites = Sites(np.where(some, sites.shift, 0.0), np.where(some, sites.precision, 0.0))
         self.dim = self.white_dim + self.p
-        self.names = tuple(f"u[{i}]" for i in range(self.white_dim)) + tuple(self.model.names)
+        self.names = tuple(f"v[{i}]" for i in range(self.white_dim)) + tuple(self.model.names)
         self._bounds = np.array(self.model.theta_bounds).reshape(-1, 2)
 
     def log_density(self, U: Array) -> Array:
@@ -109,25 +69,31 @@ class JointTarget:
 
     def latent(self, U: Array) -> Array:
         """Latent values of positions (S, d), shape (S, n) or (S, n, L)."""
-        out = np.empty((len(U), self.n, self.latents))
+        return self.prior_white(U)[1]
+
+    def prior_white(self, U: Array) -> tuple[Array, Array]:
+        """What is white under the prior, and latent values, of positions (S, d): both (S, n) or (S, n, L)."""
+        white, f = np.empty((2, len(U), self.n, self.latents))
         for s, position in enumerate(U):
             prior = self.model.replace(position[self.white_dim :]).prior(self._inputs)
-            out[s] = _unwhiten(
-                prior, _coordinates(prior), position[: self.white_dim].reshape(self.n, self.latents)
-            )
-        return out if self.latents > 1 else out[:, :, 0]
+            coordinates = self._coordinates(prior)
+            v = position[: self.white_dim].reshape(self.n, self.latents)
+            white[s] = _columns(at.from_white(v[:, c]) for c, at in enumerate(coordinates))
+            f[s] = _unwhiten(prior, coordinates, white[s])
+        return (white, f) if self.latents > 1 else (white[:, :, 0], f[:, :, 0])
 
     def _one(self, position: Array) -> tuple[float, Array]:
         nothing = -np.inf, np.zeros(self.dim)
         white, theta = position[: self.white_dim], position[self.white_dim :]
         if not inside(theta, self._bounds):
             return nothing
-        u = white.reshape(self.n, self.latents)
+        v = white.reshape(self.n, self.latents)
         try:
             with np.errstate(all="ignore"):
                 model = self.model.replace(theta)
                 prior = model.prior(self._inputs)
-                coordinates = _coordinates(prior)
+                coordinates = self._coordinates(prior)
+                u = _columns(at.from_white(v[:, c]) for c, at in enumerate(coordinates))
                 f = _unwhiten(prior, coordinates, u)
                 if not np.isfinite(f).all():
                     return nothing
@@ -137,8 +103,9 @@ class JointTarget:
         except (ValueError, ArithmeticError, np.linalg.LinAlgError):  # an overflow, or a singular matrix
             return nothing
         flat = np.concatenate([kernel, mean, d_likelihood])
-        gradient = np.concatenate([d_white.ravel() - white, model.to_theta(flat) + d_prior])
-        return log_prob + log_prior - 0.5 * float(white @ white), gradient
+        gradient = np.concatenate([d_white.ravel(), model.to_theta(flat) + d_prior])
+        volume = sum(at.log_volume for at in coordinates)
+        return log_prob + log_prior + volume - 0.5 * float(np.vdot(u, u)), gradient
 
     def _likelihood(self, likelihood: Any, f: Array) -> tuple[float, Array, Array]:
         """Sum of log p, its derivative in f (n, L) and in the natural values (P,)."""
@@ -157,42 +124,48 @@ class JointTarget:
         return float(w @ at.log_prob), w[:, None] * at.gradient, by_flat @ w
 
     def start(self, chains: int, rng: np.random.Generator, mean: Array | None, spread: float) -> Array:
-        """Positions to begin from: around a posterior mean of f, (n,) or (n, L), and the model's hyperparameters."""
+        """Positions to begin from: around a posterior mean of f, (n,) or (n, L), and the model's hyperparameters.
+
+        With sites the posterior mean is theirs.
+        """
         theta = np.asarray(self.model.theta)
         near = np.clip(theta + spread * rng.standard_normal((chains, self.p)), *self._bounds.T)
         center = np.zeros((self.n, self.latents))
-        if mean is not None:
+        if mean is not None and self.sites is None:
             prior = self.model.prior(self.X)
             gap = mean.reshape(self.n, self.latents) - np.asarray(prior.mean).reshape(self.n, -1)
-            found = _coordinates(prior)
-            center = np.column_stack(
-                [at.solve(np.ascontiguousarray(gap[:, c])) for c, at in enumerate(found)]
-            )
+            found = self._coordinates(prior)
+            center = _columns(at.solve(np.ascontiguousarray(gap[:, c])) for c, at in enumerate(found))
         white = center.ravel() + 0.5 * rng.standard_normal((chains, self.white_dim))
         return np.hstack([white, near])
 
+    def _coordinates(self, prior: Any) -> list[WhiteCoordinates]:
+        """Of each latent function; valid until the next evaluation."""
+        prior.functions[0].representation.require(Capability.WHITENING)
+        prior.functions[0].representation.require(Capability.WHITE_DERIVATIVES)
+        prior.functions[0].require_covariance()
+        found = {id(p): WhiteCoordinates(p, self.sites) for p in {id(p): p for p in prior.functions}.values()}
+        return [found[id(p)] for p in prior.functions]
 
-def _coordinates(prior: Any) -> list[WhiteCoordinates]:
-    """Of each latent function; valid until the next evaluation."""
-    prior.functions[0].representation.require(Capability.WHITENING)
-    prior.functions[0].representation.require(Capability.WHITE_DERIVATIVES)
-    prior.functions[0].require_covariance()
-    found = {id(p): WhiteCoordinates(p) for p in {id(p): p for p in prior.functions}.values()}
-    return [found[id(p)] for p in prior.functions]
+
+def _columns(parts: Iterable[Array]) -> Array:
+    """One column for each latent function, (n, L)."""
+    return np.column_stack(list(parts))
 
 
 def _unwhiten(prior: Any, coordinates: list[WhiteCoordinates], u: Array) -> Array:
     """f = m + L u, shapes (n, L)."""
-    moved = [at.multiply(np.ascontiguousarray(u[:, c])) for c, at in enumerate(coordinates)]
-    return np.asarray(prior.mean).reshape(len(u), -1) + np.column_stack(moved)
+    moved = _columns(at.multiply(np.ascontiguousarray(u[:, c])) for c, at in enumerate(coordinates))
+    return np.asarray(prior.mean).reshape(len(u), -1) + moved
 
 
 def _pull(prior: Any, coordinates: list[WhiteCoordinates], g: Array, u: Array) -> tuple[Array, Array, Array]:
-    """Derivatives in natural kernel values, natural mean values and u, for the cotangent g (n, L) of f."""
-    white = np.column_stack([at.adjoint(np.ascontiguousarray(g[:, c])) for c, at in enumerate(coordinates)])
-    G = [at.pull(g[:, c], u[:, c]) for c, at in enumerate(coordinates)]
+    """Derivatives in natural kernel values, natural mean values and v, for the cotangent g (n, L) of f."""
+    parts = [at.pull(g[:, c], u[:, c]) for c, at in enumerate(coordinates)]
     if prior.shared:
-        kernel = coordinates[0].pull_kernel(np.sum(G, axis=0))
+        kernel = coordinates[0].pull_kernel(np.sum([part.covariance for part in parts], axis=0))
     else:
-        kernel = np.concatenate([at.pull_kernel(one) for at, one in zip(coordinates, G)])
-    return kernel, prior.pull_mean(g if prior.n_latent > 1 else g[:, 0]), white
+        kernel = np.concatenate([at.pull_kernel(part.covariance) for at, part in zip(coordinates, parts)])
+    mean = _columns(part.mean for part in parts)
+    white = _columns(part.white for part in parts)
+    return kernel, prior.pull_mean(mean if prior.n_latent > 1 else mean[:, 0]), white

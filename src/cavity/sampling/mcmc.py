@@ -51,7 +51,7 @@ class MCMC(InferenceRule):
     ----------
     n_draws : int, optional
         Draws of each chain that are kept. By default 500, and if these fail a check (R-hat, effective sample sizes)
-        chains go on up to 2000, but for method "joint", whose draws are dear: the status says if they do not suffice.
+        chains go on up to 2000; the status says if those do not suffice.
         A number that is given is kept to, see `extend_to`.
     warmup : int
         Transitions before them, in which the sampler adapts.

@@ -15,32 +15,34 @@ import numpy as np
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.exact import Exact
 from cavity.inference.registry import as_inference
+from cavity.latent.sites import Sites
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.gaussian import GaussianNoise
 from cavity.likelihoods.mixture_of_gaussians import MixtureOfGaussians
 from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.runtime.interrupts import Postponed
-from cavity.sampling.affine import sample_whitened, whitened_at_mode
+from cavity.sampling.affine import AffineTarget, sample_whitened, whitened_at_mode
 from cavity.sampling.checks_of_draws import Convergence
 from cavity.sampling.default_priors import unit_steps
 from cavity.sampling.draws import Draws
 from cavity.sampling.elliptical_slice import elliptical_slice_sampling
-from cavity.sampling.hmc import hamiltonian
+from cavity.sampling.hmc import HMCOptions, hamiltonian
 from cavity.sampling.hyperparameter_target import HyperparameterTarget
-from cavity.sampling.joint_target import NUGGET, JointTarget
+from cavity.sampling.joint_target import JointTarget
 from cavity.sampling.latent_target import LatentTarget
 from cavity.sampling.mode_jumping import HyperparameterJumps, Modes, find_modes, jump_counts
 from cavity.sampling.outlier_gibbs import gibbs
 from cavity.sampling.scale_mixture import is_scale_mixture, sample_noise_variances
 from cavity.sampling.sign_flips import SignFlips
 from cavity.sampling.trace import Trace, Until
+from cavity.sampling.white_coordinates import NUGGET
 
 if TYPE_CHECKING:
     from cavity.sampling.mcmc import MCMC
 
-START_SPREAD = 0.2
-"""Standard deviation of the chains' starting hyperparameters around those of the model, in unconstrained units."""
+NEARLY_NORMAL = HMCOptions(center=0.0)
+"""Trajectories follow N(0, I): nearly the density of latent values and hyperparameters in their white coordinates."""
 
 WHITE_SPREAD = 0.5
 """The same for white latent values around their approximate posterior mean."""
@@ -105,12 +107,16 @@ def with_rule(model: Any, rule: Any) -> Any:
     return new
 
 
+def fast_model(task: SamplingTask) -> Any:
+    """The model under the fast rule by which chains are started."""
+    return with_rule(task.model, as_inference(task.rule.start, task.model.likelihood))
+
+
 def modes_of(task: SamplingTask, ends: Sequence[Array]) -> Modes | None:
     """The modes uphill from where runs of an optimizer ended; None if there is one, or nothing to move."""
     if len(ends) < 2 or not task.rule.hyperparameters:
         return None
-    fast = with_rule(task.model, as_inference(task.rule.start, task.model.likelihood))
-    target = HyperparameterTarget(fast, task.X, task.y, task.weight)
+    target = HyperparameterTarget(fast_model(task), task.X, task.y, task.weight)
     return find_modes(target, ends, unit_steps(target.model, task.X, task.y, task.weight))
 
 
@@ -188,16 +194,22 @@ def sample_joint(task: SamplingTask) -> Draws:
     """White latent values and hyperparameters together; f alone if there are no hyperparameters to move."""
     if not task.moves_hyperparameters:
         return sample_latent(task)
-    target = JointTarget(task.model, task.X, task.y, task.weight)
-    start = target.start(task.rule.chains, task.rng, task.approximate_mean(task.model), START_SPREAD)
+    guide = HyperparameterTarget(fast_model(task), task.X, task.y, task.weight)
+    white = _whitened_by_evidence(task, guide)
+    found = _fast_posterior(guide.model.replace(white.origin), task)
+    target = JointTarget(task.model, task.X, task.y, task.weight, _sites_of(found))
+    moved = slice(target.white_dim, None)
+    white = AffineTarget(target, white.origin, white.factor, moved)
+    mean = None if found is None else np.asarray(found.mean(task.X))
+    base = target.start(task.rule.chains, task.rng, mean, 0.0)
+    start = white.start(base, task.rng, np.array(target.model.theta_bounds).reshape(-1, 2))
     shape = (target.n,) if target.latents == 1 else (target.n, target.latents)
     signs = SignFlips.of(target.model.names, target, target.white_dim)
 
     def as_draws(trace: Trace) -> Draws:
         rows = trace.positions.shape[:2]
         positions = trace.positions if signs is None else signs.folded(trace.positions)
-        white = positions[:, :, : target.white_dim].reshape(*rows, *shape)
-        latent = target.latent(trace.pooled).reshape(*rows, *shape)
+        prior_white, latent = target.prior_white(trace.pooled)
         theta = positions[:, :, target.white_dim :]
         return Draws(
             target.model,
@@ -205,16 +217,38 @@ def sample_joint(task: SamplingTask) -> Draws:
             task.y,
             replace(trace, positions=theta, names=tuple(target.model.names)),
             task.weight,
-            white=white,
-            latent=latent,
+            white=prior_white.reshape(*rows, *shape),
+            latent=latent.reshape(*rows, *shape),
             method="joint",
             nugget=NUGGET,
         )
 
-    # Hundreds of evaluations make one effective draw here: chains go on only if that was asked for.
-    until = None if task.until is None or task.rule.by_default else task.until.of(as_draws)
-    trace = hamiltonian(target, start, rng=task.rng, between=signs, until=until, **task.counts)
+    until = None if task.until is None else task.until.of(as_draws)
+    trace = sample_whitened(
+        white, start, NEARLY_NORMAL, rng=task.rng, between=signs, until=until, **task.counts
+    )
     return _converted(trace, as_draws)
+
+
+def _whitened_by_evidence(task: SamplingTask, guide: HyperparameterTarget) -> AffineTarget:
+    """Coordinates in which hyperparameters are about white under the evidence of a fast rule."""
+    bounds = np.array(guide.model.theta_bounds).reshape(-1, 2)
+    unit = unit_steps(guide.model, task.X, task.y, task.weight)
+    return whitened_at_mode(guide, np.asarray(guide.model.theta), unit, bounds)
+
+
+def _fast_posterior(model: Any, task: SamplingTask) -> Any:
+    """What a fast rule makes of these hyperparameters; None if it fails there."""
+    try:
+        return model.condition(task.X, task.y, task.weight)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _sites_of(posterior: Any) -> Sites | None:
+    """The Gaussian factors by which a fast rule replaced the likelihood of one latent function, if it did."""
+    sites = None if posterior is None else posterior.approximation.sites
+    return sites if isinstance(sites, Sites) else None
 
 
 class _LatentSampling(NamedTuple):
