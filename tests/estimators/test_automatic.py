@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cavity import GPClassifier, GPRegressor
-from cavity.estimators.automatic import with_outliers
+from cavity.estimators.automatic import RobustLearning, with_outliers
 from cavity.inference.base import ConvergenceWarning
 from cavity.io import dumps, loads
 from cavity.kernels import SE, Standardized
@@ -43,6 +43,7 @@ def table(kind: str, seed: int, n: int = 120) -> tuple[np.ndarray, np.ndarray]:
         "changing": lambda: f + 0.1 * np.exp(0.9 * X[:, 1]) * noise,
         "outliers": lambda: f + 0.1 * noise + (np.arange(n) % 25 == 7) * rng.choice([-4.0, 4.0], n),
         "heavy tails": lambda: f + 0.1 * rng.standard_t(1.5, n),
+        "tails": lambda: f + 0.1 * rng.standard_t(2.0, n),
         "line": lambda: X @ [1.0, -2.0] + 0.3 * noise,
     }[kind]()
     return X, y
@@ -95,6 +96,41 @@ def test_heavy_tails_stay_those_of_student():
     model = GPRegressor(likelihood="auto", random_state=0).fit(X, y)
     assert isinstance(model.likelihood_, StudentT), model.choice_
     assert any(one.name == "mixture, all rows" and not one.chosen for one in model.choice_.candidates)
+
+
+@pytest.mark.parametrize(("name", "noise"), [("outliers", "mixture"), ("tails", "student-t")])
+def test_one_run_from_values_learned_without_outliers_is_as_good_as_a_search(name, noise):
+    X, y = table(name, 3)
+    model = GPRegressor(likelihood="auto", random_state=0).fit(X, y)
+    assert len(model.runs_) == 1
+    searched = GPRegressor(model.kernel_, likelihood=noise, n_restarts=1, random_state=0).fit(X, y)
+    assert kind(model.likelihood_) is kind(searched.likelihood_)
+    # the values of highest evidence, before the inflation of a mixture
+    assert model.members_[0].search.value > searched.members_[0].search.value - 0.1
+
+
+def test_gaussian_noise_that_is_kept_is_learned_with_the_rows_that_were_suspected(monkeypatch):
+    """Rows were set aside, and Student-t noise then did not explain them better."""
+    X, y = table("outliers", 0)
+    monkeypatch.setattr("cavity.estimators.automatic.LEAST_GAIN", np.inf)
+    model = GPRegressor(likelihood="auto", random_state=0).fit(X, y)
+    assert isinstance(model.likelihood_, Gaussian)
+    searched = GPRegressor(model.kernel_, random_state=0).fit(X, y)
+    assert model.members_[0].search.value > searched.members_[0].search.value - 0.1
+    assert "hardly more probable" in model.choice_.render()
+
+
+def test_a_copy_for_other_rows_learns_from_the_values_and_checks_no_evidence(monkeypatch):
+    X, y = table("outliers", 0)
+    model = GPRegressor(likelihood="student-t", random_state=0).fit(X, y)
+    checked = []
+    monkeypatch.setattr("cavity.assessment.evidence_check.check_evidence", lambda *_: checked.append(True))
+    other = model.for_other_rows().fit(X[::2], y[::2])
+    assert not checked
+    assert len(other.runs_) == 1
+    assert len(model.rows_.y) == 2 * len(other.rows_.y)
+    model.fit(X, y)
+    assert checked
 
 
 def test_outliers_are_no_level_of_noise():
@@ -221,8 +257,7 @@ def test_no_time_is_said_and_something_is_learned():
         Learned(fitted.search, fitted.posterior),
         fitted.rows,
         Choice(Message(("x",))),
-        None,
-        None,
+        RobustLearning(lambda *_, **__: pytest.fail("there is no time"), "auto", 1, fitted.posterior.model),
         Deadline(0.0),
     )
     assert learned.posterior is fitted.posterior

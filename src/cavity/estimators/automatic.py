@@ -9,7 +9,8 @@ which does not, is tried from there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,10 @@ LARGE_GAIN = 0.25
 noise: what it takes for outliers may be rows that predict each other."""
 
 
+TO_COMPARE = 1e-5
+"""Part of the objective: a run of the optimizer that begins near its end, and is only to be compared, ends if a step
+gains less. Of a thousand nats that leaves a few tenths."""
+
 FAR = 4.0
 """Typical residuals from which a row counts as wrong, to begin with."""
 
@@ -48,18 +53,68 @@ def robust(likelihood: Likelihood, scale: float = 1.0) -> Likelihood | None:
     return heavy if isinstance(likelihood, Gaussian) else None
 
 
+@dataclass(frozen=True)
+class RobustLearning:
+    """How models with robust noise are learned from the rows that one with Gaussian noise was learned from.
+
+    Attributes
+    ----------
+    learn : callable
+        Learns a model, in so many seconds.
+    inference : str or InferenceRule
+    n_restarts : int
+    clean : GP or None
+        A model with Gaussian noise whose values were learned on rows without the suspicious ones, if there is one. They
+        are near those of robust noise: one run from there, to a few digits, is enough to compare.
+    """
+
+    learn: Callable[..., Learned]
+    inference: Any
+    n_restarts: int
+    clean: GP | None
+
+    def student_t(self, plain: GP, typical: float, time: Deadline) -> Learned:
+        """With Student-t noise; residuals under the plain model are typically so many standard deviations."""
+        start = plain if self.clean is None else self.clean
+        sd = float(np.sqrt(start.likelihood.noise.flat[0])) * (typical if self.clean is None else 1.0)
+        noise = robust(start.likelihood, sd)
+        assert noise is not None
+        heavy = start.with_likelihood(noise).with_inference(self.inference)
+        if self.clean is not None:
+            return self.learn(heavy, time.left, n_restarts=0, warm=True, enough=TO_COMPARE)
+        if isinstance(noise, WarpedTarget):
+            return self.learn(heavy, time.left, n_restarts=0, data_driven=False)
+        return self.learn(heavy, time.left, n_restarts=min(self.n_restarts, 1))
+
+    def on_from(self, found: Learned, noise: Likelihood, time: Deadline) -> Learned:
+        """From the values of a model that was learned, perhaps with other noise, to the last digit that matters."""
+        return self.learn(found.model.with_likelihood(noise), time.left, n_restarts=0, warm=True)
+
+    def finished(self, found: Learned, time: Deadline) -> Learned:
+        """What is kept: learned on from where the comparison left it, or without suspicion if it has Gaussian noise."""
+        if self.clean is None or time.left == 0.0 or found.stopped is not None:
+            return found
+        if robust(found.model.likelihood) is None:
+            return self.on_from(found, found.model.likelihood, time)
+        return self.learn(found.model, time.left, n_restarts=1, data_driven=True)
+
+
 def with_outliers(
-    learned: Learned,
-    rows: TrainingRows,
-    choice: Choice,
-    build: Callable[[Likelihood], GP],
-    learn: Callable[[GP, float | None], Learned],
-    time: Deadline,
+    learned: Learned, rows: TrainingRows, choice: Choice, how: RobustLearning, time: Deadline
 ) -> tuple[Learned, Choice]:
-    """What was learned, or the same with Student-t noise if some rows are outliers; and the choice with its reason."""
-    noise = robust(learned.model.likelihood)
-    if noise is None or learned.stopped is not None:
+    """What was learned, or the same with robust noise if some rows are outliers; and the choice with its reason."""
+    if learned.stopped is not None:
         return learned, choice
+    found, reasons = _compared(learned, rows, choice, how, time)
+    if isinstance(found.model.likelihood.noise, MixtureOfGaussians):
+        return found, reasons
+    return how.finished(found, time), reasons
+
+
+def _compared(
+    learned: Learned, rows: TrainingRows, choice: Choice, how: RobustLearning, time: Deadline
+) -> tuple[Learned, Choice]:
+    """The noise under which rows are most probable given the others."""
     loo = leave_one_out(learned.posterior, rows)
     y = rows.y if rows.own is None else rows.y[rows.index]
     distance = residuals(loo, y)
@@ -71,11 +126,9 @@ def with_outliers(
     if time.left == 0.0:
         late = (f"{far}, but no time was left to try Student-t noise; give more ", Setting("max_time"), ".")
         return learned, _because(choice, Message(late))
-    typical = float(np.median(distance)) * MAD_TO_SD
-    scale = typical * float(np.sqrt(learned.model.likelihood.noise.flat[0]))
     try:
         with not_swallowed():
-            heavy = learn(build(robust(learned.model.likelihood, scale) or noise), time.left)
+            heavy = how.student_t(learned.model, float(np.median(distance)) * MAD_TO_SD, time)
     except KeyboardInterrupt:
         return learned, _because(
             choice, Message((f"{far}, but Student-t noise was not tried: interrupted.",))
@@ -86,7 +139,7 @@ def with_outliers(
         parts = (f"{far}, but Student-t noise could not be fitted (", *reason.clause, *remedy, ").")
         return learned, _because(choice, Message(parts))
     found, reasons = _denser(learned, heavy, rows, choice, far)
-    return _regular_or_wrong(heavy, rows, reasons, learn, time) if found is heavy else (found, reasons)
+    return _regular_or_wrong(heavy, rows, reasons, how, time) if found is heavy else (found, reasons)
 
 
 def _denser(
@@ -130,7 +183,7 @@ def _regular_or_wrong(
     heavy: Learned,
     rows: TrainingRows,
     choice: Choice,
-    learn: Callable[[GP, float | None], Learned],
+    how: RobustLearning,
     time: Deadline,
 ) -> tuple[Learned, Choice]:
     """What was learned with Student-t noise, or with a mixture if rows are clearly more probable given the others.
@@ -144,7 +197,7 @@ def _regular_or_wrong(
         return heavy, choice
     try:
         with not_swallowed():
-            found = learn(heavy.model.with_likelihood(mixture(residual)), time.left)
+            found = how.on_from(heavy, mixture(residual), time)
             left = [np.asarray(leave_one_out(one.posterior, rows).log_prob(y)) for one in (heavy, found)]
     except (KeyboardInterrupt, *FAILURES):
         return heavy, choice

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numbers
 import os
+from copy import copy
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -80,6 +81,9 @@ class GPEstimator(NestedParameters):
 
     _objectives: tuple[str | None, ...] = ("evidence", None)
 
+    _checks_evidence = True
+    """Whether a fit ends with the check of EP's evidence."""
+
     members_: list[Member]
     """The fitted models: one or several."""
 
@@ -116,6 +120,15 @@ class GPEstimator(NestedParameters):
         self.learn_rows = learn_rows
         self.representation = representation
         self.n_inducing = n_inducing
+
+    def for_other_rows(self) -> Self:
+        """A copy that will learn from the values of this one, for predictions of rows that are held out from it.
+
+        It has no further starts, and does not check EP's evidence, which is not asked for.
+        """
+        other = copy(self).set_params(warm_start=True, n_restarts=0)
+        other._checks_evidence = False
+        return other
 
     def _check_options(self) -> None:
         """Refuse options that would otherwise show up as an error in the middle of something else."""

@@ -38,11 +38,15 @@ NEARLY_SINGULAR = JITTER_LADDER[3]
 
 
 def warnings_of(
-    search: SearchResult, posterior: Posterior | SamplePosterior, X: Array, y: Array | None = None
+    search: SearchResult,
+    posterior: Posterior | SamplePosterior,
+    X: Array,
+    y: Array | None = None,
+    check_evidence: bool = True,
 ) -> list[Message]:
     """What a user should know about a fit; of targets y that are numbers also if they are too coarse for it."""
     found = [_about_learning(search), _about_inference(posterior, X)]
-    if search.stopped is None:
+    if check_evidence and search.stopped is None:
         found.append(_about_evidence(posterior))
         found.append(_about_nothing(search, posterior, X, y))
     if y is not None and y.ndim == 1 and search.runs:

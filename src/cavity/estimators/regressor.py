@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from cavity.estimators.automatic import robust, with_inflation, with_outliers
+from cavity.estimators.automatic import RobustLearning, robust, with_inflation, with_outliers
 from cavity.estimators.base import N_NEIGHBORS
 from cavity.estimators.fit_warnings import issue, warnings_of
 from cavity.estimators.fitted_regressor import ROW_FORMS, FittedRegressor
@@ -39,7 +39,6 @@ from cavity.likelihoods import (
     Gaussian,
     GaussianNoise,
     Likelihood,
-    MixtureOfGaussians,
     Noiseless,
     OrdinalProbit,
 )
@@ -301,7 +300,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
             learned = Learned(learned.search, learned.posterior.refine(max_time=time.left))
         self._model_key, self._form = key, "inputs" if data.sloped is None else "slopes"
         self._adopt(Member("", learned.search, learned.posterior, rows))
-        found = warnings_of(learned.search, learned.posterior, rows.X, rows.y)
+        found = warnings_of(learned.search, learned.posterior, rows.X, rows.y, self._checks_evidence)
         issue(found if unlearned is None else [NOTHING_TO_LEARN, *found])
         return self
 
@@ -428,19 +427,17 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
     ) -> tuple[Learned, Choice]:
         """The chosen model learned from all rows, from its values; and outliers, if the noise is open."""
         left = 0.0 if chosen.interrupted else time.left
-        from_data = not chosen.learned
-        learned = learn_from(model, left, n_restarts=int(from_data), data_driven=from_data)
-        exact = as_inference(self.inference, Gaussian()).name == "exact" and self.inference != "exact"
-        if not (self._open_noise and exact):
+        automatic = as_inference(self.inference, Gaussian()).name == "exact" and self.inference != "exact"
+        may_change = self._open_noise and automatic and robust(model.likelihood) is not None
+        clean = model if chosen.learned and chosen.set_aside else None
+        from_data = clean is not None or not chosen.learned
+        # what will be compared with robust noise is learned from one start first
+        restarts = int(from_data and not (chosen.learned and may_change))
+        learned = learn_from(model, left, n_restarts=restarts, data_driven=from_data)
+        if not may_change:
             return learned, chosen.choice
-        return with_outliers(
-            learned,
-            rows,
-            chosen.choice,
-            lambda noise: learned.model.with_likelihood(noise).with_inference(self.inference),
-            lambda heavy, left: learn_from(heavy, left, **_how(heavy, self.n_restarts)),
-            time,
-        )
+        how = RobustLearning(learn_from, self.inference, self.n_restarts, clean)
+        return with_outliers(learned, rows, chosen.choice, how, time)
 
     def _fit_blocks(self, blocks: Blocks, sample_weight: ArrayLike | None, time: Deadline) -> Self:
         """Learn from some rows and condition on all, in blocks; of the rows a part is kept."""
@@ -499,8 +496,7 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
             if self._open_noise and self.inference not in ("auto", "exact"):  # which is there for other noise
                 model = model.with_likelihood(robust(model.likelihood) or model.likelihood)
             likelihood: Likelihood = model.likelihood
-            kernel: Any = list(model.kernel) if isinstance(model.kernel, PerLatent) else model.kernel
-            mean = self._mean_for(likelihood)
+            kernel, mean = (list(p) if isinstance(p, PerLatent) else p for p in (model.kernel, model.mean))
             return self._bound(self._unbound_model(likelihood, mean, self.inference, kernel=kernel))
         if self._is_open and hasattr(self, "members_") and self.warm_start:  # it was chosen at the last fit
             return self.model_
@@ -557,12 +553,3 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         posterior = self.posterior_.update(X, y.reshape(len(y), *wanted), noise_variance)
         self._adopt(replace(self.members_[0], posterior=posterior, rows=rows))
         return self
-
-
-def _how(heavy: GP, n_restarts: int) -> dict[str, Any]:
-    """How robust noise is learned: from easier models too, unless targets are warped or its values are known."""
-    if isinstance(heavy.likelihood.noise, MixtureOfGaussians):
-        return {"n_restarts": 0, "warm": True}
-    if heavy.likelihood.noise is heavy.likelihood:
-        return {"n_restarts": min(n_restarts, 1)}
-    return {"n_restarts": 0, "data_driven": False}

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -350,7 +349,7 @@ def _try(
             for k in range(folds):
                 progress.advance()
                 test = fold == k
-                part = copy(model).set_params(warm_start=True, n_restarts=0)
+                part = model.for_other_rows()
                 _fitted(part, X.iloc[~test], y[~test], time_left)
                 held[test] = _log_density(part, X.iloc[test], y[test], whole)
     except (ValueError, np.linalg.LinAlgError) as error:

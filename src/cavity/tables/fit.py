@@ -275,10 +275,11 @@ def _scored(
     the other rows. If time is up before, they are not, and there are no scores.
     """
     X, y = training.X, training.y
-    other = copy(learned.model).set_params(warm_start=True, n_restarts=0)
     try:
         with not_swallowed():
-            found = fitted(other, X.iloc[train], y[train], Deadline(limit.left)).model
+            found = fitted(
+                learned.model.for_other_rows(), X.iloc[train], y[train], Deadline(limit.left)
+            ).model
     except NoDrawsInTimeError:
         return _unscored(report, _no_time())
     except FAILURES as error:

@@ -67,8 +67,9 @@ class Chosen:
     inflation : float
         Factor of the variances of a model with Gaussian noise.
     learned : bool
-        Whether its values are good ones to start from: not if there was no time, or if rows were set aside that may
-        be more than outliers.
+        Whether its values are those of data: not if there was no time.
+    set_aside : bool
+        Whether they were learned without rows that may be outliers, or may be more than that.
     interrupted : bool
         Whether Ctrl-C ended the search.
     """
@@ -77,6 +78,7 @@ class Chosen:
     choice: Choice
     inflation: float = 1.0
     learned: bool = True
+    set_aside: bool = False
     interrupted: bool = False
 
 
@@ -157,8 +159,7 @@ def choose(
     model = plainest if search.best is None else search.best.model
     factor = 1.0 if search.best is None else inflation(search.best.residual)
     reasons = in_sentences(search.trials, search.best, model, kind, search.seen)
-    learned = search.best is not None and not search.set_aside
-    return Chosen(model, reasons, factor, learned, interrupted)
+    return Chosen(model, reasons, factor, search.best is not None, search.set_aside, interrupted)
 
 
 # --- noise of numbers ---------------------------------------------------------------------------------------
