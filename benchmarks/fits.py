@@ -8,6 +8,8 @@ eight columns, five of which matter; robust noise has 5 % gross errors among the
 - `probit_1500`: a classifier by EP with defaults, over its own fit from one start;
 - `softmax`: a classifier of ten classes with defaults (digits, 300 rows of 64 columns), over what it took when this was
   first measured, `DIGITS_BEFORE` units of n = 1000; the full run has all 1797 rows too;
+- `cavity_fit`: what `cavity fit` does with a table of 500 rows with gross errors (choice of kernel and noise, plain
+  models, scores of rows held out), over a Student-t fit with defaults to the same rows; median over four tables;
 - `mcmc_s`: CPU seconds of Student-t noise with `inference="mcmc"` and its default draws, 100 rows; a line above says
   whether its chains pass their checks.
 
@@ -32,11 +34,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from benchmarks import peers, report, timing
 from benchmarks.problems import Array, Problem
 from cavity import GPClassifier, GPRegressor
 from cavity.inference.base import ConvergenceWarning
+from cavity.tables import Table, prepare
+from cavity.tables.fit import fit_table
+from cavity.tables.training import Options
 
 COLUMNS = 8
 OUTLIERS = 0.05
@@ -48,6 +54,9 @@ GROSS = 20.0
 DIGITS_ROWS = 300
 DIGITS_BEFORE = 21.1
 """CPU time of the default classifier of so many digits at b8ee38e, in units of n = 1000: 24.3 s over 1.15 s."""
+
+TABLES = (2101, 2102, 2103, 2104)
+"""Seeds of tables for `cavity fit`."""
 
 PATIENCE = 10.0
 """Times our default time at which a peer is stopped."""
@@ -146,7 +155,10 @@ class Outcome:
         found = {name: self._ratio(name) for name in names}
         units = self._ratio(f"digits_{DIGITS_ROWS}")
         softmax = None if units is None else units / DIGITS_BEFORE
-        figures = {**found, "softmax": softmax, "mcmc_s": self.mcmc_seconds}
+        tables = [self.series(f"table_{seed}").ratio("cavity fit", "student-t") for seed in TABLES]
+        known_tables = [ratio for ratio in tables if ratio is not None]
+        automatic = float(np.median(known_tables)) if known_tables else None
+        figures = {**found, "softmax": softmax, "cavity_fit": automatic, "mcmc_s": self.mcmc_seconds}
         against = [
             self.series(result.problem).ratio(result.subject, "default")
             for result in self.results
@@ -162,9 +174,9 @@ class Outcome:
 # --- problems ---------------------------------------------------------------------------------------------------------
 
 
-def friedman(n: int, outliers: float = 0.0) -> tuple[Array, Array]:
+def friedman(n: int, outliers: float = 0.0, seed: int | None = None) -> tuple[Array, Array]:
     """Friedman's function of eight columns, with noise and gross errors."""
-    rng = np.random.default_rng(n)
+    rng = np.random.default_rng(n if seed is None else seed)
     X = rng.random((n, COLUMNS))
     f = (
         10.0 * np.sin(np.pi * X[:, 0] * X[:, 1])
@@ -214,6 +226,20 @@ class Fit:
         return took
 
 
+class TableFit(Fit):
+    """CPU seconds of `cavity fit` without its files."""
+
+    def __init__(self, X: Array, y: Array) -> None:
+        columns = {f"x{i}": x for i, x in enumerate(X.T)}
+        self.table = Table(pd.DataFrame({**columns, "y": y}), np.arange(1, len(y) + 1), len(y))
+
+    def __call__(self, k: int) -> float:
+        start = time.process_time()
+        preparation, X, y = prepare(self.table, "y")
+        self.fitted = fit_table(preparation, X, y, self.table, Options()).estimator
+        return time.process_time() - start
+
+
 def patience(ours: float, longest: float) -> float:
     """CPU seconds that a peer has, if our default fit took so many."""
     return min(PATIENCE * ours, max(longest, AT_LEAST * ours))
@@ -246,6 +272,8 @@ def measure(plan: Plan, found: Outcome, longest: float = LONGEST) -> Outcome:
     _probit(found, 1500)
     for n in plan.digits:
         _digits(found, n)
+    for seed in TABLES:
+        _table(found, seed)
     _chains(found)
     return found
 
@@ -289,6 +317,12 @@ def _digits(found: Outcome, n: int) -> None:
     default = Fit(lambda: GPClassifier(random_state=0), *digits(n))
     subjects = {"one start": one_start(*friedman(1000)), "default": default}
     _take_turns(found, f"digits_{n}", subjects, 1)
+
+
+def _table(found: Outcome, seed: int) -> None:
+    X, y = friedman(500, OUTLIERS, seed)
+    robust = Fit(lambda: GPRegressor(likelihood="student-t", random_state=0), X, y)
+    _take_turns(found, f"table_{seed}", {"student-t": robust, "cavity fit": TableFit(X, y)}, 1)
 
 
 def _chains(found: Outcome) -> None:

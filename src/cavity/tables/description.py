@@ -18,7 +18,7 @@ from cavity.measures.effects import average_along, grid_between, turning
 from cavity.numerics.arrays import Array
 from cavity.sampling.posterior import SamplePosterior
 from cavity.tables.fit_report import Outlier, Relevance
-from cavity.tables.formatting import rounded
+from cavity.tables.formatting import plain, rounded
 from cavity.tables.model import TableModel
 from cavity.tables.preparation import Preparation
 
@@ -231,7 +231,7 @@ def _reach(lengthscale: float, span: float, idle: bool, unit: str | None) -> str
         return "no influence"
     if lengthscale > STRAIGHT * span:
         return "nearly a straight line"
-    return f"matters over about {lengthscale:.2g}" + (f" {unit.split()[0]}" if unit else "")
+    return f"matters over about {plain(lengthscale, 2)}" + (f" {unit.split()[0]}" if unit else "")
 
 
 def inference_in_words(status: Any) -> str:
