@@ -48,6 +48,8 @@ def test_no_start_if_few_rows_would_do():
         assert start(model, X, rng.choice([-1, 1], len(X))) is None  # nothing but noise
     assert start(GP(1.0 * SE(ard), Gaussian()), X, y) is None  # evaluations are cheap: all starts see much
     assert start(GP(1.0 * Linear(), Probit()), X, y) is None  # no length scales
+    wide = np.hstack([X, rng.uniform(size=(len(X), 5))])
+    assert start(model, wide, y) is None  # in seven columns no row is near
 
 
 def test_fixed_and_shared_length_scales():

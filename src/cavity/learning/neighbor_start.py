@@ -34,6 +34,10 @@ LEAST_ROWS, MOST_ROWS = 300, 20_000
 CLIQUE = 15
 """Neighbors of a row: enough to tell whether they have anything in common."""
 
+LEAST_HALVINGS = 2
+"""Halvings down to the distance of neighboring rows: if they are hardly closer than others, in many columns, they know
+no more."""
+
 STEPS = 15
 """Iterations from each length scale."""
 
@@ -74,7 +78,7 @@ def neighbor_start(
         return None
     lengths = _lengths(kernel)[model.layout.lead[model.layout.lead < kernel.flat.size]]
     halvings = int(np.log2(n) / columns)  # neighboring rows are n^(1/D) times as close as distant ones
-    if not (lengths.any() and halvings and RadialSum.of(kernel, columns) is not None):
+    if not (lengths.any() and halvings >= LEAST_HALVINGS and RadialSum.of(kernel, columns) is not None):
         return None
     some = slice(None) if n <= MOST_ROWS else np.random.default_rng(0).choice(n, MOST_ROWS, replace=False)
     X, targets = rows.X[some], as_values(model.likelihood, rows.y)[some]
