@@ -151,8 +151,8 @@ def test_other_kernels_are_corrected_by_slopes_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "sd", "how", "message"),
     [
-        ({}, -1.0, "slopes", "not negative"),
-        ({}, np.nan, "slopes", "must hold standard deviations"),
+        ({}, -1.0, "slopes", "not negative, got -1.0; 0 is an exact input"),
+        ({}, np.nan, "slopes", "finite standard deviations, not negative, got nan"),
         ({}, [0.1, 0.2, 0.3], "slopes", "one for each of 1 columns"),
         ({}, 0.1, "sampling", "must be one of"),
         ({"likelihood": "auto"}, 0.1, "slopes", "not 'auto'"),

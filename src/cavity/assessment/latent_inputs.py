@@ -25,6 +25,7 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize
 from cavity.numerics.special import LOG_2PI
 from cavity.prediction import GaussianPrediction, MixturePrediction
+from cavity.runtime.checks import require_deviations
 from cavity.runtime.errors import InputError
 from cavity.sampling.diagnostics import ess_bulk, rhat
 from cavity.sampling.hmc import hamiltonian
@@ -158,9 +159,7 @@ class _TrueInputs:
             raise InputError(
                 "must be normal, Student-t or Laplace noise", parameter="likelihood", value=likelihood
             )
-        if (sd < 0).any() or not np.isfinite(sd).all():
-            raise InputError("must hold standard deviations, not negative", parameter="input_sd")
-        self.model, self.X, self.y, self.sd = model, X, y, np.array(sd)
+        self.model, self.X, self.y, self.sd = model, X, y, require_deviations(np.array(sd), "input_sd")
         self.dim = X.size
         self.names: tuple[str, ...] = ()
         self.variances = np.zeros((0, len(y)))

@@ -30,6 +30,7 @@ from cavity.kernels.algebra import On, Scaled, Sum
 from cavity.means import Constant, Zero
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import fixed
+from cavity.runtime.checks import require_deviations
 from cavity.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -153,6 +154,4 @@ def _checked_sd(given: ArrayLike, x: Array) -> Array:
             f"must be a number, one for each of {x.shape[1]} columns, or of shape {x.shape}; got {sd.shape}",
             parameter="input_sd",
         ) from None
-    if not (np.isfinite(sd) & (sd >= 0)).all():
-        raise InputError("must hold standard deviations, not negative", parameter="input_sd")
-    return sd
+    return require_deviations(sd, "input_sd")

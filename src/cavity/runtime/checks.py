@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from cavity.numerics.arrays import Array
+from cavity.runtime.errors import InputError
+
 
 def is_number(value: Any, kind: type = Real) -> bool:
     """Whether it is a number of this kind (`numbers.Real`, `numbers.Integral`), and not a truth value.
@@ -29,6 +32,19 @@ def require_integer(value: Any, name: str, least: int) -> int:
     if not is_number(value) or int(value) != value or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
     return int(value)
+
+
+def require_deviations(sd: Array, name: str) -> Array:
+    """Standard deviations, finite and not negative; zero says that there is no error."""
+    bad = ~(np.isfinite(sd) & (sd >= 0))
+    if bad.any():
+        raise InputError(
+            f"must hold finite standard deviations, not negative, got {float(sd[bad][0])!r}",
+            parameter=name,
+            value=sd,
+            remedy="0 is an exact input",
+        )
+    return sd
 
 
 def generator(random_state: Any) -> np.random.Generator:
