@@ -9,6 +9,10 @@ procedures), and disagree altogether about what one pair of bubbles says (Morey 
 If the bubbles are nearly ten apart, theta is known almost exactly: the posterior is uniform on a short interval.
 The procedure that ignores the distance d still gives a wide interval, and the one that takes the distance itself
 gives its *widest* interval just there. Half of the posterior is what the Bayesian interval holds, for every d.
+
+Coverage alone says next to nothing. Toss a coin: heads, and the interval is the whole line; tails, and it is empty.
+That too holds the truth in half of all cases, and nobody would bet even money on either answer (the fundamental
+confidence fallacy).
 """
 
 import matplotlib.pyplot as plt
@@ -35,4 +39,6 @@ for name, half in halves.items():
 axes[0].set(xlabel="distance of the bubbles", ylabel="width of the 50 % interval")
 axes[0].legend(frameon=False, fontsize=8)
 axes[1].set(xlabel="distance of the bubbles", ylabel="posterior probability it holds", ylim=(0, 1.05))
+whole_line = rng.random(len(x)) < 0.5  # a coin, which has seen no data
+print(f"the coin covers {np.mean(whole_line):.3f}; given heads {1.0:.0f}, given tails {0.0:.0f}")
 plt.show()

@@ -16,8 +16,8 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
-from cavity.em import GTM
 from cavity import GPLVM
+from cavity.em import GTM
 
 X, digit = load_digits(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(X))

@@ -6,6 +6,11 @@ The posterior mean minimizes squared errors plus the squared norm that belongs t
 penalty on derivatives. With :math:`\\int \\alpha^2 f^2 + f'^2` it belongs to the exponential kernel: the inverse of a
 matrix of finite differences is its covariance. Right: draws of the process are not in the space of functions with a
 finite norm. With N eigenfunctions the expected squared norm of a draw is N; that of the posterior mean stays where it is.
+
+The inner product of :math:`f = \\sum_i a_i k(\\cdot, x_i)` and :math:`g = \\sum_j b_j k(\\cdot, z_j)` is
+:math:`a^\\top K(X, Z) b`. So :math:`\\langle f, k(\\cdot, x) \\rangle = f(x)`, the reproducing property: values are inner
+products. A part of f that is orthogonal to the kernels at the training inputs changes no value there and adds to the
+norm, so the minimizer has none (the representer theorem).
 """
 
 import matplotlib.pyplot as plt
@@ -43,6 +48,12 @@ norm = weights @ SE(6**-0.5)(nodes) @ weights
 axes[1].axhline(norm, color="#0072b2", ls=":", label="a'Ka")
 axes[1].set(title="squared norm by N eigenfunctions", xlabel="N")
 axes[1].legend(frameon=False, fontsize=8)
+
+place = np.array([[0.3]])
+f, k_x = exact.values * (exact(nodes).T @ weights), exact.values * exact(place)[0]  # their coefficients
+inner = np.sum(f * k_x / exact.values)
+value = (SE(6**-0.5)(place, nodes) @ weights)[0]
+print(f"inner product of f and k(., x) by eigenfunctions {inner:.6f}, f(x) {value:.6f}")
 
 x, w = np.polynomial.hermite_e.hermegauss(60)
 numeric = nystrom(SE(6**-0.5), 0.5 * x[:, None], w / w.sum(), 5)

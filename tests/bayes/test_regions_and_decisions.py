@@ -12,6 +12,7 @@ from cavity.bayes import (
     bayes_rule,
     best_action,
     best_actions,
+    best_hypothesis,
     binomial,
     binomial_test,
     compare_models,
@@ -235,3 +236,16 @@ def test_decisions_for_rows_of_a_regression():
         assert np.abs(best_actions(p, dear) - p.quantile(0.75)).max() < 2e-3 * p.sd.max()
         squared = best_actions(p, lambda value, action: (value - action) ** 2)
         assert np.abs(squared - p.mean).max() < 1e-3 * p.sd.max()
+
+
+def test_hypotheses_are_chosen_by_expected_loss():
+    p = np.array([0.7, 0.2, 0.1])
+    assert best_hypothesis(p) == (0, pytest.approx(0.3))
+    loss = np.array([[0.0, 1.0, 1.0, 0.25], [1.0, 0.0, 1.0, 0.25], [9.0, 9.0, 0.0, 0.25]])
+    expected = [0.2 + 0.9, 0.7 + 0.9, 0.9, 0.25]  # by hand; the last puts the decision off
+    assert best_hypothesis(p, loss) == (3, pytest.approx(min(expected)))
+    assert best_hypothesis(p, loss[:, :3]) == (2, pytest.approx(0.9))
+    with pytest.raises(InputError, match="add up to one"):
+        best_hypothesis([0.7, 0.7])
+    with pytest.raises(InputError, match=r"shape \(3, actions\)"):
+        best_hypothesis(p, np.eye(2))

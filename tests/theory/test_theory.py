@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
+from scipy.interpolate import make_smoothing_spline
 from scipy.optimize import minimize_scalar
 from sklearn.decomposition import KernelPCA
 
@@ -151,6 +152,32 @@ def test_equivalent_kernels_in_closed_form_and_by_weights():
         step_approximation(Matern(1.0), 0.1, 250.0, [0.0])
     with pytest.raises(InputError, match="must be positive"):
         equivalent_kernel(SE(1.0), 0.0, 1.0, [0.0])
+
+
+def test_equivalent_kernel_of_the_smoothing_spline():
+    """Silverman's closed form (1984), and what SciPy's spline does to an impulse."""
+    n, variance, noise = 201, 3.0, 0.002
+    x, u = np.linspace(0.0, 1.0, n), (variance * (n - 1) / noise) ** 0.25
+    r = x[100:130] - x[100]
+    found = equivalent_kernel(variance * IntegratedWiener(), noise, n - 1.0, r)
+    angle = u * r / np.sqrt(2)
+    np.testing.assert_allclose(
+        found, 0.5 * u * np.exp(-angle) * np.sin(angle + np.pi / 4), rtol=1e-6, atol=1e-7 * u
+    )
+    impulse = make_smoothing_spline(x, np.eye(n)[100], lam=noise / variance)(x)
+    np.testing.assert_allclose(impulse[100:130], found / (n - 1), atol=2e-3 * impulse[100])
+    walk = equivalent_kernel(0.5 * Wiener() + 0.5 * Wiener(), 0.25, 4.0, [0.3])
+    np.testing.assert_allclose(walk, 2.0 * np.exp(-4.0 * 0.3), rtol=1e-6)
+
+
+def test_without_noise_as_many_functions_as_rows_are_known():
+    values = np.array([0.1, 0.5, 0.25])
+    np.testing.assert_allclose(lower_bound(values, 0.0, [0, 1, 3, 9]), [0.85, 0.35, 0.0, 0.0], atol=1e-15)
+    rows = np.random.default_rng(0).standard_normal((4, 1)) * 0.5  # Gaussian inputs, exact observations
+    places = np.random.default_rng(1).standard_normal((20_000, 1)) * 0.5
+    K, k = SE(0.4)(rows) + 1e-10 * np.eye(4), SE(0.4)(rows, places)
+    error = 1.0 - np.einsum("ij,ij->j", k, np.linalg.solve(K, k))
+    assert lower_bound(se_gaussian(0.4, 0.5, 40).values, 0.0, [4])[0] < error.mean()
 
 
 def test_eigenfunctions_of_the_squared_exponential():

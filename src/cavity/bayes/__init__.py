@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cavity.bayes.decisions import bayes_risk as bayes_risk
     from cavity.bayes.decisions import best_action as best_action
     from cavity.bayes.decisions import best_actions as best_actions
+    from cavity.bayes.decisions import best_hypothesis as best_hypothesis
     from cavity.bayes.decisions import dominates as dominates
     from cavity.bayes.decisions import expectation as expectation
     from cavity.bayes.decisions import risk as risk

@@ -130,6 +130,42 @@ def best_action(one: Distribution, loss: str | Loss = "squared", width: float = 
     return Action(float(found.x), float(found.fun))
 
 
+def best_hypothesis(probabilities: ArrayLike, loss: ArrayLike | None = None) -> Action:
+    """Which of finitely many hypotheses to act on: the index of the action with the least expected loss.
+
+    Parameters
+    ----------
+    probabilities : array (K,)
+        Of the hypotheses, given the data.
+    loss : array (K, A), optional
+        Of each of A actions if a hypothesis is true; one for every other hypothesis by default, which chooses the most
+        probable. A column of equal losses is the price of putting the decision off.
+
+    Examples
+    --------
+    >>> from cavity.bayes import best_hypothesis
+    >>> best_hypothesis([0.9, 0.1])
+    Action(action=0, expected_loss=0.1)
+    >>> best_hypothesis([0.9, 0.1], [[0, 1], [50, 0]])  # to miss the second costs fifty times as much
+    Action(action=1, expected_loss=0.9)
+    """
+    p: Array = np.asarray(probabilities, dtype=float)
+    if p.ndim != 1 or not len(p) or not np.all(p >= 0) or abs(p.sum() - 1.0) > 1e-8:
+        raise InputError(
+            f"must be numbers from 0 on that add up to one, got {probabilities!r}",
+            parameter="probabilities",
+            value=probabilities,
+        )
+    losses: Array = 1.0 - np.eye(len(p)) if loss is None else np.asarray(loss, dtype=float)
+    if losses.ndim != 2 or len(losses) != len(p) or not np.isfinite(losses).all():
+        raise InputError(
+            f"must be finite numbers of shape ({len(p)}, actions), got {loss!r}", parameter="loss", value=loss
+        )
+    expected = p @ losses
+    best = int(np.argmin(expected))
+    return Action(best, float(expected[best]))
+
+
 GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 

@@ -5,7 +5,9 @@ average of the targets, m(x) = int h(x - x') y(x') dx', and in frequencies (Rasm
 
     h~(s) = S(s) / (S(s) + v / rho).
 
-Multiplied by the spacing 1 / rho it is the weight that a prediction gives to an observation at that distance.
+Multiplied by the spacing 1 / rho it is the weight that a prediction gives to an observation at that distance. A Wiener
+process integrated m - 1 times, the spline of order m, has S(s) = c (2 pi s)^-2m, infinite at zero, which h~ does not
+mind: smoothing leaves polynomials as they are (for m = 2 there is a closed form, Silverman, 1984).
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import quad
 
-from cavity.kernels import SE, Kernel
-from cavity.kernels.algebra import Scaled
+from cavity.kernels import SE, IntegratedWiener, Kernel, Wiener
+from cavity.kernels.algebra import Scaled, Sum
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import InputError
 from cavity.theory.spectral import spectral_density
@@ -29,7 +31,7 @@ def equivalent_kernel(kernel: Kernel, noise_variance: float, density: float, dis
     Parameters
     ----------
     kernel : Kernel
-        One with a `spectral_density`.
+        One with a `spectral_density`, a (integrated) Wiener process, or a sum of such.
     noise_variance : float
     density : float
         Observations per unit length; locally n p(x).
@@ -50,8 +52,8 @@ def equivalent_kernel(kernel: Kernel, noise_variance: float, density: float, dis
     r = np.abs(np.atleast_1d(np.asarray(distance, dtype=float)))
 
     def transfer(s: float) -> float:
-        S = float(spectral_density(kernel, s))
-        return S / (S + v) if S > 0 else 0.0
+        S = _density(kernel, s)
+        return 1.0 / (1.0 + v / S) if S > 0 else 0.0
 
     edge = _edge(transfer)
     out = np.empty(len(r))
@@ -68,6 +70,18 @@ def equivalent_kernel(kernel: Kernel, noise_variance: float, density: float, dis
             far = quad(transfer, edge, np.inf, weight="cos", wvar=2 * np.pi * one, limlst=200)[0]
             out[i] = 2.0 * (near + far)
     return out
+
+
+def _density(kernel: Kernel, s: float) -> float:
+    """S(s), also of processes that are stationary only in their increments."""
+    if isinstance(kernel, Scaled):
+        return float(kernel.variance) * _density(kernel.kernel, s)
+    if isinstance(kernel, Sum):
+        return sum(_density(term, s) for term in kernel.terms)
+    if isinstance(kernel, Wiener):
+        integrals = kernel.order if isinstance(kernel, IntegratedWiener) else 0
+        return float((2.0 * np.pi * s) ** (-2 * (integrals + 1))) if s > 0 else np.inf
+    return float(spectral_density(kernel, s))
 
 
 def _edge(transfer: Callable[[float], float]) -> float:

@@ -42,13 +42,22 @@ def _checked(noise_variance: float, n: ArrayLike) -> Array:
 def lower_bound(eigenvalues: ArrayLike, noise_variance: float, n: ArrayLike) -> Array:
     """Opper's and Vivarelli's lower bound of the expected squared error of f after n rows.
 
+    Without noise it is zero. What is left then is what n functions cannot span, the sum of all but the n largest
+    eigenvalues (Micchelli and Wahba, 1981).
+
     Examples
     --------
     >>> from cavity.theory import lower_bound, se_gaussian
     >>> lower_bound(se_gaussian(6**-0.5, 0.5, 60).values, 0.1, [1, 10]).round(6)
     array([0.278218, 0.0555  ])
+    >>> lower_bound([0.5, 0.25, 0.125], 0.0, [0, 1, 2])
+    array([0.875, 0.375, 0.125])
     """
-    rows, values = _checked(noise_variance, n), np.asarray(eigenvalues, dtype=float)
+    values = np.asarray(eigenvalues, dtype=float)
+    if noise_variance == 0.0:
+        left = np.append(np.cumsum(np.sort(values))[::-1], 0.0)
+        return np.asarray([left[min(int(m), len(values))] for m in _checked(1.0, n)])
+    rows = _checked(noise_variance, n)
     return np.asarray([np.sum(noise_variance * values / (noise_variance + m * values)) for m in rows])
 
 
