@@ -303,7 +303,7 @@ def test_the_last_line_of_fits_has_ratios_over_one_start_and_seconds_of_chains()
     line = report.result_line(found.figures())
     assert line == (
         "RESULT gaussian_500=1.500 student_t_500=missing student_t_1000=missing mixture_500=missing "
-        "probit_1500=missing softmax=2.000 mcmc_s=12.000"
+        "probit_1500=missing softmax=2.000 cavity_fit=missing mcmc_s=12.000"
     )
 
 

@@ -57,7 +57,7 @@ def test_gradient_of_the_joint_density(case, precision):
     weight = np.linspace(0.5, 2.0, 7)
     means = "zero" if precision is None else "constant"
     sites = None if precision is None else Sites(y, precision * np.linspace(-0.2, 1.0, 7))
-    target = JointTarget(GP(1.2 * Matern(0.8, nu=1.5), likelihood, mean=means), X, of(y), weight, sites)
+    target = JointTarget(GP(1.2 * Matern(0.8, nu=1.5), likelihood, mean=means), X, of(y), weight).given(sites)
     u = target.start(1, np.random.default_rng(0), None, 0.3)[0]
     _, gradient = target.value_and_gradient(u[None])
     h = 1e-5
@@ -77,7 +77,7 @@ def test_sites_change_the_coordinates_and_not_the_density():
     )
     plain, white = (
         JointTarget(model, X, np.round(np.exp(y))),
-        JointTarget(model, X, np.round(np.exp(y)), None, sites),
+        JointTarget(model, X, np.round(np.exp(y))).given(sites),
     )
     place = white.start(1, np.random.default_rng(1), None, 0.3)
 
@@ -97,7 +97,7 @@ def test_sites_change_the_coordinates_and_not_the_density():
 def test_under_gaussian_noise_the_sites_leave_a_white_posterior():
     X, y = data(6)
     model = GP(1.2 * Matern(0.8, nu=1.5), Gaussian(0.3))
-    target = JointTarget(model, X, y, None, Sites.of_observations(y, np.array(0.3)))
+    target = JointTarget(model, X, y).given(Sites.of_observations(y, np.array(0.3)))
     place = target.start(3, np.random.default_rng(0), None, 0.0)
     place[:, 6:8] += np.random.default_rng(1).standard_normal(
         (3, 2)

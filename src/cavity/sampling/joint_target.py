@@ -7,7 +7,8 @@ whatever theta is: exactly so under the prior, or nearly so under the posterior 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from copy import copy
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,9 +33,8 @@ class JointTarget:
     X, y : arrays (n, D), (n,)
     sample_weight : array (n,), optional
         Powers of the likelihood factors.
-    sites : Sites, optional
-        Gaussian factors in the place of those of the likelihood (one latent function): v is white under the posterior
-        that they leave. Those without a positive precision are left out. Without sites v is white under the prior.
+
+    v is white under the prior; `given(sites)` has other coordinates.
     """
 
     def __init__(
@@ -43,20 +43,33 @@ class JointTarget:
         X: ArrayLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
-        sites: Sites | None = None,
     ) -> None:
         bound, data = model.training(X, y, sample_weight, basis_in_kernel=True)
         self.X, self.y, self.weight, self._inputs = data.X, data.y, data.weight, data.inputs
         self.model = with_proper_priors(bound, self.X, self.y, self.weight)
         self.n, self.latents = len(self.y), int(self.model.likelihood.n_latent)
         self.white_dim, self.p = self.n * self.latents, len(self.model.names)
+        self._require_white_coordinates()
         self.sites: Sites | None = None
-        if sites is not None and self.latents == 1:
-            some = sites.precision > 0
-            self.sites = Sites(np.where(some, sites.shift, 0.0), np.where(some, sites.precision, 0.0))
         self.dim = self.white_dim + self.p
         self.names = tuple(f"v[{i}]" for i in range(self.white_dim)) + tuple(self.model.names)
         self._bounds = np.array(self.model.theta_bounds).reshape(-1, 2)
+
+    def given(self, sites: Sites | None) -> Self:
+        """The same density in coordinates that are white under the posterior that some sites leave.
+
+        They stand in for the likelihood of one latent function; those without a positive precision are left out.
+        """
+        other = copy(self)
+        other.sites = None if sites is None or self.latents > 1 else _positive(sites)
+        return other
+
+    def _require_white_coordinates(self) -> None:
+        """Refuse a representation, by name, that cannot take derivatives through them, or not of so many rows."""
+        first = self.model.prior(self._inputs).functions[0]
+        first.representation.require(Capability.WHITENING)
+        first.representation.require(Capability.WHITE_DERIVATIVES)
+        first.require_covariance()
 
     def log_density(self, U: Array) -> Array:
         """Log density (C,)."""
@@ -141,11 +154,14 @@ class JointTarget:
 
     def _coordinates(self, prior: Any) -> list[WhiteCoordinates]:
         """Of each latent function; valid until the next evaluation."""
-        prior.functions[0].representation.require(Capability.WHITENING)
-        prior.functions[0].representation.require(Capability.WHITE_DERIVATIVES)
-        prior.functions[0].require_covariance()
         found = {id(p): WhiteCoordinates(p, self.sites) for p in {id(p): p for p in prior.functions}.values()}
         return [found[id(p)] for p in prior.functions]
+
+
+def _positive(sites: Sites) -> Sites:
+    """Sites of which those without a positive precision say nothing."""
+    some = sites.precision > 0
+    return Sites(np.where(some, sites.shift, 0.0), np.where(some, sites.precision, 0.0))
 
 
 def _columns(parts: Iterable[Array]) -> Array:

@@ -194,10 +194,11 @@ def sample_joint(task: SamplingTask) -> Draws:
     """White latent values and hyperparameters together; f alone if there are no hyperparameters to move."""
     if not task.moves_hyperparameters:
         return sample_latent(task)
+    target = JointTarget(task.model, task.X, task.y, task.weight)
     guide = HyperparameterTarget(fast_model(task), task.X, task.y, task.weight)
     white = _whitened_by_evidence(task, guide)
     found = _fast_posterior(guide.model.replace(white.origin), task)
-    target = JointTarget(task.model, task.X, task.y, task.weight, _sites_of(found))
+    target = target.given(_sites_of(found))
     moved = slice(target.white_dim, None)
     white = AffineTarget(target, white.origin, white.factor, moved)
     mean = None if found is None else np.asarray(found.mean(task.X))
