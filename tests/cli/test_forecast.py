@@ -92,7 +92,7 @@ def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
     refused(fit(good.replace(",3", ",inf")), "'inf' in row 4, which is not a finite number")
     refused(fit("".join(f"{day},\n" for day in dates)), "all values are missing")
     refused(fit("2024-01-01 00:00Z,1\n2024-01-02 00:00,2\n"), "dates of different time zones")
-    refused(fit("01.02.2024,1\n02.02.2024,2\n"), "nobody can tell whether the day or the month comes first")
+    refused(fit("01/02/2024,1\n02/02/2024,2\n"), "nobody can tell whether the day or the month comes first")
     refused(fit(good, "--season", "week"), "--season has 'week', a season of 7 steps")
     refused(fit(good, "--kernel", "SE(1.0)"), "--kernel is not for time series")
     refused(

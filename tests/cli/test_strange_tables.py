@@ -61,6 +61,10 @@ UNDERSTOOD = {
         table(pd.date_range("1999-11", periods=N, freq="3MS").strftime("%Y-%m")),
         "Column 'x' holds dates: years with their fraction.",
     ),
+    "dates with points": (
+        table(DAYS.strftime("%d.%m.%Y")),
+        "dates (day, month, year): days since 2020-01-01",
+    ),
     "times of a day": (table(f"2020/1/5 {i + 6}:30" for i in range(N)), "days since 2020-01-05"),
     "truth values as inputs": (PLAIN.assign(flag=X > 5).to_csv(index=False), NUMBERS),
     "truth values as target": (PLAIN.assign(y=X > 5).to_csv(index=False), "2 classes, 'False', 'True'"),
@@ -163,7 +167,10 @@ REFUSED = {
     "a constant target": (PLAIN.assign(y=3).to_csv(index=False), "the target 'y' is the same in all rows, 3"),
     "one class": (PLAIN.assign(y="a").to_csv(index=False), "has one class only, 'a': there is nothing to tell"),
     "a target without values": (PLAIN.assign(y="").to_csv(index=False), "'y' is missing in"),
-    "dates with the year last": (table(DAYS.strftime("%d.%m.%Y")), "such as '01.01.2020'; write dates year first"),
+    "days that may be months": (
+        table(DAYS.strftime("%d/%m/%Y")),
+        "such as '01/01/2020', of which nobody can tell whether the day or the month comes first",
+    ),
     "a word among dates": (
         table([*DAYS.strftime("%Y-%m-%d"), "soon"][1:]).replace("soon", "2020-13-01"),
         "column 'x' has '2020-13-01' in row 12, which is not a date such as 2024-03-05",

@@ -63,6 +63,55 @@ def test_types_zones_and_texts_mean_the_same(dates):
     np.testing.assert_allclose(X["day"], 0.25 + 1.5 * np.arange(N), rtol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("written", "order"),
+    [
+        ("%d.%m.%Y", "day, month, year"),
+        ("%d/%m/%Y", "day, month, year"),
+        ("%m/%d/%Y", "month, day, year"),
+        ("%d-%m-%Y 06:30", "day, month, year"),
+    ],
+)
+def test_dates_with_the_year_last_are_read_if_the_column_tells_the_order(written, order):
+    days = [datetime(2023, 12, 22), datetime(2023, 12, 23), datetime(2024, 1, 2)]
+    preparation, X, _ = prepared([day.strftime(written) for day in days])
+    gaps = np.diff([day.timestamp() for day in days]) / 86400
+    np.testing.assert_allclose(np.diff(X["day"]), gaps, rtol=1e-14)
+    assert f"Column 'day' holds dates ({order}): days since 2023-12-22." in map(str, preparation.notes)
+
+
+def test_the_order_of_the_fit_is_that_of_new_tables_also_from_a_file():
+    days = pd.date_range("2023-12-20", periods=N).strftime("%d/%m/%Y")
+    frame = pd.DataFrame({"day": days, "y": Y})
+    table = Table(frame, np.arange(1, N + 1), N)
+    options = Options(likelihood="gaussian", n_restarts=0, test_size=0.0)
+    model = loads(dumps(fit_table(*prepare(table, "y"), table, options)))
+    new = pd.DataFrame({"day": ["01/02/2024", "2024-02-01"]})  # the first of February, twice
+    assert model.preparation.inputs(new)["day"].tolist() == [43, 43]
+
+
+def test_points_stand_after_the_day_unless_the_column_says_otherwise():
+    _, X, _ = prepared(["01.02.2024", "02.02.2024", "04.02.2024"])
+    assert X["day"].tolist() == [0, 1, 3]
+    _, X, _ = prepared(["02.12.2024", "02.13.2024", "02.15.2024"])
+    assert X["day"].tolist() == [0, 1, 3]
+
+
+@pytest.mark.parametrize(
+    "dates", [["01/02/2024", "02/02/2024", "04/02/2024"], ["13.01.2024", "01.13.2024", "01.01.2024"]]
+)
+def test_days_that_may_be_months_are_asked_about(dates):
+    with pytest.raises(TableError, match="nobody can tell whether the day or the month comes first"):
+        prepared(dates)
+
+
+def test_quarters_and_months_by_name_are_dates():
+    _, X, _ = prepared(["2019Q1", "2020-Q3", "2024 q2"])
+    np.testing.assert_allclose(X["day"], [2019, 2020 + 182 / 366, 2024 + 91 / 366], rtol=1e-14)
+    _, X, _ = prepared(["Jan 2019", "Jul 2020", "April 2024"])
+    np.testing.assert_allclose(X["day"], [2019, 2020 + 182 / 366, 2024 + 91 / 366], rtol=1e-14)
+
+
 def test_days_of_python_are_dates():
     _, X, _ = prepared([date(2024, 1, 1 + i) for i in range(N)])
     np.testing.assert_array_equal(X["day"], np.arange(N))

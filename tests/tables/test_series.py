@@ -31,7 +31,7 @@ def test_a_day_beyond_the_twelfth_tells_the_order(tmp_path: Path, written: str, 
 
 def test_an_order_that_nothing_tells_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="nobody can tell whether the day or the month comes first"):
-        read(tmp_path, list(DAYS[:12].strftime("%d.%m.%Y")))
+        read(tmp_path, list(DAYS[:12].strftime("%d/%m/%Y")))
     with pytest.raises(TableError, match="nobody can tell"):
         read(tmp_path, ["13.01.2024", "01.13.2024"])
 

@@ -35,7 +35,7 @@ from cavity.frames.columns import (
     texts_of,
     try_numbers,
 )
-from cavity.frames.dates import YEARS, are_dates, as_times, in_unit, unit_of
+from cavity.frames.dates import YEARS, DateOrder, as_times, in_unit, order_of, unit_of
 from cavity.frames.errors import Problems, TableError
 from cavity.frames.notes import Level, Note
 from cavity.frames.numbers import NumberStyle, style_of
@@ -241,15 +241,13 @@ class Decider:
         known = ~np.isnan(try_numbers(values)) & present
         if known.sum() == present.sum():
             return self._numeric(name, values)
-        if are_dates(values[present]):
-            return self._dates(name, values)
+        order = order_of(values[present], ", or leave the column out with ", drop(name))
+        if order is not None:
+            return self._dates(name, values, order)
         if looks_like_dates(values):
             raise TableError(
-                f"column {name!r} holds dates or times, such as {str(values[present].iloc[0])!r}",
-                remedy=(
-                    "write dates year first, as 2024-03-05, spans of time as numbers, or leave the column out with ",
-                    drop(name),
-                ),
+                f"column {name!r} holds spans of time, such as {str(values[present].iloc[0])!r}",
+                remedy=("write them as numbers, or leave the column out with ", drop(name)),
             )
         style = style_of(f"column {name!r}", texts_of(values))
         if style is not None:
@@ -297,18 +295,21 @@ class Decider:
             notes.append(_filled(name, count, fill))
         return Column(name, fill=fill, style=style, flag=bool(count) and self.impute), notes
 
-    def _dates(self, name: str, values: pd.Series) -> tuple[Column | None, list[Note]]:
+    def _dates(self, name: str, values: pd.Series, order: DateOrder) -> tuple[Column | None, list[Note]]:
         missing = is_missing(values)
-        times = as_times(values, missing, self.rows)
+        times = as_times(values, missing, self.rows, order)
         if not missing.any() and len(np.unique(times)) == 1:
             return None, [note(f"Column {name!r} is constant ({str(values.iloc[0])!r}) and was left out.")]
         unit = unit_of(times)
         measured = "years with their fraction" if unit == YEARS else unit
-        notes = [note(f"Column {name!r} holds dates: {measured}.")]
+        read = "" if order is DateOrder.YEAR_FIRST else f" ({order.value})"
+        notes = [note(f"Column {name!r} holds dates{read}: {measured}.")]
         fill = float(np.nanmedian(in_unit(times, unit))) if self.impute else None
         if missing.any() and fill is not None:
             notes.append(_filled(name, int(missing.sum()), fill))
-        return Column(name, fill=fill, unit=unit, flag=bool(missing.any()) and self.impute), notes
+        return Column(
+            name, fill=fill, unit=unit, flag=bool(missing.any()) and self.impute, order=order
+        ), notes
 
     def _categorical(
         self, name: str, values: pd.Series, present: NDArray[np.bool_]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.frames.dates import YEAR_LAST, are_dates, as_times, in_unit
+from cavity.frames.dates import YEAR_LAST, DateOrder, are_dates, as_times, in_unit
 from cavity.frames.errors import TableError
 from cavity.frames.numbers import NumberStyle
 from cavity.frames.text import NOTHING_NEW, TextCode, TextNews
@@ -45,6 +45,8 @@ class Column:
         What stands in for a missing value; None where that is refused.
     unit : str
         What dates are measured in, "years" or "days since 2024-03-05"; empty for what is no date.
+    order : DateOrder
+        How dates are written.
     style : NumberStyle or None
         How numbers are written that are no plain ones, such as $1,000.
     flag : bool
@@ -61,6 +63,7 @@ class Column:
     style: NumberStyle | None = None
     flag: bool = False
     text: TextCode | None = None
+    order: DateOrder = DateOrder.YEAR_FIRST
 
     @property
     def is_number(self) -> bool:
@@ -117,7 +120,7 @@ class Column:
 
     def _numbers(self, values: pd.Series, rows: NDArray[np.intp]) -> Array:
         if self.unit:
-            return in_unit(as_times(values, is_missing(values), rows), self.unit)
+            return in_unit(as_times(values, is_missing(values), rows, self.order), self.unit)
         return as_numbers(values, rows, self.style)
 
     def _places(self, values: pd.Series) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

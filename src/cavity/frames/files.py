@@ -6,7 +6,7 @@ from typing import Any
 
 from cavity.frames.coding import Coding
 from cavity.frames.columns import Column
-from cavity.frames.dates import UNIT
+from cavity.frames.dates import UNIT, DateOrder
 from cavity.frames.notes import Level, Note
 from cavity.frames.numbers import READINGS, NumberStyle
 from cavity.frames.text import UNITS, TextCode
@@ -46,6 +46,7 @@ def _column(
     style: Any = None,
     flag: Any = False,
     text: Any = None,
+    order: Any = DateOrder.YEAR_FIRST.value,
 ) -> Column:
     require(isinstance(name, str) and isinstance(codes, bool), "a column has a name")
     if text is not None:
@@ -66,7 +67,9 @@ def _column(
     require(style is None or (plain and isinstance(style, NumberStyle)), "a style is that of numbers")
     filled = levels is None and fill is not None
     require(isinstance(flag, bool) and (not flag or filled), "missing values that are marked have a stand-in")
-    return Column(name, levels, codes, fill, unit, style, flag)
+    written = {one.value: one for one in DateOrder}
+    require(order in written, "dates are written in some order")
+    return Column(name, levels, codes, fill, unit, style, flag, order=written[order])
 
 
 def _coding(given: Any, columns: Any, notes: Any) -> Coding:
@@ -87,11 +90,8 @@ def _text(unit: Any, width: Any, known: Any, empty: Any) -> TextCode:
 
 add(Codec("TextCode", TextCode, _fields("unit", "width", "known", "empty"), _text))
 add(Codec("NumberStyle", NumberStyle, _fields("decimal", "percent"), _style))
-add(
-    Codec(
-        "Column", Column, _fields("name", "levels", "codes", "fill", "unit", "style", "flag", "text"), _column
-    )
-)
+_COLUMN = _fields("name", "levels", "codes", "fill", "unit", "style", "flag", "text")
+add(Codec("Column", Column, lambda column: {**_COLUMN(column), "order": column.order.value}, _column))
 add(Codec("Coding", Coding, _fields("given", "columns", "notes"), _coding))
 
 
