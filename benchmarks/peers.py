@@ -44,13 +44,12 @@ def interpreter() -> Path:
     return Path(given) if given else HERE.parent / ".venv-peers" / "bin" / "python"
 
 
-def environment() -> dict[str, str]:
+def environment(threads: int | None = None) -> dict[str, str]:
     """Environment of every measured process: the same number of threads for all numerical libraries."""
     from cavity.numerics.threads import n_threads
 
-    threads = str(n_threads())
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return {**os.environ, **dict.fromkeys(names, threads), "PYTHONWARNINGS": "ignore"}
+    return {**os.environ, **dict.fromkeys(names, str(threads or n_threads())), "PYTHONWARNINGS": "ignore"}
 
 
 def save(problem: Problem, folder: str | Path, name: str) -> Path:

@@ -40,7 +40,7 @@ from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from benchmarks.peers import interpreter
+from benchmarks.peers import environment, interpreter
 from cavity import GP, CoregionalizedRegressor, GPClassifier, GPRegressor, SubstringCounts
 from cavity.assessment import latent_inputs
 from cavity.inference import Kronecker
@@ -164,7 +164,8 @@ def against_gpytorch(rng: np.random.Generator) -> float:
     X, T = np.array([[a, b] for a in line for b in line]), rng.uniform(0, 1, (400, 2))
     Y, truth = franke(X) + 0.05 * rng.standard_normal((100, 3)), franke(T)[:, 0]
     found = {}
-    with_bytecode = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    one_thread = environment(threads=1)
+    one_thread.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npz"
         np.savez(path, X=X, Y=Y, T=T)
@@ -176,7 +177,7 @@ def against_gpytorch(rng: np.random.Generator) -> float:
             taken = []
             for _ in range(4):
                 before = os.times()
-                done = subprocess.run(command, capture_output=True, text=True, check=False, env=with_bytecode)
+                done = subprocess.run(command, capture_output=True, text=True, check=False, env=one_thread)
                 after = os.times()
                 taken.append(sum(after[2:4]) - sum(before[2:4]))
             if done.returncode:
