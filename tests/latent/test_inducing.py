@@ -10,7 +10,7 @@ from cavity.inference import EP, Laplace, Variational
 from cavity.inference.base import UnsupportedPairError
 from cavity.inference.variational.elbo import lower_bound
 from cavity.io import dumps, loads
-from cavity.kernels import SE, Categorical, Kernel, Linear, Matern, White, ard
+from cavity.kernels import SE, Categorical, Kernel, Linear, Matern, Standardized, White, ard
 from cavity.kernels.input_scales import input_scales
 from cavity.latent.base import Inputs
 from cavity.latent.dense import Dense
@@ -427,6 +427,16 @@ def test_the_choice_is_repeatable_and_follows_the_length_scales():
         input_scales(2.0 * SE([3.0, 3.0]), rows * [1.0, 1e4]), 3.0 * rows.std(axis=0) * [1.0, 1e4]
     )
     np.testing.assert_allclose(input_scales(SE(2.0).on([1]) + Linear(), rows)[1], 2.0)
+
+
+def test_lengths_of_standardized_kernels_are_in_units_of_their_columns():
+    rows = np.random.default_rng(8).normal(size=(50, 3))
+    units = [1.0, 10.0, 0.5]
+    for lengths in ([2.0, 2.0, 2.0], [1.0, 3.0, 4.0]):
+        found = input_scales(1.0 * Standardized(SE(lengths), units, [5.0, 0.0, 0.0]), rows)
+        np.testing.assert_allclose(found, np.multiply(lengths, units))
+    along = (1.0 * Standardized(SE(2.0).on([1]), units)).bind(3) + Standardized(Linear(), units)
+    np.testing.assert_allclose(input_scales(along, rows)[1], 20.0)
 
 
 def test_k_means_leaves_less_variance_than_random_rows():
