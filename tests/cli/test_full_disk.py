@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +140,16 @@ def test_errors_of_the_system_name_the_file_that_was_meant(tmp_path):
         pass
     assert "none" in found.value.filename
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_behind_the_screen_is_said_in_words(data):
+    assert fit(data, data / "m.cavity").exit_code == 0
+    command = [sys.executable, "-m", "cavity", "predict", data / "m.cavity", data / "t.csv"]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert found.returncode == 1
+    assert found.stderr.strip() == "Error: the output: No space left on device"
 
 
 def test_devices_are_not_replaced(tmp_path):

@@ -104,8 +104,8 @@ def one_sentence(debug: bool, *, early: str = "", **options: str) -> Iterator[No
 def _sentence(error: BaseException, options: Mapping[str, str]) -> str:
     if isinstance(error, Described):
         return error.message.render(words_of(**options))
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'the output'}: {error.strerror}"
     return str(error) or type(error).__name__
 
 
