@@ -479,7 +479,7 @@ def test_missing_values_are_counted_or_filled_in():
     assert X["size"][[1, 4]].tolist() == [median, median]
     assert X["color=(missing)"].tolist() == [0.0, 0.0, 1.0] + [0.0] * 9
     assert any("2 missing values filled in by the median" in str(n) for n in preparation.notes)
-    assert any("1 missing value became a level of their own, (missing)" in str(n) for n in preparation.notes)
+    assert any("1 missing value became a level of its own, (missing)" in str(n) for n in preparation.notes)
     new = frame(3).drop(columns="price")
     new.loc[0, "size"] = np.nan
     new.loc[1, "color"] = np.nan

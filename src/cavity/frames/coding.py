@@ -334,7 +334,8 @@ class Decider:
         notes = [note(f"Column {name!r} is text with {len(levels)} levels, {listed(levels)}: {how}.")]
         if count and fill is not None:
             missing = counted(count, "missing value")
-            notes.append(note(f"Column {name!r}: {missing} became a level of their own, {fill}."))
+            own = "its own" if count == 1 else "their own"
+            notes.append(note(f"Column {name!r}: {missing} became a level of {own}, {fill}."))
         return column, notes
 
 
