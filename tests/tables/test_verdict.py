@@ -96,7 +96,8 @@ def scored(
             "linear regression (4) is better: a Gaussian process was not worth it",
         ),
         (5.0, 4.5, 9, Standing.LEVEL, "9 held-out rows (few: a rough figure)"),  # so few cannot tell
-        (9.9, 4.0, 400, Standing.GUESSING, "no better than guessing"),
+        (9.9, 4.0, 400, Standing.WORSE, "linear regression (4) is better: a Gaussian process was not worth it"),
+        (9.9, 9.8, 400, Standing.GUESSING, "no closer than guessing, but its intervals are better"),
     ],
 )
 def test_how_good_says_whether_it_was_worth_it(houses, mine, plain, rows, standing, said):
@@ -118,6 +119,17 @@ def test_how_good_says_whether_it_was_worth_it(houses, mine, plain, rows, standi
 )
 def test_a_model_that_is_as_close_may_have_worse_intervals_or_none(houses, density, said):
     assert said in lines(scored(houses, 4.0, 4.05, density=density))["How good"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [(400, "these inputs say next to nothing about the target."), (9, "so few rows tell nothing else.")],
+)
+def test_what_no_row_confirms_does_not_matter(houses, rows, said):
+    scores = RegressionScores(9.9, 10.0, 2.99, 3.0, ((0.9, 0.9),), 7.0, 8.0, 100.0)
+    told = lines(scored(houses, 9.9, 9.8, rows, scores=scores))
+    assert told["How good"].endswith(f"no better than guessing: {said}")
+    assert told["What matters"] == "nothing that rows held out confirm."
 
 
 def test_outliers_among_the_held_out_rows_do_not_decide_what_robust_noise_is_worth(houses):
@@ -154,6 +166,19 @@ def test_rows_of_which_the_noise_is_sure_are_named_alone(houses, probabilities, 
     found = tuple(Outlier(k, 1.0, p) for k, p in enumerate(probabilities, start=1))
     told = lines(scored(houses, 2.0, 4.0, outliers=found, robust=True))["Beware"]
     assert told.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("learned", "said"),
+    [
+        (80, "2 rows are far from their predictions (3, 7); check them"),
+        (8000, "Row 7 is far from its prediction; check it"),  # eight rows are as far out as the other by chance
+    ],
+)
+def test_rows_in_the_tails_of_usual_noise_are_named_if_chance_does_not_explain_them(houses, learned, said):
+    tails = (Outlier(7, 900.0, 0.9999999), Outlier(3, 90.0, 0.9995))
+    model = with_report(scored(houses, 2.0, 4.0, outliers=tails), rows=learned, rows_in_file=learned)
+    assert lines(model)["Beware"].startswith(said)
 
 
 @pytest.mark.parametrize(("share", "word"), [(0.7, "narrow"), (1.0, "wide"), (0.9, ""), (0.87, "")])

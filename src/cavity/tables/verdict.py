@@ -50,6 +50,9 @@ CAUTIONS = 2
 SURE = 0.9
 """Probability from which a row is called probably wrong, if there are such; those from one half on are listed."""
 
+ANY_ROW = 0.05
+"""Probability that some row of a table is called far from its prediction, if no noise but the expected is there."""
+
 FEW_ROWS = 20
 """Rows held out below which an error is a rough figure."""
 
@@ -83,7 +86,8 @@ class Quality:
         The plain models that `standing` is about, with their errors: all that were tried if the model is better, else
         the best of them.
     intervals : {"", "worse", "none"}
-        Of a rival that is level in a regression: whether its intervals are clearly worse, or it has none.
+        Of a rival that is level in a regression, or of guessing if the mean is no closer: whether its intervals are
+        clearly worse, or it has none.
     """
 
     rows: int
@@ -98,6 +102,11 @@ class Quality:
     def worth_it(self) -> bool:
         """Whether it is better than every plain model that was tried."""
         return self.standing in (Standing.BETTER, Standing.ALONE)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether rows held out show nothing that was learned."""
+        return self.standing is Standing.GUESSING and not self.intervals
 
 
 @dataclass(frozen=True)
@@ -128,9 +137,14 @@ class Verdict:
         """Three pairs of a heading and a sentence."""
         return (
             ("How good", how_good(self.quality)),
-            ("What matters", _what_matters(self.target, self.matter, self.idle)),
+            ("What matters", self._what_matters()),
             ("Beware", beware(self.cautions, words)),
         )
+
+    def _what_matters(self) -> str:
+        if self.matter and self.quality is not None and self.quality.is_empty:
+            return "nothing that rows held out confirm."
+        return _what_matters(self.target, self.matter, self.idle)
 
 
 def verdict(model: TableModel) -> Verdict:
@@ -169,13 +183,18 @@ def quality(report: FitReport) -> Quality | None:
 
 
 def _with_intervals(found: Quality, report: FitReport) -> Quality:
-    """What a rival that is as close lacks."""
-    if found.standing is not Standing.LEVEL or report.scores is None:
+    """What a rival that is as close lacks, or a guess that is."""
+    if found.standing not in (Standing.LEVEL, Standing.GUESSING) or report.scores is None:
         return found
-    rival = next(one for one in report.baselines if one.name == found.rivals[0][0])
-    if rival.nlp is None:
+    guess = found.standing is Standing.GUESSING
+    nlp = (
+        report.scores.guess_nlp
+        if guess
+        else next(one for one in report.baselines if one.name == found.rivals[0][0]).nlp
+    )
+    if nlp is None:
         return replace(found, intervals="none")
-    worse = rival.nlp - report.scores.nlp > max(DENSER, found.rows**-0.5)
+    worse = nlp - report.scores.nlp > max(DENSER, found.rows**-0.5)
     return replace(found, intervals="worse" if worse else "")
 
 
@@ -193,11 +212,12 @@ def _placed(
         (name, e, at) for name, e, at in others if name != GUESSING and e is not None and at is not None
     ]
     margin = max(LEVEL, rows**-0.5)
-    if loss >= guess_loss * (1.0 - LEVEL) and error >= guess * (1.0 - margin):
+    best = min(rivals, key=lambda one: one[2], default=(GUESSING, guess, guess_loss))
+    no_closer = loss >= guess_loss * (1.0 - LEVEL) and error >= guess * (1.0 - margin)
+    if no_closer and best[2] >= guess_loss / (1.0 + margin):  # else the inputs do say something
         return Quality(rows, measure, error, guess, Standing.GUESSING, ())
     if not rivals:
         return Quality(rows, measure, error, guess, Standing.ALONE, ())
-    best = min(rivals, key=lambda one: one[2])
     if loss < best[2] / (1.0 + margin):
         behind = sorted(rivals, key=lambda one: one[2])
         return Quality(rows, measure, error, guess, Standing.BETTER, tuple((n, e) for n, e, _ in behind))
@@ -223,7 +243,10 @@ def how_good(found: Quality | None) -> str:
 
 def _beside(found: Quality) -> str:
     if found.standing is Standing.GUESSING:
-        return "no better than guessing: these inputs say next to nothing about the target"
+        if found.intervals:
+            return "no closer than guessing, but its intervals are better"
+        why = "these inputs say next to nothing about the target"
+        return f"no better than guessing: {why if found.rows >= FEW_ROWS else 'so few rows tell nothing else'}"
     if found.standing is Standing.ALONE:
         return "no plain model was there to compare with"
     classes = found.measure == "wrong"
@@ -337,10 +360,14 @@ def _unfair_probabilities(report: FitReport) -> list[Message]:
 
 
 def _outliers(report: FitReport) -> list[Message]:
-    """Rows that the noise calls outliers, those of which it is sure alone; or rows in its tails."""
+    """Rows that the noise calls outliers, those of which it is sure alone; or rows further out than chance explains.
+
+    Of many rows some are in the tails of noise that is right: the more rows, the further out one must be.
+    """
     listed = report.outliers or ()
-    sure = tuple(one for one in listed if one.probability >= SURE)
-    found = sure if report.robust and sure else listed
+    least = SURE if report.robust else 1.0 - ANY_ROW / report.rows
+    sure = tuple(one for one in listed if one.probability >= least)
+    found = sure or (listed if report.robust else ())
     if not found:
         return []
     rows = ", ".join(str(one.row) for one in sorted(found[:LISTED], key=lambda one: one.row))
