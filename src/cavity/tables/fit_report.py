@@ -19,7 +19,7 @@ class RegressionScores:
     nlp, guess_nlp : float
         Mean negative log predictive density, in nats; the guess is normal with their mean and variance.
     coverage : tuple of (float, float)
-        Probability of a central interval, and share of the targets inside it.
+        Probability of a central interval, and share of the targets inside it, as `cavity.tables.scores` counts them.
     median_error, guess_median_error : float
         Median absolute error, which outliers among the rows do not move.
     target_variance : float

@@ -6,7 +6,8 @@ NLP           mean negative log predictive density (regression) or probability (
 MSLL          NLP less that of the guess: 0 for the guess, below zero is better
 information   mean of log2 p(label) above that of guessing by the frequencies of the classes, in bits: 0 for a
               model that has learned nothing, the entropy of the classes for a perfect one
-coverage      share of targets inside central intervals
+coverage      share of targets inside central intervals; a value that has a probability of its own, such as a count,
+              and is an end of its interval counts by the part of this probability that lies within the levels
 calibration   mean difference of stated probability and frequency, over groups of similar probability
 """
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 LEVELS = (0.5, 0.9, 0.95)
 """Probabilities of the intervals whose coverage is counted."""
 
+TINY = 1e-12
+"""Probability up to which a value has none of its own."""
+
 GROUPS = 7
 """Of rows of similar stated certainty."""
 
@@ -40,10 +44,7 @@ def regression_scores(model: Any, X: pd.DataFrame, y: Array, y_train: Array) -> 
 def scores_of(prediction: Prediction, y: Array, y_train: Array) -> RegressionScores:
     """RMSE, NLP and coverage, and RMSE and NLP of a normal density with the mean and variance of the targets."""
     mean, variance = float(np.mean(y_train)), float(np.var(y_train)) or 1.0
-    coverage = []
-    for level in LEVELS:
-        lower, upper = prediction.interval(level)
-        coverage.append((level, float(np.mean((y >= lower) & (y <= upper)))))
+    coverage = [(level, float(np.mean(inside(prediction, y, level)))) for level in LEVELS]
     return RegressionScores(
         rmse=float(np.sqrt(np.mean((prediction.mean - y) ** 2))),
         guess_rmse=float(np.sqrt(np.mean((y - mean) ** 2))),
@@ -54,6 +55,24 @@ def scores_of(prediction: Prediction, y: Array, y_train: Array) -> RegressionSco
         guess_median_error=float(np.median(np.abs(y - mean))),
         target_variance=float(np.var(y)),
     )
+
+
+def inside(prediction: Prediction, y: Array, level: float) -> Array:
+    """Whether each target is in its central interval, 0 or 1; in part if it is an end with a probability of its own.
+
+    Intervals of whole numbers hold more than they say. Counted so, fair ones hold their level on average: this is the
+    expectation of the randomized probability transform (Czado, Gneiting and Held 2009).
+    """
+    lower, upper = prediction.interval(level)
+    whole = ((y >= lower) & (y <= upper)).astype(float)
+    at_end = (y == lower) | (y == upper)
+    if not at_end.any():
+        return whole
+    tail = 0.5 * (1.0 - level)
+    above, below = prediction.cdf(y), prediction.cdf(np.nextafter(y, -np.inf))
+    mass = above - below
+    part = np.clip(np.minimum(above, 1.0 - tail) - np.maximum(below, tail), 0.0, None)
+    return np.where(at_end & (mass > TINY), part / np.maximum(mass, TINY), whole)
 
 
 def classification_scores(
