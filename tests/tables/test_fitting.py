@@ -551,7 +551,9 @@ def test_choice_and_baselines_are_in_the_file(tmp_path):
     assert "--likelihood" in model.report.choice.render(in_options)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "mixture", "laplace", "positive"])
+@pytest.mark.parametrize(
+    "likelihood", ["gaussian", "student-t", "mixture", "laplace", "positive", "heteroscedastic"]
+)
 def test_hyperparameters_of_noise_have_words(likelihood):
     from cavity.tables.description import hyperparameters
 
@@ -560,3 +562,27 @@ def test_hyperparameters_of_noise_have_words(likelihood):
     frame = pd.DataFrame({"x": x, "y": np.exp(np.sin(x)) + 0.01 * rng.standard_normal(15)})
     found = fit(frame, test_size=0.0, likelihood=likelihood, kernel="1.0*SE(1.0)", n_restarts=0)
     assert all("." not in one.in_words for one in hyperparameters(found))
+
+
+def test_the_function_and_the_noise_level_are_told_apart():
+    from cavity.tables.description import hyperparameters
+
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 5, 40)
+    frame = pd.DataFrame({"x": x, "y": np.sin(x) + 0.05 * np.exp(0.5 * x) * rng.standard_normal(40)})
+    found = fit(frame, kernel=None, likelihood="heteroscedastic")
+    told = {one.in_words: one.meaning for one in hyperparameters(found)}
+    assert "in units of y" in told["variance of the function"]
+    assert told["variance of the noise level"].endswith(" in logarithms of the noise variance")
+    assert "in units of y" in told["noise variance"]
+    assert {"length scale of x", "length scale of x, of the noise level"} <= set(told)
+
+
+def test_where_inducing_inputs_lie_is_not_listed():
+    from cavity.tables.description import hyperparameters
+
+    x = np.random.default_rng(2).uniform(0, 5, 60)
+    options = {"representation": "inducing", "n_inducing": 8, "test_size": 0.0, "n_restarts": 0}
+    found = fit(pd.DataFrame({"x": x, "y": np.sin(x)}), likelihood="gaussian", kernel="1.0*SE(1.0)", **options)
+    assert found.estimator.members_[0].model.representation.m == 8
+    assert not any(one.name.startswith("inducing") for one in hyperparameters(found))

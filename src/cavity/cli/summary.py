@@ -238,7 +238,7 @@ def score_table(report: FitReport) -> Table:
 
 def value_table(model: TableModel) -> Table | None:
     """Hyperparameters, but for those of single columns, which are in the table of inputs."""
-    found = [one for one in hyperparameters(model) if not (one.column and one.kind == "lengthscale")]
+    found = [one for one in hyperparameters(model) if not _is_reach(one)]
     several = any(row.problem for row in found)
     drawn = any(row.interval for row in found)
     rows = [
@@ -259,6 +259,11 @@ def value_table(model: TableModel) -> Table | None:
         "meaning",
     )
     return printed_table(head, rows) if rows else None
+
+
+def _is_reach(one: Hyperparameter) -> bool:
+    """Whether it says over which distance a column matters, which is in the table of inputs."""
+    return bool(one.column) and one.kind == "lengthscale" and not one.of_noise_level
 
 
 def _interval(ends: tuple[float, float] | None) -> str:
@@ -288,7 +293,7 @@ def _reaches(model: TableModel) -> dict[str, str]:
     """Over which distance a column matters, if one length scale says so."""
     found: dict[str, list[Hyperparameter]] = {}
     for one in hyperparameters(model):
-        if one.column and one.kind == "lengthscale":
+        if _is_reach(one):
             found.setdefault(one.column, []).append(one)
     texts = {name: listed[0] for name, listed in found.items() if len(listed) == 1}
     return {

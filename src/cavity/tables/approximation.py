@@ -46,7 +46,10 @@ def approximation_of(estimator: Any) -> list[Message]:
             )
         )
         if status.trials:
-            scores = ", ".join(f"{NAMES.get(name, name)} {score:.3f}" for name, score in status.trials)
+            scores = ", ".join(
+                f"{NAMES.get(name, name)} {'failed' if score == -np.inf else f'{score:.3f}'}"
+                for name, score in status.trials
+            )
             found.append(Message((f"log density of rows held out for the choice, a row: {scores}",)))
     return list(dict.fromkeys(found))
 

@@ -11,11 +11,20 @@ from numpy.typing import NDArray
 
 from cavity.estimators import GPRegressor
 from cavity.frames.columns import Column
+from cavity.gp import GP
 from cavity.kernels import Periodic, Standardized, Warped
 from cavity.learning.robust_starts import is_robust
-from cavity.likelihoods import Clipped, Likelihood, NegativeBinomial, Poisson, WarpedTarget
+from cavity.likelihoods import (
+    Clipped,
+    HeteroscedasticGaussian,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    WarpedTarget,
+)
 from cavity.measures.effects import average_along, grid_between, turning
 from cavity.numerics.arrays import Array
+from cavity.parameters.per_latent import PerLatent
 from cavity.sampling.posterior import SamplePosterior
 from cavity.tables.fit_report import Outlier, Relevance
 from cavity.tables.formatting import plain, rounded
@@ -131,6 +140,7 @@ class Hyperparameter:
 
     Of draws, the value is that of their mean (in the units that were sampled), and `interval` holds 90 % of them.
     `problem` names the model it belongs to, if there are several, and `column` the column of X, if it belongs to one.
+    `of_noise_level` says whether it belongs to the function that the level of the noise follows.
     """
 
     problem: str
@@ -140,6 +150,7 @@ class Hyperparameter:
     interval: tuple[float, float] | None
     meaning: str
     column: str = ""
+    of_noise_level: bool = False
 
     @property
     def kind(self) -> str:
@@ -157,12 +168,15 @@ class Hyperparameter:
             return "gap to the next threshold"
         if word is None or ("[" in self.name and not self.column):
             return self.name
-        return f"{word} of {self.column}" if self.column else word
+        owner = f" of {self.column}" if self.column else ""
+        if self.of_noise_level:
+            return f"{word}{owner}, of the noise level" if owner else word.replace("function", "noise level")
+        return word + owner
 
 
 NOISES = (
     *("gaussian", "studentt", "laplace", "mixtureofgaussians", "epsiloninsensitive", "negativebinomial"),
-    *("positivewarp", "intervalwarp", "ordinalprobit"),
+    *("positivewarp", "intervalwarp", "ordinalprobit", "heteroscedasticgaussian"),
 )
 NOISE_WORDS = {
     "variance": "noise variance",
@@ -172,6 +186,7 @@ NOISE_WORDS = {
     "inflation": "width of gross errors",
     "bend": "bend of the scale of the target",
     "first": "first threshold",
+    "shape": "shape of the counts",
 }
 LOG_LINK = (Poisson, NegativeBinomial)
 """Likelihoods whose function is the logarithm of a rate."""
@@ -182,6 +197,7 @@ KERNEL_WORDS = {
     "period": "period",
     "variance": "variance of the function",
     "value": "mean level",
+    "nu": "smoothness",
 }
 
 STRAIGHT = 3.0
@@ -189,7 +205,7 @@ STRAIGHT = 3.0
 
 
 def hyperparameters(model: TableModel) -> list[Hyperparameter]:
-    """Every hyperparameter of a model."""
+    """Every hyperparameter of a model, but for the places of inducing inputs, which say nothing by themselves."""
     estimator, preparation = model.estimator, model.preparation
     idle = {one.column for one in model.report.relevance or () if one.share < NO_INFLUENCE}
     quiet = {feature for column in preparation.columns if column.name in idle for feature in column.features}
@@ -200,10 +216,15 @@ def hyperparameters(model: TableModel) -> list[Hyperparameter]:
             path: (name, unit) for path, name, unit in _column_names(one.kernel, preparation.features)
         }
         ranges = dict(zip(preparation.features, np.ptp(member.rows.X, axis=0)))
-        for entry, value in zip(one.entries, one.flat):
+        levels = _of_noise_level(one)
+        for place, (entry, value) in enumerate(zip(one.entries, one.flat)):
+            if entry.name.startswith("inducing."):
+                continue
             feature, unit = described.get(entry.name, (None, 1.0))
             column = feature or ""
             meaning = _meaning(entry.name, float(value), preparation, feature, unit, one.likelihood)
+            if place in levels and entry.name.endswith("variance"):
+                meaning = f"sd {np.sqrt(value):.4g} in logarithms of the noise variance"
             if entry.name.split(".")[-1].startswith("lengthscale") and column:
                 meaning = _reach(
                     float(value) * unit,
@@ -220,9 +241,18 @@ def hyperparameters(model: TableModel) -> list[Hyperparameter]:
                     drawn.get(entry.name),
                     meaning,
                     column,
+                    place in levels,
                 )
             )
     return found
+
+
+def _of_noise_level(model: GP) -> range:
+    """Places of the kernel's values that belong to the second function, which the log variance of the noise follows."""
+    if not isinstance(model.likelihood, HeteroscedasticGaussian) or not isinstance(model.kernel, PerLatent):
+        return range(0)
+    first = next(iter(model.kernel.parts))
+    return range(first.flat.size, model.kernel.flat.size)
 
 
 def _reach(lengthscale: float, span: float, idle: bool, unit: str | None) -> str:
@@ -296,6 +326,8 @@ def _meaning(
         "df": "the fewer, the more gross errors",
         "inflation": "in noise scales",
         "bend": "0 is a logarithm, above 5 a straight line",
+        "shape": "the smaller, the more they spread: variance = mean + mean^2 / shape",
+        "nu": "0.5 is rough, 2.5 nearly smooth",
     }.get(kind, "")
 
 
