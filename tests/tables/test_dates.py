@@ -182,21 +182,22 @@ def test_a_model_of_dates_knows_their_unit_after_it_was_stored():
     assert model.preparation.columns == (Column("month", fill=(2001 + 181 / 365 + 2002) / 2, unit="years"),)
     meanings = {one.name: one.meaning for one in hyperparameters(model)}
     assert re.fullmatch(r"matters over about [\d.]+ years", meanings["se.lengthscale[0]"])
-    line = glance(frame, model.preparation).rows[1]
+    line = glance(frame, model.preparation.columns, {"y": None}).rows[1]
     assert line[:4] == ["month", "input", "dates from 1999-01 to 2004-07", 0]
 
 
 def test_a_glance_at_dates_that_have_a_type():
     frame = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=N), "y": Y})
     preparation, _, _ = prepare(Table(frame, np.arange(1, N + 1), N), "y")
-    assert glance(frame, preparation).rows[1][2] == "dates from 2024-01-01 00:00:00 to 2024-01-12 00:00:00"
+    line = glance(frame, preparation.columns, {"y": None}).rows[1]
+    assert line[2] == "dates from 2024-01-01 00:00:00 to 2024-01-12 00:00:00"
 
 
 def test_a_glance_at_other_dates_does_not_show_what_stands_in_for_missing_ones():
     preparation, _, _ = prepared([f"2024-01-{i + 1:02d}" for i in range(N)], impute="median")
     later = pd.DataFrame({"day": ["", "2025-01-02", "2025-01-01", None]})
-    assert glance(later, preparation).rows[0][2] == "dates from 2025-01-01 to 2025-01-02"
-    assert glance(later.iloc[[0, 3]], preparation).rows[0][2] == "dates"
+    assert glance(later, preparation.columns, {}).rows[0][2] == "dates from 2025-01-01 to 2025-01-02"
+    assert glance(later.iloc[[0, 3]], preparation.columns, {}).rows[0][2] == "dates"
 
 
 def test_length_scales_of_one_column_are_in_its_unit_except_on_a_circle():
@@ -216,3 +217,11 @@ def test_length_scales_of_one_column_are_in_its_unit_except_on_a_circle():
 def test_files_with_units_that_are_none_are_refused(levels, unit):
     with pytest.raises(ModelFileError, match="the unit of a column"):
         _column("day", levels, False, None, unit)
+
+
+def test_a_glance_at_written_numbers_reads_them_as_the_model_does():
+    frame = pd.DataFrame({"x": [f"{v} %" for v in range(N)], "y": [f"${1000 + v:,}" for v in range(N)]})
+    preparation, _, _ = prepare(Table(frame, np.arange(1, N + 1), N), "y")
+    target, x = glance(frame, preparation.columns, {"y": preparation.target_style}).rows
+    assert target[2:] == ["number", 0, 1000.0, 1000.0 + (N - 1) / 2, 1000.0 + N - 1, ""]
+    assert x[2:] == ["number", 0, 0.0, (N - 1) / 2, N - 1.0, ""]

@@ -583,6 +583,8 @@ def test_where_inducing_inputs_lie_is_not_listed():
 
     x = np.random.default_rng(2).uniform(0, 5, 60)
     options = {"representation": "inducing", "n_inducing": 8, "test_size": 0.0, "n_restarts": 0}
-    found = fit(pd.DataFrame({"x": x, "y": np.sin(x)}), likelihood="gaussian", kernel="1.0*SE(1.0)", **options)
+    found = fit(
+        pd.DataFrame({"x": x, "y": np.sin(x)}), likelihood="gaussian", kernel="1.0*SE(1.0)", **options
+    )
     assert found.estimator.members_[0].model.representation.m == 8
     assert not any(one.name.startswith("inducing") for one in hyperparameters(found))

@@ -96,7 +96,13 @@ def scored(
             "linear regression (4) is better: a Gaussian process was not worth it",
         ),
         (5.0, 4.5, 9, Standing.LEVEL, "9 held-out rows (few: a rough figure)"),  # so few cannot tell
-        (9.9, 4.0, 400, Standing.WORSE, "linear regression (4) is better: a Gaussian process was not worth it"),
+        (
+            9.9,
+            4.0,
+            400,
+            Standing.WORSE,
+            "linear regression (4) is better: a Gaussian process was not worth it",
+        ),
         (9.9, 9.8, 400, Standing.GUESSING, "no closer than guessing, but its intervals are better"),
     ],
 )
@@ -172,7 +178,10 @@ def test_rows_of_which_the_noise_is_sure_are_named_alone(houses, probabilities, 
     ("learned", "said"),
     [
         (80, "2 rows are far from their predictions (3, 7); check them"),
-        (8000, "Row 7 is far from its prediction; check it"),  # eight rows are as far out as the other by chance
+        (
+            8000,
+            "Row 7 is far from its prediction; check it",
+        ),  # eight rows are as far out as the other by chance
     ],
 )
 def test_rows_in_the_tails_of_usual_noise_are_named_if_chance_does_not_explain_them(houses, learned, said):
@@ -224,3 +233,17 @@ def test_many_inputs_are_counted(houses):
         "price falls with rooms (20 % of the variation); price falls with age (20 %); price falls with floor (20 %); "
         "1 other input matters less; 40 inputs have next to no influence."
     )
+
+
+def test_several_classes_have_a_direction_too():
+    rng = np.random.default_rng(2)
+    long, other = rng.uniform(0, 3, 60), rng.normal(size=60)
+    names = np.array(["small", "middle", "large"])
+    frame = pd.DataFrame({"long": long, "other": other, "kind": names[np.minimum(long.astype(int), 2)]})
+    told = lines(fitted(frame, "kind", test_size=0.0))["What matters"]
+    assert told.startswith("high long speaks for large, low for small (")
+
+
+def test_a_model_of_a_few_rows_says_so(houses):
+    told = lines(with_report(houses, rows=7, rows_in_file=7, outliers=()))["Beware"]
+    assert told.startswith("It was learned from 7 rows, from which little can be known; give more rows.")

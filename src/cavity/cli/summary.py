@@ -13,6 +13,7 @@ from cavity.cli.words import in_options
 from cavity.tables.approximation import approximation_of
 from cavity.tables.description import (
     CENTRAL,
+    CLASSES,
     LEVELS,
     NO_INFLUENCE,
     Hyperparameter,
@@ -312,6 +313,7 @@ def short_effect(one: Relevance) -> str:
         "dip": f"lowest near {one.lowest}",
         "varies": "up and down",
         LEVELS: f"highest for {one.highest}",
+        CLASSES: f"towards {one.highest}",
     }.get(one.shape, "")
 
 

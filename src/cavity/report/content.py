@@ -7,7 +7,7 @@ last, and is folded away.
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cavity.assessment import Assessment
+    from cavity.frames.numbers import NumberStyle
     from cavity.tables import Table, TableModel
     from cavity.tables.comparing import Comparison
     from cavity.tables.preparation import Preparation
@@ -81,7 +82,7 @@ def model_page(
     page.add("Comparison of models", *(() if comparison is None else _comparison(comparison, words)))
     page.add("Check of the approximation", *(() if assessment is None else assessment_blocks(assessment)))
     if table is not None:
-        columns = glance(table.frame, preparation)
+        columns = glance(table.frame, preparation.columns, {preparation.target: preparation.target_style})
         many = len(columns.rows) > MOST_BARS
         page.add("The data", Folded("Columns", [columns]) if many else columns, *_notes(preparation, words))
     page.add("The model", *_asked(model, command, words), *_model(model))
@@ -146,18 +147,26 @@ def _asked(model: TableModel, command: str, words: Words) -> list[Block]:
     return [Facts(pairs)]
 
 
-def glance(frame: pd.DataFrame, preparation: Preparation, targets: Sequence[str] = ()) -> DataTable:
-    """One line per column: kind, missing values, range or most frequent levels."""
+def glance(
+    frame: pd.DataFrame, columns: Sequence[Column], targets: Mapping[str, NumberStyle | None]
+) -> DataTable:
+    """One line per column: kind, missing values, range or most frequent levels; targets with how they are written."""
     import pandas as pd
 
-    rows, dates = [], {column.name: column for column in preparation.columns if column.unit}
+    rows, dates = [], {column.name: column for column in columns if column.unit}
+    styles = {**targets, **{column.name: column.style for column in columns}}
     blank = [float("nan")] * 3
-    for name in [preparation.target, *targets, *(c.name for c in preparation.columns)]:
+    for name, style in styles.items():
         if name not in frame:
             continue
         values = frame[name]
-        numbers = pd.to_numeric(values, errors="coerce")
-        role = "target" if name in (preparation.target, *targets) else "input"
+        read = (
+            values
+            if style is None
+            else values.map(lambda v, s=style: s.number(v) if isinstance(v, str) else v)
+        )
+        numbers = pd.to_numeric(read, errors="coerce")
+        role = "target" if name in targets else "input"
         missing = int(values.isna().sum())
         if name in dates:
             rows.append([name, role, _span(dates[name], values), missing, *blank, ""])

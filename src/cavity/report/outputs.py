@@ -14,7 +14,6 @@ from cavity.runtime.errors import Words
 from cavity.runtime.sentences import counted
 from cavity.tables.formatting import short_text
 from cavity.tables.outputs_fit import outputs_verdict, score_rows
-from cavity.tables.preparation import Preparation
 
 if TYPE_CHECKING:
     from cavity.tables import Table
@@ -36,9 +35,9 @@ def outputs_page(model: OutputsModel, table: Table, *, command: str = "", words:
     page.add("How good it is", *_scores(model), *_pictures(model, table))
     told = [f"{warning.render(words).rstrip('.')}." for warning in report.warnings]
     page.add("Warnings and remedies", *([Text(text, "warning") for text in told] or [Text("None.", "good")]))
-    first = Preparation(names[0], "regression", model.coding.columns)
     notes = [Text(note.render(words), "warning" if note.warns else "") for note in model.coding.notes]
-    page.add("The data", glance(table.frame, first, names[1:]), *notes)
+    targets = {output.name: output.style for output in model.outputs}
+    page.add("The data", glance(table.frame, model.coding.columns, targets), *notes)
     page.add("The model", *_model(model))
     page.add("How to repeat it", *versions(command))
     return page

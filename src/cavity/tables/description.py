@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from cavity.likelihoods import (
 from cavity.measures.effects import average_along, grid_between, turning
 from cavity.numerics.arrays import Array
 from cavity.parameters.per_latent import PerLatent
+from cavity.prediction import CategoricalPrediction
 from cavity.sampling.posterior import SamplePosterior
 from cavity.tables.fit_report import Outlier, Relevance
 from cavity.tables.formatting import plain, rounded
@@ -63,6 +64,12 @@ EFFECT_ROWS_OF_DRAWS, EFFECT_PLACES_OF_DRAWS = 30, 9
 LEVELS = "levels"
 """The shape of an effect that goes from level to level of a text column."""
 
+CLASSES = "classes"
+"""The shape of an effect on several classes: which is likelier at either end of a column."""
+
+SHIFT = 0.05
+"""Probability by which it must be likelier."""
+
 
 def relevance(model: Any, preparation: Preparation, X: pd.DataFrame, seed: int) -> tuple[Relevance, ...]:
     """Share of the variance of predictions that is due to each column of the table, with its error; largest first.
@@ -84,8 +91,8 @@ def relevance(model: Any, preparation: Preparation, X: pd.DataFrame, seed: int) 
 
 
 class Effects:
-    """How the average of the posterior mean of f goes along columns of a table; of several functions nothing is
-    said."""
+    """How the average of the posterior mean of f goes along columns of a table; of several classes, which ones are
+    likelier at the ends; of several functions else nothing is said."""
 
     def __init__(self, model: Any, X: Array) -> None:
         self.posterior = model.members_[0].posterior
@@ -93,8 +100,8 @@ class Effects:
         self.rows = evenly(X, EFFECT_ROWS_OF_DRAWS if drawn else EFFECT_ROWS)
         self.X = X
         self.places = EFFECT_PLACES_OF_DRAWS if drawn else EFFECT_PLACES
-        classes = len(getattr(model, "classes_", ()))
-        self.known = classes <= 2 and len(model.members_) == 1
+        self.classes = getattr(model, "classes_", ())
+        self.known = len(model.members_) == 1
 
     def mean(self, X: Array) -> Array:
         """Of f; of the first of several functions, which is the level."""
@@ -104,6 +111,8 @@ class Effects:
         """The same with its shape, if the column matters."""
         if not self.known or found.share < NO_INFLUENCE or column.text is not None:
             return found
+        if len(self.classes) > 2:
+            return self._of_classes(column, places, found)
         if column.levels is None:
             grid = grid_between(self.X[:, places[0]], self.places)
             turn = turning(grid, average_along(self.mean, self.rows, places, column.coded(grid)))
@@ -112,6 +121,21 @@ class Effects:
         average = average_along(self.mean, self.rows, places, column.coded_levels())
         high, low = column.levels[int(np.argmax(average))], column.levels[int(np.argmin(average))]
         return replace(found, shape=LEVELS, highest=high, lowest=low)
+
+    def _of_classes(self, column: Column, places: Sequence[int], found: Relevance) -> Relevance:
+        """The classes whose average probabilities rise and fall most from one end of a column to the other."""
+        if column.levels is not None:
+            return found
+        ends = column.coded(grid_between(self.X[:, places[0]], self.places)[[0, -1]])
+        moved = np.tile(self.rows, (2, 1))
+        moved[:, list(places)] = np.repeat(ends, len(self.rows), axis=0)
+        prediction = cast(CategoricalPrediction, self.posterior.predict_y(moved))
+        low, high = prediction.probabilities.reshape(2, len(self.rows), -1).mean(axis=1)
+        rise = high - low
+        if np.max(np.abs(rise)) < SHIFT:
+            return found
+        up, down = (str(self.classes[int(k)]) for k in (np.argmax(rise), np.argmin(rise)))
+        return replace(found, shape=CLASSES, highest=up, lowest=down)
 
 
 def evenly(X: Array, most: int) -> Array:

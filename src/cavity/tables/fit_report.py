@@ -122,10 +122,11 @@ class Relevance:
     share, error : float
         Share of the variance of predictions that is due to it, alone or together with others, and its standard error.
     shape : str
-        How the average prediction goes along it, as `cavity.measures.effects.Shape` says; "levels" for text, and
-        empty if that is unknown.
+        How the average prediction goes along it, as `cavity.measures.effects.Shape` says; "levels" for text,
+        "classes" if there are several, and empty if that is unknown.
     highest, lowest : str
-        Where the average prediction is highest and lowest: a number, or a level.
+        Where the average prediction is highest and lowest: a number, or a level. Of several classes, those that are
+        likelier at its large and at its small values.
     """
 
     column: str

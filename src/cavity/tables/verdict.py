@@ -22,7 +22,7 @@ from cavity.frames.columns import Column
 from cavity.measures.effects import Shape
 from cavity.runtime.errors import Message, Part, Setting, Words
 from cavity.runtime.sentences import counted, shortened
-from cavity.tables.description import LEVELS, NO_INFLUENCE
+from cavity.tables.description import CLASSES, LEVELS, NO_INFLUENCE
 from cavity.tables.fit_report import ClassificationScores, FitReport, RegressionScores, Relevance
 from cavity.tables.formatting import percent, plain, rounded
 
@@ -55,6 +55,9 @@ ANY_ROW = 0.05
 
 FEW_ROWS = 20
 """Rows held out below which an error is a rough figure."""
+
+FEW_LEARNED = 12
+"""Rows learned from below which nothing tells one kind of model from another."""
 
 GUESSING = "guessing"
 
@@ -232,7 +235,8 @@ def how_good(found: Quality | None) -> str:
     rows = f"{found.rows} held-out row" + ("" if found.rows == 1 else "s")
     few = " (few: a rough figure)" if found.rows < FEW_ROWS else ""
     if found.measure == "wrong":
-        said = f"wrong about {percent(found.error, 1)} of {rows}{few}, guessing about {percent(found.guess)}"
+        error, guess = percent(found.error, 1), percent(found.guess, 1)
+        said = f"wrong about {error} of {rows}{few}, guessing about {guess}"
     elif found.measure == "median":
         error, guess = plain(found.error, 3), plain(found.guess, 3)
         said = f"half of {rows}{few} are within {error} of the prediction (guessing: {guess})"
@@ -246,7 +250,9 @@ def _beside(found: Quality) -> str:
         if found.intervals:
             return "no closer than guessing, but its intervals are better"
         why = "these inputs say next to nothing about the target"
-        return f"no better than guessing: {why if found.rows >= FEW_ROWS else 'so few rows tell nothing else'}"
+        return (
+            f"no better than guessing: {why if found.rows >= FEW_ROWS else 'so few rows tell nothing else'}"
+        )
     if found.standing is Standing.ALONE:
         return "no plain model was there to compare with"
     classes = found.measure == "wrong"
@@ -278,6 +284,7 @@ def effect_in_words(target: str, one: Relevance) -> str:
         Shape.PEAK: f"{target} is highest near {name} {one.highest}",
         Shape.DIP: f"{target} is lowest near {name} {one.lowest}",
         Shape.VARIES: f"{target} goes up and down with {name}",
+        CLASSES: f"high {name} speaks for {shortened(one.highest)}, low for {shortened(one.lowest)}",
         LEVELS: f"{target} is highest for {name} {shortened(one.highest)}, lowest for {shortened(one.lowest)}",
     }.get(one.shape, name)
 
@@ -313,6 +320,9 @@ def _cautions(model: TableModel, matter: Sequence[Relevance]) -> list[Message]:
     """What a user should know before use, the most serious first."""
     report = model.report
     found = [Message((report.interruption.rstrip("."),))] if report.interrupted else []
+    if report.rows < FEW_LEARNED:
+        said = f"it was learned from {counted(report.rows, 'row')}, from which little can be known"
+        found.append(Message((said,), remedy=("give more rows",)))
     found += report.warnings
     found += unfair_intervals(report) + _unfair_probabilities(report) + _outliers(report)
     if report.rows_in_file > report.rows:

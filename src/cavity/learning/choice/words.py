@@ -26,6 +26,10 @@ NOISES = {
     "NegativeBinomial": "negative binomial counts",
     "OrdinalProbit": "ordered categories",
     "HeteroscedasticGaussian": "Gaussian noise whose level changes with the inputs",
+    "Probit": "class probabilities (probit)",
+    "Logit": "class probabilities (logit)",
+    "LapseProbit": "class probabilities (probit, with lapses)",
+    "OneVsRest": "class probabilities, each class against the rest",
 }
 """By class of the likelihood or its warp."""
 
