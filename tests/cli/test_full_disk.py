@@ -33,25 +33,28 @@ def data(tmp_path):
 def full(data, monkeypatch):
     """Folders in which every write fails as on a full disk, others as usual."""
     folders = {"full"}
-    real = Path.write_bytes
 
-    def write(self, content):
-        if self.parent.name in folders:
-            raise OSError(
-                errno.ENOSPC, os.strerror(errno.ENOSPC)
-            )  # as a write to an open file does, without a name
-        return real(self, content)
+    def refusing(real):
+        def write(self, content, *arguments, **options):
+            if self.parent.name in folders:
+                raise OSError(
+                    errno.ENOSPC, os.strerror(errno.ENOSPC)
+                )  # as a write to an open file does, without a name
+            return real(self, content, *arguments, **options)
 
-    monkeypatch.setattr(Path, "write_bytes", write)
+        return write
+
+    monkeypatch.setattr(Path, "write_bytes", refusing(Path.write_bytes))
+    monkeypatch.setattr(Path, "write_text", refusing(Path.write_text))
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(data / "spare"))
     monkeypatch.setattr(Path, "home", lambda: data / "home")
     monkeypatch.chdir(data / "here")
     return folders
 
 
-def fit(data, out, **options):
+def fit(data, out, *more, **options):
     arguments = ["fit", data / "t.csv", "--target", "y", "--restarts", "0", "--test-size", "0", "--out", out]
-    arguments += ["--likelihood", "gaussian"]
+    arguments += ["--likelihood", "gaussian", *more]
     return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"}, **options)
 
 
@@ -62,13 +65,23 @@ def test_a_model_that_finds_no_room_is_written_elsewhere(data, full):
     assert result.exit_code == 1
     lines = result.stderr.replace("\n", " ")
     assert f"Error: {data / 'full' / 'm.cavity'}: No space left on device" in lines
-    assert f"What was learned was written to {data / 'spare' / 'm-1.cavity'} instead." in lines
+    assert f"It was written to {data / 'spare' / 'm-1.cavity'} instead." in lines
     assert f"Model: {data / 'spare' / 'm-1.cavity'}" in result.stdout
-    last = f"could not be written, see above; what was learned is in {data / 'spare' / 'm-1.cavity'}."
+    last = f"could not be written, see above; it is in {data / 'spare' / 'm-1.cavity'}."
     assert lines.rstrip().endswith(last)
     assert cavity.load(data / "spare" / "m-1.cavity").report.rows == 12
     assert (data / "spare" / "m.cavity").read_text() == "someone else's"
     assert not list((data / "full").iterdir())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_report_that_finds_no_room_does_not_take_the_verdict_with_it(data, full):
+    result = fit(data, data / "here" / "m.cavity", "--report", data / "full" / "r.html")
+    assert result.exit_code == 1
+    assert f"Report: {data / 'spare' / 'r.html'}" in result.stdout
+    assert "How good: " in result.stdout
+    assert result.stderr.rstrip().endswith(f"it is in {data / 'spare' / 'r.html'}.")
+    assert "<html" in (data / "spare" / "r.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -178,20 +178,21 @@ def fit(
         elif scheduler is not None:
             say(f"{rows} need no cluster: --scheduler is not used.")
         model = fit_table(preparation, X, y, table, options, lambda text: say(text, stderr=True), whole)
-        kept = keep(model.save, file)
+        files = [(keep(model.save, file), file)]
         show(model)
         if model.report.choice is not None:
             say(model.report.choice.render(in_options))
-        say(f"Model: {kept}")
+        say(f"Model: {files[0][0]}")
         if report is not None:
             from cavity.report import model_page
 
             page = model_page(model, table, command=command_line(context), words=in_options)
-            say(f"Report: {page.write(report)}")
+            files.append((keep(page.write, report), report))
+            say(f"Report: {files[1][0]}")
         show_verdict(model)
         if model.report.interrupted:  # which was shown
             raise typer.Exit(INTERRUPTED)
-        exit_if_moved(kept, file)
+        exit_if_moved(*files)
 
 
 def _refuse_others(context: typer.Context, allowed: Sequence[str], what: str) -> None:

@@ -40,18 +40,19 @@ def fit_several(
         say(note)
     coding, outputs, table, X, Y = prepare_outputs(table, targets, **how)
     model = fit_outputs(coding, outputs, X, Y, options, rank, lambda text: say(text, stderr=True))
-    kept = keep(model.save, file)
+    files = [(keep(model.save, file), file)]
     show_outputs(model)
-    say(f"Model: {kept}")
+    say(f"Model: {files[0][0]}")
     if report is not None:
         from cavity.report.outputs import outputs_page
 
         page = outputs_page(model, table, command=command, words=in_options)
-        say(f"Report: {page.write(report)}")
+        files.append((keep(page.write, report), report))
+        say(f"Report: {files[1][0]}")
     show_outputs_verdict(model)
     if model.report.interrupted:
         raise typer.Exit(INTERRUPTED)
-    exit_if_moved(kept, file)
+    exit_if_moved(*files)
 
 
 def show_outputs(model: OutputsModel) -> None:

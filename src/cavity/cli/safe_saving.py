@@ -13,7 +13,7 @@ import typer
 from cavity.cli.shared import AT_FAULT, say
 from cavity.runtime.errors import InputError
 
-Write = Callable[[Path], None]
+Write = Callable[[Path], object]
 
 
 def keep(write: Write, file: Path) -> Path:
@@ -37,7 +37,7 @@ def keep(write: Write, file: Path) -> Path:
             write(place)
         except OSError:
             continue
-        say(f"What was learned was written to {place} instead.", stderr=True)
+        say(f"It was written to {place} instead.", stderr=True)
         return place
     while sys.stdin.isatty():
         name = typer.prompt(
@@ -53,14 +53,12 @@ def keep(write: Write, file: Path) -> Path:
     )
 
 
-def exit_if_moved(kept: Path, file: Path) -> None:
-    """End with the code of a fault, and with a sentence, if a file is not where it was asked for."""
-    if kept != file:
-        say(
-            f"{file} could not be written, see above; what was learned is in {kept}.",
-            stderr=True,
-            style="red",
-        )
+def exit_if_moved(*files: tuple[Path, Path]) -> None:
+    """End with the code of a fault, and with sentences, if files (as kept, as asked for) are somewhere else."""
+    moved = [(kept, file) for kept, file in files if kept != file]
+    for kept, file in moved:
+        say(f"{file} could not be written, see above; it is in {kept}.", stderr=True, style="red")
+    if moved:
         raise typer.Exit(AT_FAULT)
 
 
