@@ -213,3 +213,8 @@ def test_inverting_a_smooth_function_takes_few_evaluations():
 
     invert_cdf(cdf, np.full(50, 0.05), np.linspace(-1, 1, 50), np.full(50, 2.0))
     assert len(calls) < 25  # each takes all cases at once
+
+
+@pytest.mark.filterwarnings("error")
+def test_targets_beyond_all_numbers_are_impossible_without_a_warning():
+    assert GaussianPrediction([0.0], [2.0]).log_prob([1e300]) == -np.inf

@@ -63,7 +63,7 @@ class GaussianPrediction(Prediction):
 
     def log_prob(self, y: ArrayLike) -> Array:
         """Log density; +inf or -inf where the variance is zero."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             e = np.asarray(y, dtype=float) - self._mean
             quad = np.where(e == 0, 0.0, e * e / self._variance)
             out: Array = -0.5 * (LOG_2PI + np.log(self._variance) + quad)
