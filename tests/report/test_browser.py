@@ -115,6 +115,8 @@ def test_narrow_and_dark(browser: Any, report: Path) -> None:
     assert inside.evaluate("box => box.scrollWidth > box.clientWidth")
     assert page.locator("#comparison-of-models .more").is_visible()  # says that the table goes on
     assert page.locator("#how-good-it-is .table").first.locator("tbody tr").count() == 4  # three plain models
+    captions = page.eval_on_selector_all("caption", "all => all.map(c => c.getBoundingClientRect().right)")
+    assert max(captions) <= 360  # they do not scroll away with their tables
     sizes = page.eval_on_selector_all(".curve text", "all => all.map(t => t.getBoundingClientRect().height)")
     assert min(sizes) >= 11  # letters that can be read
     context.close()
