@@ -11,6 +11,7 @@ from cavity.inference.base import ConvergenceWarning
 from cavity.io import dumps, loads
 from cavity.kernels import SE, Standardized
 from cavity.learning.choice import Choice
+from cavity.learning.choice.screening import Screen
 from cavity.likelihoods import (
     Clipped,
     Gaussian,
@@ -309,3 +310,27 @@ def test_every_candidate_is_a_step_of_the_bar(monkeypatch):
     ((label, done, total),) = seen
     assert label == "comparing kinds of model"
     assert done == total >= len(model.choice_.candidates) > 5
+
+
+@pytest.mark.parametrize(
+    "estimator", [GPRegressor(likelihood="auto"), GPClassifier("auto")], ids=["numbers", "classes"]
+)
+def test_an_interrupt_of_the_choice_ends_learning_too(estimator, monkeypatch):
+    """What is learned then is the best so far, at once, and nobody is told that time was up."""
+    run, calls = Screen.run, []
+
+    def interrupted(self, *arguments, **options):
+        calls.append(True)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return run(self, *arguments, **options)
+
+    monkeypatch.setattr(Screen, "run", interrupted)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=30)
+    with pytest.warns(ConvergenceWarning, match=r"stopped early \(interrupted\)"):
+        estimator.fit(X, y if isinstance(estimator, GPRegressor) else y > 0)
+    assert len(calls) == 2
+    assert estimator.members_[0].interrupted
+    assert sum(r.evaluations for r in estimator.runs_) <= 3

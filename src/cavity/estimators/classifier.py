@@ -391,8 +391,9 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         }
         tasks = zip(models, problems, rng.spawn(len(problems)))
         arguments = [(m, p, X, weight, self.objective, r, options) for m, p, r in tasks]
-        if not strategy.several or self.n_jobs in (None, 1):
-            members = _one_after_another(arguments, time)
+        interrupted = chosen is not None and chosen.interrupted
+        if interrupted or not strategy.several or self.n_jobs in (None, 1):
+            members = _one_after_another(arguments, time, interrupted)
         else:
             share = self._time_for_one(len(problems), jobs)
             members = Parallel(n_jobs=self.n_jobs)(
@@ -526,13 +527,16 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
         return error_reject_curve(probabilities, codes)
 
 
-def _one_after_another(arguments: Sequence[tuple[Any, ...]], time: Deadline) -> list[Member]:
+def _one_after_another(
+    arguments: Sequence[tuple[Any, ...]], time: Deadline, interrupted: bool = False
+) -> list[Member]:
     """Members fitted in turn, each in an equal part of the time that is left.
 
     After Ctrl-C the others remain where their learning starts. Chains cannot: without draws of each there is nothing.
     """
     members: list[Member] = []
-    interrupted = False
+    if interrupted and arguments[0][0].inference.samples:
+        raise KeyboardInterrupt
     for place, one in enumerate(arguments):
         left = time.left
         seconds = 0.0 if interrupted else None if left is None else left / (len(arguments) - place)

@@ -48,6 +48,7 @@ from cavity.numerics.memory import require_memory
 from cavity.parameters.per_latent import PerLatent
 from cavity.runtime.deadlines import Deadline
 from cavity.runtime.errors import InputError
+from cavity.runtime.stop_reason import StopReason
 
 AUTO = "auto"
 """For a kernel or noise that is to be chosen."""
@@ -434,6 +435,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         # what will be compared with robust noise is learned from one start first
         restarts = int(from_data and not (chosen.learned and may_change))
         learned = learn_from(model, left, n_restarts=restarts, data_driven=from_data)
+        if chosen.interrupted:  # not that time was up, though no more was given
+            learned = replace(learned, search=replace(learned.search, stopped=StopReason.INTERRUPTED))
         if not may_change:
             return learned, chosen.choice
         how = RobustLearning(learn_from, self.inference, self.n_restarts, clean)
