@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cavity import GPClassifier, GPRegressor
@@ -334,3 +335,14 @@ def test_an_interrupt_of_the_choice_ends_learning_too(estimator, monkeypatch):
     assert len(calls) == 2
     assert estimator.members_[0].interrupted
     assert sum(r.evaluations for r in estimator.runs_) <= 3
+
+
+def test_dates_of_a_data_frame_bring_their_seasons():
+    months = pd.date_range("2015-01-01", periods=72, freq="MS")
+    t = np.arange(72)
+    y = 100 + 20 * np.sin(2 * np.pi * t / 12) + t + 3 * np.random.default_rng(0).standard_normal(72)
+    table = pd.DataFrame({"month": months.strftime("%Y-%m")})
+    model = GPRegressor(likelihood="auto", random_state=0).fit(table, y)
+    assert "a season" in model.choice_.chosen.render()
+    plain = GPRegressor(likelihood="auto", seasons={}, random_state=0).fit(table, y)
+    assert "a season" not in plain.choice_.chosen.render()

@@ -23,6 +23,7 @@ from cavity.estimators.members import Member
 from cavity.estimators.row_sources import Blocks, kept_rows, sampled_rows
 from cavity.estimators.slope_rows import SlopeRows
 from cavity.estimators.uncertain_inputs import fit_uncertain
+from cavity.frames.dates import cycles
 from cavity.gp import GP
 from cavity.inference.registry import as_inference
 from cavity.kernels import SE, Kernel, ard
@@ -137,7 +138,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         cost O(n) a row.
     seasons : dict, optional
         Cycles that "auto" looks for: column name or index to the length of the cycle, in units of the column, or to
-        several of them, by name or not: `{"date": {"year": 1.0}}`.
+        several of them, by name or not: `{"date": {"year": 1.0}}`. By default years, weeks and days of dates in a data
+        frame; none with {}.
     noise_kernel : Kernel or str, optional
         Noise that is correlated in time or space, beside that of the likelihood, such as `0.1 * Matern(1.0, nu=0.5)`:
         predictions of f (`predict_latent`, `noise=False`) leave it out, those of new observations take it in. Not for
@@ -405,7 +407,8 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
         )
         names = [str(name) for name in given]
         found = []
-        for column, periods in (self.seasons or {}).items():
+        dates = None if self.coding_ is None else cycles(self.coding_.units)
+        for column, periods in ((dates if self.seasons is None else self.seasons) or {}).items():
             where = names.index(column) if column in names else column
             if not isinstance(where, int) or not 0 <= where < columns:
                 problem = f"names the column {column!r}, which X does not have"

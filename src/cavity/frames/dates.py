@@ -39,6 +39,10 @@ YEARS = "years"
 UNIT = re.compile(rf"{YEARS}|days since \d{{4}}-\d{{2}}-\d{{2}}")
 """What dates are measured in."""
 
+IN_YEARS = {"year": 1.0}
+IN_DAYS = {"year": 365.25, "week": 7.0, "day": 1.0}
+"""Lengths of cycles, in years and in days."""
+
 SEVERAL_YEARS = np.timedelta64(2 * 366, "D")
 """Dates that span more are measured in years."""
 
@@ -172,3 +176,13 @@ def in_unit(times: Times, unit: str) -> Array:
     else:
         numbers = (times - np.datetime64(unit.removeprefix("days since "))) / np.timedelta64(1, "D")
     return np.where(np.isnat(times), np.nan, numbers)
+
+
+def cycles(units: dict[str, str]) -> dict[str, dict[str, float]] | None:
+    """Cycles to look for in columns of dates, by what these are measured in.
+
+    >>> cycles({"month": "years"}), cycles({})
+    ({'month': {'year': 1.0}}, None)
+    """
+    found = {name: IN_YEARS if unit == YEARS else IN_DAYS for name, unit in units.items()}
+    return found or None

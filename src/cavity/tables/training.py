@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cavity.estimators import GPClassifier, GPRegressor
-from cavity.frames.dates import YEARS
+from cavity.frames.dates import cycles
 from cavity.learning.choice import Choice
 from cavity.learning.large_data import LEARN_ROWS
 from cavity.runtime.deadlines import Deadline
@@ -28,10 +28,6 @@ WARMUP = 0.6
 
 GAUSSIAN_RESTARTS, OTHER_RESTARTS = 3, 1
 """Further runs of the optimizer: fewer under other noise than Gaussian, whose runs cost ten times as much."""
-
-IN_YEARS = {"year": 1.0}
-IN_DAYS = {"year": 365.25, "week": 7.0, "day": 1.0}
-"""Lengths of cycles, in years and in days."""
 
 FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
 """Errors of fits without which one can do."""
@@ -110,7 +106,7 @@ class Training:
             "n_inducing": options.n_inducing,
         }
         if self.preparation.task == "regression" and options.likelihood == "auto":
-            chosen["seasons"] = seasons(self.preparation.units)
+            chosen["seasons"] = cycles(self.preparation.units)
         if options.mean is not None:
             chosen["mean"] = options.mean
         return (GPRegressor if self.preparation.task == "regression" else GPClassifier)(**chosen)
@@ -137,12 +133,6 @@ class Training:
         if options.inference == "auto" and self.preparation.task == "classification":
             return "ep"
         return options.inference
-
-
-def seasons(units: dict[str, str]) -> dict[str, dict[str, float]] | None:
-    """Cycles to look for in columns of dates, by what these are measured in."""
-    found = {name: IN_YEARS if unit == YEARS else IN_DAYS for name, unit in units.items()}
-    return found or None
 
 
 @dataclass(frozen=True)
