@@ -247,3 +247,14 @@ def test_several_classes_have_a_direction_too():
 def test_a_model_of_a_few_rows_says_so(houses):
     told = lines(with_report(houses, rows=7, rows_in_file=7, outliers=()))["Beware"]
     assert told.startswith("It was learned from 7 rows, from which little can be known; give more rows.")
+
+
+def test_numbers_that_may_be_ratings_or_classes_are_told_as_what_they_were_taken_for():
+    rng = np.random.default_rng(3)
+    x = rng.uniform(0, 3, 45)
+    stars = np.clip(np.floor(x + 0.4 * rng.normal(size=45)), 0, 2)
+    frame = pd.DataFrame({"x": x, "stars": stars})
+    said = "Values of stars were taken as ratings, in order; if they are numbers of classes, use --task classification."
+    assert said in lines(fitted(frame, "stars", test_size=0.0))["Beware"]
+    asked = fitted(frame, "stars", test_size=0.0, likelihood="ordinal")
+    assert "ratings" not in lines(asked)["Beware"]

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc
 
 from cavity.frames.columns import Column
+from cavity.likelihoods import OrdinalProbit
 from cavity.measures.effects import Shape
 from cavity.runtime.errors import Message, Part, Setting, Words
 from cavity.runtime.sentences import counted, shortened
@@ -324,6 +325,7 @@ def _cautions(model: TableModel, matter: Sequence[Relevance]) -> list[Message]:
         said = f"it was learned from {counted(report.rows, 'row')}, from which little can be known"
         found.append(Message((said,), remedy=("give more rows",)))
     found += report.warnings
+    found += _taken_as_ordered(model)
     found += unfair_intervals(report) + _unfair_probabilities(report) + _outliers(report)
     if report.rows_in_file > report.rows:
         part = f"it was learned from {report.rows} of {report.rows_in_file} rows, a random subset"
@@ -331,6 +333,17 @@ def _cautions(model: TableModel, matter: Sequence[Relevance]) -> list[Message]:
     if len(found) < CAUTIONS:
         found += _beyond(model, matter)
     return found
+
+
+def _taken_as_ordered(model: TableModel) -> list[Message]:
+    """That whole numbers were taken as ratings, if nobody said so: numbers of classes look the same."""
+    noise = getattr(model.estimator, "likelihood_", None)
+    if model.report.choice is None or not isinstance(noise, OrdinalProbit):
+        return []
+    said = f"values of {model.preparation.target} were taken as ratings, in order"
+    return [
+        Message((said,), remedy=("if they are numbers of classes, use ", Setting("task", "classification")))
+    ]
 
 
 def unfair_intervals(report: FitReport) -> list[Message]:
