@@ -13,7 +13,8 @@ GLOSSARY: dict[str, str] = {
     "MSLL": "Log loss less that of guessing: zero for guessing, the further below zero the better.",
     "guessing, linear regression, gradient boosting": "Plain models on the same rows: whether a Gaussian process "
     "was worth it. Guessing knows no inputs.",
-    "90 % interval": "Holds nine of ten new rows, if the model is right. Calibration counts how many it held.",
+    "90 % interval": "Holds nine of ten new rows, if the model is right. Calibration counts how many it held; "
+    "of counts and ratings, values at its ends in part, because whole numbers make it wider than it says.",
     "calibration": "Whether things happen as often as the model says.",
     "share of the variation": "How much of the variance of predictions is due to an input, alone or together with "
     "others, if inputs varied independently of each other (total Sobol index). If inputs act together, shares add up "
