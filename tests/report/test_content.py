@@ -95,3 +95,11 @@ def test_the_page_of_words_has_those_of_reports():
     assert [line for line in page.splitlines() if line.startswith("| ")][1:] == [
         f"| {word} | {meaning} |" for word, meaning in GLOSSARY.items()
     ]
+
+
+def test_what_a_single_input_does_is_not_folded_away(monkeypatch):
+    one = houses().drop(columns="age")
+    html, _ = shown(fitted(one, likelihood="student-t", inference="laplace"), one, monkeypatch)
+    section = html.split('<section id="what-matters">')[1].split("</section>")[0]
+    assert "price rises with size" in section
+    assert "<details" not in section

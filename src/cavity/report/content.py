@@ -298,7 +298,7 @@ def _what_matters(model: TableModel, effects: Effects | None) -> list[Block]:
         )
         blocks += _pairs(effects)
     table = DataTable(("input", "share", "how predictions depend on it"), rows)
-    return [*blocks, Folded("The same as a table", [table])]
+    return [*blocks, Folded("The same as a table", [table])] if blocks else [table]
 
 
 def _limits(found: Sequence[Effect]) -> tuple[float, float]:
