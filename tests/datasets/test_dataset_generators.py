@@ -118,7 +118,7 @@ def test_clusters_have_the_books_sizes_and_true_probabilities():
         (lambda: datasets.make_friedman(n_features=4), "n_features must be an integer >= 5, got 4"),
         (
             lambda: datasets.make_neal(outlier_probability=2),
-            "outlier_probability must lie between 0 and 1, got 2",
+            "outlier_probability must be between 0 and 1, got 2",
         ),
     ],
 )

@@ -113,7 +113,7 @@ def test_every_rule_runs_part_by_part_and_estimators_learn(tmp_path):
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="number of rows >= 1"):
+    with pytest.raises(ValueError, match="m must be an integer >= 1"):
         Committee(0)
     with pytest.raises(ValueError, match="rule must be one of 'gpoe'"):
         Committee(rule="mean")

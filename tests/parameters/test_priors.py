@@ -312,8 +312,8 @@ def test_priors_are_values(prior):
         (lambda: Gamma.between(1e-300, 1e300), "no gamma density has that mass between 1e-300 and 1e"),
         (lambda: InverseGamma.between(1.0, np.inf), "InverseGamma.between"),
         (lambda: Normal.between(1.0, 1.0), "Normal.between"),
-        (lambda: LogNormal.between(1.0, 2.0, mass=1.0), "mass must be between 0 and 1, got 1.0"),
-        (lambda: HalfNormal.below(1.0, mass=0.0), "mass must be between 0 and 1"),
+        (lambda: LogNormal.between(1.0, 2.0, mass=1.0), "mass must lie strictly between 0 and 1, got 1.0"),
+        (lambda: HalfNormal.below(1.0, mass=0.0), "mass must lie strictly between 0 and 1"),
         (lambda: HalfNormal.below(-1.0), "HalfNormal: scale must be positive"),
     ],
 )

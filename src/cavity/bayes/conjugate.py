@@ -30,6 +30,7 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import try_factorize
 from cavity.numerics.special import LOG_2PI
 from cavity.prediction.base import Seed
+from cavity.runtime.checks import require_one_of
 from cavity.runtime.errors import InputError
 
 
@@ -207,10 +208,7 @@ class Gamma(_Conjugate):
                     f"must be finite and positive, got {exposure!r}", parameter="exposure", value=exposure
                 )
             return float(counts.sum()), float(given.sum()), counts
-        if likelihood != "exponential":
-            raise InputError(
-                f"must be one of {RATES}, got {likelihood!r}", parameter="likelihood", value=likelihood
-            )
+        require_one_of(likelihood, "likelihood", RATES)
         waits = _some(np.atleast_1d(np.asarray(data, dtype=float)), "data")
         bad = ~(np.isfinite(waits) & (waits >= 0))
         if bad.any():

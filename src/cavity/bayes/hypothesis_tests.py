@@ -17,6 +17,7 @@ from scipy import stats
 from scipy.special import expit
 
 from cavity.bayes.conjugate import Beta, counts_of
+from cavity.runtime.checks import require_inside
 from cavity.runtime.errors import InputError
 
 
@@ -109,8 +110,7 @@ def binomial_test(
     if x > n:
         raise InputError(f"must be at most the {n} trials, got {x}", parameter="successes", value=successes)
     for name, value in (("null", null), ("significance", significance)):
-        if not 0.0 < value < 1.0:
-            raise InputError(f"must lie strictly between 0 and 1, got {value!r}", parameter=name, value=value)
+        require_inside(value, name)
     if within is not None and not within > 0.0:
         raise InputError(
             f"must be positive, got {within!r}: a single value has posterior probability zero",

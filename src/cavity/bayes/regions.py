@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_inside
 from cavity.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,12 +48,6 @@ class Region:
     log_density: float
 
 
-def check_level(level: float) -> None:
-    """Refuse a share that is no share."""
-    if not 0.0 < level < 1.0:
-        raise InputError(f"must lie strictly between 0 and 1, got {level!r}", parameter="level", value=level)
-
-
 def log_density_grid(one: Distribution) -> tuple[Array, Array]:
     """Points from tail to tail and the log density there, as fine as modes may be narrow."""
     low, high = (float(one.quantile(p)) for p in (TAIL, 1.0 - TAIL))
@@ -66,7 +61,7 @@ def log_density_grid(one: Distribution) -> tuple[Array, Array]:
 
 def highest_density(one: Distribution, level: float) -> Region:
     """The smallest region that holds `level` of one distribution."""
-    check_level(level)
+    require_inside(level, "level")
     x, log_p = log_density_grid(one)
     if one.discrete:
         return _most_probable(x, log_p, level)
@@ -136,7 +131,7 @@ def _most_probable(x: Array, log_p: Array, level: float) -> Region:
 
 def centered_interval(one: Distribution, level: float, center: float) -> tuple[float, float]:
     """center - e to center + e, with the e at which that holds `level`."""
-    check_level(level)
+    require_inside(level, "level")
     if one.discrete:
         raise InputError("centered intervals are for continuous distributions; use highest_density")
     reach = max(abs(float(one.quantile(p)) - center) for p in (TAIL, 1.0 - TAIL))

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from cavity.control.problems import CartPole, Pendulum, Problem
 from cavity.control.uncertain_inputs.trigonometric_moments import TrigonometricMap, angle_map
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_positive
 
 
 class Loss(ABC):
@@ -159,8 +160,7 @@ class SaturatingLoss(Loss):
     """
 
     def __init__(self, quadratic: QuadraticLoss, width: float) -> None:
-        if not (np.isfinite(width) and width > 0):
-            raise ValueError(f"width must be positive and finite, got {width!r}")
+        require_positive(width, "width")
         self.quadratic, self.width = quadratic, float(width)
 
     def __call__(self, states: ArrayLike) -> Array:

@@ -23,7 +23,7 @@ from cavity.control.problems.problem import checked_ends
 from cavity.control.risk import MomentRisk, StepModel, mean_risk, mean_values
 from cavity.numerics.arrays import Array
 from cavity.numerics.projected_bfgs import Descent, descend
-from cavity.runtime.checks import require_integer
+from cavity.runtime.checks import require_between, require_integer, require_positive
 from cavity.runtime.progress import Progress
 
 
@@ -79,10 +79,8 @@ class PlannerSettings:
     def __post_init__(self) -> None:
         for name in ("horizon", "candidates", "starts", "evaluations", "compared", "polish"):
             require_integer(getattr(self, name), name, 0 if name in ("candidates", "starts") else 1)
-        if not (np.isfinite(self.discount) and self.discount > 0):
-            raise ValueError(f"discount must be positive, got {self.discount!r}")
-        if not 0 <= self.correction <= 1:
-            raise ValueError(f"correction must be between 0 and 1, got {self.correction!r}")
+        require_positive(self.discount, "discount")
+        require_between(self.correction, "correction")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from cavity.datasets.synthetic import (
     make_step,
     make_two_arcs,
 )
+from cavity.runtime.checks import require_one_of
 
 __all__ = [
     "Dataset",
@@ -70,8 +71,7 @@ def names(kind: str = "all") -> list[str]:
     >>> "boston" in names()
     True
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+    require_one_of(kind, "kind", KINDS)
     real = sorted(SOURCES) if kind != "synthetic" else []
     synthetic = sorted(_GENERATORS) if kind != "real" else []
     return real + synthetic

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cavity.datasets.dataset import Dataset
 from cavity.numerics.arrays import Array
-from cavity.runtime.checks import require_integer
+from cavity.runtime.checks import require_between, require_integer
 
 _LICENSE = "synthetic, no restriction"
 _THESIS = "M. Kuss, Gaussian Process Models for Robust Regression and Classification, PhD thesis, 2006"
@@ -248,8 +248,7 @@ def make_neal(
     (100, 1)
     """
     require_integer(n, "n", 1)
-    if not 0 <= outlier_probability <= 1:
-        raise ValueError(f"outlier_probability must lie between 0 and 1, got {outlier_probability}")
+    require_between(outlier_probability, "outlier_probability")
     rng = np.random.default_rng(rng)
     x, x_test = rng.standard_normal(n), rng.standard_normal(n_test)
     outlier = rng.uniform(size=n) < outlier_probability

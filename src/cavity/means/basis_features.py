@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from cavity.numerics.arrays import Array
-from cavity.runtime.checks import require_integer
+from cavity.runtime.checks import require_integer, require_positive
 
 STEP = float(np.cbrt(np.finfo(float).eps))
 """Step of central differences, relative to the size of x: balances rounding against curvature."""
@@ -131,8 +131,7 @@ class Harmonics(Features):
     column: int = 0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.period) and self.period > 0):
-            raise ValueError(f"period must be positive and finite, got {self.period!r}")
+        require_positive(self.period, "period")
         require_integer(self.order, "order", 1)
         require_integer(self.column, "column", 0)
 

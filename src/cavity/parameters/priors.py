@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaln, exp1, gammaincinv, gammaln, ndtri, stdtrit, xlog1py, xlogy
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_inside
 
 __all__ = [
     "Beta",
@@ -157,8 +158,7 @@ def by_kind(priors: Sequence[Any]) -> list[tuple[Any, list[int]]]:
 
 def _tails(mass: float, name: str) -> float:
     """Probability on either side of an interval of the given mass."""
-    if not 0.0 < mass < 1.0:
-        raise ValueError(f"{name}: mass must be between 0 and 1, got {mass!r}")
+    require_inside(mass, f"{name}: mass")
     return 0.5 * (1.0 - mass)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -27,11 +28,43 @@ def require_integer(value: Any, name: str, least: int) -> int:
     3
     >>> require_integer(0, "steps", 1)
     Traceback (most recent call last):
-    ValueError: steps must be an integer >= 1, got 0
+    cavity.runtime.errors.InputError: steps must be an integer >= 1, got 0
     """
-    if not is_number(value) or int(value) != value or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    if not is_number(value) or not np.isfinite(value) or int(value) != value or value < least:
+        raise InputError(f"must be an integer >= {least}, got {value!r}", parameter=name, value=value)
     return int(value)
+
+
+def require_positive(value: Any, name: str) -> None:
+    """A number that must be positive and finite, or an array of such numbers."""
+    _require((np.asarray(value) > 0) & np.isfinite(value), "must be positive and finite", value, name)
+
+
+def require_between(value: Any, name: str, low: float = 0.0, high: float = 1.0) -> None:
+    """A number that must be in an interval, ends included, or an array of such numbers."""
+    array = np.asarray(value)
+    _require((array >= low) & (array <= high), f"must be between {low:g} and {high:g}", value, name)
+
+
+def _require(good: Any, problem: str, value: Any, name: str) -> None:
+    """Refuse a value, or the first of an array that is not good."""
+    if not np.all(good):
+        first = np.asarray(value)[~good][0].item() if np.ndim(value) else value
+        raise InputError(f"{problem}, got {first!r}", parameter=name, value=value)
+
+
+def require_inside(value: float, name: str, low: float = 0.0, high: float = 1.0) -> None:
+    """A number that must be in an interval, ends excluded."""
+    if not low < value < high:
+        problem = f"must lie strictly between {low:g} and {high:g}, got {value!r}"
+        raise InputError(problem, parameter=name, value=value)
+
+
+def require_one_of(value: Any, name: str, options: Iterable[Any]) -> None:
+    """A value that must be one of these."""
+    if value not in options:
+        listed = ", ".join(map(repr, options))
+        raise InputError(f"must be one of {listed}, got {value!r}", parameter=name, value=value)
 
 
 def require_deviations(sd: Array, name: str) -> Array:

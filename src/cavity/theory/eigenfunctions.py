@@ -18,6 +18,7 @@ from scipy.special import eval_hermite, gammaln
 from cavity.kernels import Kernel
 from cavity.kernels.base import as_inputs
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_positive
 from cavity.runtime.errors import InputError
 
 
@@ -53,8 +54,7 @@ def se_gaussian(lengthscale: float, input_sd: float, count: int) -> Eigenfunctio
     array([0.548584, 0.24764 , 0.111789])
     """
     for name, value in (("lengthscale", lengthscale), ("input_sd", input_sd)):
-        if not value > 0:
-            raise InputError(f"must be positive, got {value!r}", parameter=name, value=value)
+        require_positive(value, name)
     a, b = 0.25 / input_sd**2, 0.5 / lengthscale**2
     c = np.sqrt(a * a + 2 * a * b)
     A = a + b + c

@@ -21,6 +21,7 @@ from scipy.integrate import quad
 from cavity.kernels import SE, IntegratedWiener, Kernel, Wiener
 from cavity.kernels.algebra import Scaled, Sum
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_positive
 from cavity.runtime.errors import InputError
 from cavity.theory.spectral import spectral_density
 
@@ -96,8 +97,7 @@ def _edge(transfer: Callable[[float], float]) -> float:
 
 def _noise_share(noise_variance: float, density: float) -> float:
     for name, value in (("noise_variance", noise_variance), ("density", density)):
-        if not value > 0:
-            raise InputError(f"must be positive, got {value!r}", parameter=name, value=value)
+        require_positive(value, name)
     return noise_variance / density
 
 

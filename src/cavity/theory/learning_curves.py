@@ -25,14 +25,12 @@ from cavity.kernels import Kernel
 from cavity.kernels.base import as_inputs
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import factorize
+from cavity.runtime.checks import require_positive
 from cavity.runtime.errors import InputError
 
 
 def _checked(noise_variance: float, n: ArrayLike) -> Array:
-    if not noise_variance > 0:
-        raise InputError(
-            f"must be positive, got {noise_variance!r}", parameter="noise_variance", value=noise_variance
-        )
+    require_positive(noise_variance, "noise_variance")
     rows: Array = np.atleast_1d(np.asarray(n, dtype=float))
     if np.any(rows < 0):
         raise InputError("must not be negative", parameter="n", value=n)
@@ -173,8 +171,7 @@ def ornstein_uhlenbeck(rate: float, n: ArrayLike) -> Array:
     >>> ornstein_uhlenbeck(1.0, [1, 10]).round(6)
     array([0.432332, 0.071485])
     """
-    if not rate > 0:
-        raise InputError(f"must be positive, got {rate!r}", parameter="rate", value=rate)
+    require_positive(rate, "rate")
 
     def one(m: int) -> float:
         if m < 1:

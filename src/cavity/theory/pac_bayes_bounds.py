@@ -24,6 +24,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, xlogy
 
 from cavity.latent.prior_times_sites import Conditioned
+from cavity.runtime.checks import require_inside, require_integer, require_one_of
 from cavity.runtime.errors import InputError
 
 BOUNDS = ("seeger", "mcallester", "maurer")
@@ -60,8 +61,7 @@ def gibbs_bound(
     >>> [round(gibbs_bound(0.05, 10.0, 200, 0.05, kind), 6) for kind in ("seeger", "mcallester", "maurer")]
     [0.197379, 0.275527, 0.186667]
     """
-    if not 0 < delta < 1:
-        raise InputError(f"must lie strictly between 0 and 1, got {delta!r}", parameter="delta", value=delta)
+    require_inside(delta, "delta")
     if not 0 <= training_error <= 1:
         raise InputError(
             f"must lie between 0 and 1, got {training_error!r}",
@@ -77,8 +77,7 @@ def gibbs_bound(
     if kind == "mcallester":
         slack = (divergence - np.log(delta) + np.log(n) + 2.0) / (2.0 * n - 1.0)
         return float(min(training_error + np.sqrt(slack), 1.0))
-    if kind not in BOUNDS:
-        raise InputError(f"must be one of {', '.join(BOUNDS)}, got {kind!r}", parameter="kind", value=kind)
+    require_one_of(kind, "kind", BOUNDS)
     constant = np.log(n + 1.0) if kind == "seeger" else np.log(2.0 * np.sqrt(n))
     limit = (divergence + constant - np.log(delta)) / n
 
@@ -127,10 +126,7 @@ def pac_bayes(posterior: Any, delta: float = 0.01, *, chosen_from: int, kind: st
             remedy="learn them from one half of the rows and condition on the other, learned.model.condition(X, y), or "
             "choose them from a grid that was fixed before and give its size as chosen_from",
         )
-    if not isinstance(chosen_from, int | np.integer) or chosen_from < 1:
-        raise InputError(
-            f"must be an integer >= 1, got {chosen_from!r}", parameter="chosen_from", value=chosen_from
-        )
+    require_integer(chosen_from, "chosen_from", 1)
     q, y = approximation.q, np.asarray(posterior.data.y, dtype=float)
     if not isinstance(q, Conditioned) or approximation.sites is None or set(np.unique(y)) - {-1.0, 1.0}:
         raise InputError(

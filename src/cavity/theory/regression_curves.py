@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_inside
 from cavity.runtime.errors import InputError
 from cavity.theory.eigenfunctions import nystrom
 from cavity.theory.learning_curves import mismatched_error, sollich
@@ -62,10 +63,7 @@ class RegressionCurve:
 
     def rows_for(self, share: float = 0.5) -> float:
         """Rows in all at which the error of f is this share of what it is now; inf if that is beyond a billion."""
-        if not 0 < share < 1:
-            raise InputError(
-                f"must lie strictly between 0 and 1, got {share!r}", parameter="share", value=share
-            )
+        require_inside(share, "share")
         now = float(self.rms_error[self.measured][-1])
         low = high = float(self.n[self.measured][-1])
         while self._predicted(high) > share * now:

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from cavity.control.mdp.solving import greedy
 from cavity.control.mdp.tables import MDP, Indices, Simulator
 from cavity.numerics.arrays import Array
-from cavity.runtime.checks import require_integer
+from cavity.runtime.checks import require_between, require_integer, require_one_of
 from cavity.runtime.progress import Progress
 
 TRACES = ("replacing", "accumulating")
@@ -271,10 +271,8 @@ class _Run:
         rate: Callable[[Array], Array] | float | None,
         rng: np.random.Generator | int | None,
     ) -> None:
-        if not 0.0 <= trace <= 1.0:
-            raise ValueError(f"trace must be between 0 and 1, got {trace!r}")
-        if traces not in TRACES:
-            raise ValueError(f"traces must be one of {TRACES}, got {traces!r}")
+        require_between(trace, "trace")
+        require_one_of(traces, "traces", TRACES)
         steps, agents = require_integer(steps, "steps", 1), require_integer(agents, "agents", 1)
         self.rate: Callable[[Array], Array] = Rate() if rate is None else _as_rate(rate)
         self.rng = np.random.default_rng(rng)
@@ -325,8 +323,7 @@ def _as_rate(rate: Callable[[Array], Array] | float) -> Callable[[Array], Array]
 
 def _epsilon(epsilon: float | Callable[[int], float], t: int) -> float:
     value = float(epsilon(t)) if callable(epsilon) else float(epsilon)
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"epsilon must be between 0 and 1, got {value!r}")
+    require_between(value, "epsilon")
     return value
 
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cavity.control.mdp.tables import MDP, Indices
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 
 TIE = 1e-10
 """Difference of two actions, relative to the values of a state, below which they count as equally good."""
@@ -193,8 +194,7 @@ def value_iteration(
     >>> solution.converged, solution.policy  # to the right, to the right
     (True, array([2, 2]))
     """
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations must be positive, got {max_iterations!r}")
+    require_integer(max_iterations, "max_iterations", 1)
     v = np.zeros(mdp.states) if values is None else np.array(values, dtype=float)
     if v.shape != (mdp.states,):
         raise ValueError(f"values must have shape ({mdp.states},), got {v.shape}")

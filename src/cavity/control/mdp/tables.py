@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_between
 
 Indices = NDArray[np.int64]
 
@@ -75,8 +76,7 @@ class MDP:
             ending = np.array(self.end_rewards, dtype=float)
             if ending.shape != T.shape[:2] or not np.isfinite(ending).all():
                 raise ValueError(f"end_rewards must be finite and of shape {T.shape[:2]}, got {ending.shape}")
-        if not 0.0 <= self.gamma <= 1.0:
-            raise ValueError(f"gamma must be between 0 and 1, got {self.gamma!r}")
+        require_between(self.gamma, "gamma")
         start = np.full(len(T), 1.0 / len(T)) if self.start is None else np.array(self.start, dtype=float)
         if start.shape != (len(T),) or not (start >= 0).all() or abs(start.sum() - 1.0) > ROUNDING:
             raise ValueError(f"start must be {len(T)} probabilities that sum to one, got {self.start!r}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cavity.control.mdp.tables import MDP
+from cavity.runtime.checks import require_between
 
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
 """Left, down, right, up, as (row, column); the order of Gymnasium's FrozenLake."""
@@ -43,8 +44,7 @@ def grid_world(
     strange = {cell for row in cells for cell in row} - set(".#GXS")
     if strange:
         raise ValueError(f"rows must consist of '.', '#', 'G', 'X' and 'S', got {sorted(strange)}")
-    if not 0.0 <= slip <= 1.0:
-        raise ValueError(f"slip must be a probability, got {slip!r}")
+    require_between(slip, "slip")
     free = [(i, j) for i, row in enumerate(cells) for j, cell in enumerate(row) if cell in ".S"]
     if not free:
         raise ValueError("rows must have at least one free cell, '.' or 'S'")

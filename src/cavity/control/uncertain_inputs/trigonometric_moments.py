@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cavity.control.uncertain_inputs.output_moments import OutputMoments, checked_gaussian
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_positive
 
 Complex = NDArray[np.complex128]
 
@@ -225,8 +226,7 @@ def squash_map(n_inputs: int, actions: Sequence[int], limit: ArrayLike) -> Trigo
     if len(set(listed)) < len(listed) or not all(0 <= k < n_inputs for k in listed):
         raise ValueError(f"actions must be different indices from 0 to {n_inputs - 1}, got {list(actions)!r}")
     bounds = np.broadcast_to(np.asarray(limit, dtype=float), (len(listed),))
-    if not np.all(np.isfinite(bounds) & (bounds > 0)):
-        raise ValueError(f"limit must be positive and finite, got {limit!r}")
+    require_positive(bounds, "limit")
     linear, rates = np.eye(n_inputs), ((1.0, 9.0 / 8.0), (3.0, 1.0 / 8.0))
     omega = np.zeros((len(listed) * len(rates), n_inputs))
     c = np.zeros((n_inputs, len(omega)), dtype=complex)

@@ -22,6 +22,7 @@ from scipy.optimize import minimize
 
 from cavity.control.value_iteration.factors import Factor, Line
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_positive
 
 SHORTEST, LONGEST = 0.3, 10.0
 """Bounds of a length scale in units of the spacing of support points: the first values are one spike, from which the
@@ -145,8 +146,7 @@ class ValueGP:
         self.lengths: Array = 2.0 * support.spacing if lengths is None else np.array(lengths, dtype=float)
         if self.lengths.shape != support.spacing.shape or not (self.lengths > 0).all():
             raise ValueError(f"lengths must be {len(support.spacing)} positive numbers, got {lengths!r}")
-        if not (np.isfinite(noise) and noise > 0):
-            raise ValueError(f"noise must be positive: values are met up to it; got {noise!r}")
+        require_positive(noise, "noise")
         rms = float(np.sqrt(np.mean(self.values**2)))
         self.signal, self.noise = float(signal or rms or 1.0), float(noise)
 

@@ -35,6 +35,7 @@ from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
+from cavity.runtime.checks import require_positive
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,7 @@ class BoundRule(InferenceRule):
     stage: Stage
 
     def __init__(self, tolerance: float = 1e-6, max_evaluations: int = 1000) -> None:
-        if not tolerance > 0:
-            raise ValueError(f"tolerance must be positive, got {tolerance!r}")
+        require_positive(tolerance, "tolerance")
         if max_evaluations < 1:
             raise ValueError(f"max_evaluations must be at least 1, got {max_evaluations!r}")
         self.tolerance, self.max_evaluations = tolerance, max_evaluations
@@ -85,10 +85,6 @@ class BoundRule(InferenceRule):
         )
 
     # --- what a rule says about itself ----------------------------------------------------------------------
-
-    @abstractmethod
-    def supports(self, likelihood: Likelihood) -> bool:
-        """Whether the rule can handle the likelihood."""
 
     @abstractmethod
     def _refusal(self, likelihood: Likelihood) -> UnsupportedPairError:

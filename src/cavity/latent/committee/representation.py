@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -13,7 +12,7 @@ from cavity.latent.base import Capability, Inputs, Representation
 from cavity.latent.committee.prior import CommitteeInputs, CommitteePrior
 from cavity.latent.committee.process import RULES
 from cavity.rows.base import RowSource
-from cavity.runtime.checks import is_number
+from cavity.runtime.checks import require_integer, require_one_of
 
 if TYPE_CHECKING:
     from cavity.means.functions import Mean
@@ -52,10 +51,8 @@ class Committee(Representation):
     )
 
     def __init__(self, m: int = 500, rule: str = "gpoe", *, seed: int = 0) -> None:
-        if not is_number(m, Integral) or m < 1:
-            raise ValueError(f"m must be a number of rows >= 1, got {m!r}")
-        if rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
+        require_integer(m, "m", 1)
+        require_one_of(rule, "rule", RULES)
         self.m, self.rule, self.seed = int(m), rule, seed
         self._set_up({}, ())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from cavity.latent.neighbors.graph import NeighborInputs
 from cavity.latent.neighbors.prior import NeighborPrior
 from cavity.numerics.arrays import Array
 from cavity.rows.base import RowSource, as_rows
-from cavity.runtime.checks import is_number
+from cavity.runtime.checks import require_integer
 
 if TYPE_CHECKING:
     from cavity.means.functions import Mean
@@ -62,8 +61,7 @@ class Neighbors(Representation):
     def __init__(
         self, k: int = 40, *, scales: ArrayLike | None = None, follow: bool = True, seed: int = 0
     ) -> None:
-        if not is_number(k, Integral) or k < 1:
-            raise ValueError(f"k must be a number of neighbors >= 1, got {k!r}")
+        require_integer(k, "k", 1)
         self.k, self.seed, self._follow = int(k), seed, bool(follow)
         self.scales: Array | None = None
         if scales is not None:
