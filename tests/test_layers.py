@@ -30,7 +30,7 @@ ALLOWED: set[tuple[str, str]] = {
     ("forecasting/forecaster.py", "plots"),  # model.plot()
     ("posterior.py", "plots"),  # posterior.plot()
     ("sampling/posterior.py", "plots"),  # posterior.plot()
-    ("sampling/posterior.py", "io"),  # posterior.save()
+    ("runtime/storing.py", "io"),  # model.save(), posterior.save()
     ("estimators/fitted_regressor.py", "theory"),  # model.learning_curve()
     ("posterior.py", "control"),  # posterior.predict_gaussian: uncertain inputs
     ("sampling/default_priors.py", "learning"),  # weak priors are centered on what starts the optimizer

@@ -7,7 +7,6 @@ posterior. For many evaluations on the same data, `training` checks them once, a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -35,6 +34,7 @@ from cavity.posterior import Posterior
 from cavity.prediction import Prediction
 from cavity.rows.base import RowSource
 from cavity.runtime.errors import InputError, Setting
+from cavity.runtime.storing import Storable
 
 if TYPE_CHECKING:
     from cavity.learning import Learned
@@ -46,7 +46,7 @@ VAGUE_SD = 100.0
 """Prior sd, in spreads of the targets, that stands in for vague weights where inference is not exact."""
 
 
-class GP(Parametrized):
+class GP(Storable, Parametrized):
     """A Gaussian process model.
 
     Parameters
@@ -139,12 +139,6 @@ class GP(Parametrized):
 
     def __repr__(self) -> str:
         return f"GP({self.kernel!r}, {self.likelihood!r}, mean={self.mean!r})"
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model, without data, to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        save(self, path)
 
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
         """The model made definite for data with these columns.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -27,6 +26,7 @@ from cavity.numerics.threads import threads_for
 from cavity.parameters.per_latent import PerLatent
 from cavity.prediction import GaussianPrediction, Prediction
 from cavity.runtime.errors import InputError, Setting
+from cavity.runtime.storing import Storable
 
 if TYPE_CHECKING:
     from cavity.control.uncertain_inputs.output_moments import OutputMoments
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cavity.latent.integrated_basis import BasisWeights
 
 
-class Posterior:
+class Posterior(Storable):
     """A Gaussian process after seeing data: predictions of the function f and of new observations y.
 
     Examples
@@ -429,12 +429,6 @@ class Posterior:
         if variance.ndim == mean.ndim:
             return variance
         return np.repeat(variance[:, None], mean.shape[1], axis=1)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior, with its model and data, to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        save(self, path)
 
     def plot(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **options: Any) -> Any:
         """Draw what says most about the posterior; see `cavity.plots.plot`."""

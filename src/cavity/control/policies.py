@@ -10,7 +10,6 @@ Parameters are one flat vector theta, and `pull` gives derivatives in them besid
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from cavity.control.problems.problem import Problem, checked_ends
 from cavity.control.uncertain_inputs.output_moments import OutputMoments
 from cavity.control.uncertain_inputs.trigonometric_moments import TrigonometricMap, angle_map, squash_map
 from cavity.numerics.arrays import Array
+from cavity.runtime.storing import Storable
 
 
 def _t(a: Array) -> Array:
@@ -41,7 +41,7 @@ class PolicyCache:
     J_u: Array
 
 
-class Policy(ABC):
+class Policy(Storable, ABC):
     """A squashed policy of F actions; subclasses have the function p.
 
     Parameters
@@ -65,12 +65,6 @@ class Policy(ABC):
         self.features: TrigonometricMap = angle_map(self.state_size, self.angles)
         self.squash = squash_map(self.F, range(self.F), half)
         self.theta = np.array(theta, dtype=float)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        save(self, path)
 
     def with_parameters(self, theta: ArrayLike) -> Self:
         """The same policy with other parameters."""

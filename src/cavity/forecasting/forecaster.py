@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
@@ -28,6 +27,7 @@ from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction, average
 from cavity.runtime.checks import is_number
 from cavity.runtime.errors import InputError
+from cavity.runtime.storing import Storable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ FEWEST = 4
 """Values that a forecast needs."""
 
 
-class GPForecaster(BaseEstimator):  # type: ignore[misc]
+class GPForecaster(Storable, BaseEstimator):  # type: ignore[misc]
     """Forecasts of a time series: trend, seasons, short memory and robust noise, averaged over several models.
 
     Models differ in how the trend goes on (`trend`) and in the scale on which parts add up (`link`). Each is a Gaussian
@@ -468,13 +468,6 @@ class GPForecaster(BaseEstimator):  # type: ignore[misc]
         members = [member.given(self._t[:cut], values) for member in self.members_]
         then._adopt(self.axis_, y, self.seasons_, members)
         return then
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the forecaster to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        check_is_fitted(self, "members_")
-        save(self, path)
 
     def plot(self, horizon: Any = None, **options: Any) -> Any:
         """Draw the series with its forecast; see `cavity.plots.plot_forecast`."""

@@ -16,7 +16,6 @@ The step from C to C q takes x for Gaussian: exact without angles.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,6 +37,7 @@ from cavity.kernels import Kernel
 from cavity.numerics.arrays import Array
 from cavity.posterior import Posterior
 from cavity.runtime.checks import require_integer
+from cavity.runtime.storing import Storable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class MeanStepCache:
     means: MeanCache
 
 
-class Dynamics:
+class Dynamics(Storable):
     """Learned dynamics of a system.
 
     Make one with `Dynamics.fit`; the constructor puts fitted models together.
@@ -201,12 +201,6 @@ class Dynamics:
             for k, m in enumerate(self.models)
         ]
         return Dynamics(models, transitions, self.angles, self.difference, self.noise, self.problem)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write them to a file that `cavity.load` reads: models, transitions and problem, without running anything."""
-        from cavity.io import save
-
-        save(self, path)
 
     @property
     def posteriors(self) -> list[Posterior]:
