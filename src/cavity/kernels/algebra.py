@@ -192,9 +192,9 @@ class Scaled(Wrapper):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}
+    _named = False
 
     def __init__(self, variance: Any, kernel: Kernel) -> None:
-        self._require_kernel(kernel)
         self._set_up({"variance": variance}, (kernel,))
 
     def _check(self) -> None:
@@ -202,19 +202,11 @@ class Scaled(Wrapper):
             raise ValueError(f"a kernel is scaled by a single number, got {self.variance!r}")
 
     @property
-    def label(self) -> str:
-        """That of the scaled kernel, so that `2.0 * SE(1.0)` has `se.variance` and `se.lengthscale`."""
-        return self.kernel.label
-
-    @property
     def _homogeneous(self) -> bool:  # type: ignore[override]
         return self.kernel._homogeneous
 
     def __repr__(self) -> str:
         return f"{self._param_text('variance')} * {_enclosed(self.kernel, Sum, Product, Scaled)}"
-
-    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
-        return self.kernel._prepare(X, ids)
 
     def _state_space(self, states: int | None) -> tuple[Block, ...]:
         (found,) = joined((self.kernel,), 1, self.flat.size, states)
@@ -272,9 +264,8 @@ class Power(Wrapper):
     """
 
     def __init__(self, kernel: Kernel, exponent: int) -> None:
-        self._require_kernel(kernel)
+        super().__init__(kernel)
         self.exponent = require_integer(exponent, "the exponent of a kernel", 1)
-        self._set_up({}, (kernel,))
 
     def __repr__(self) -> str:
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)} ** {self.exponent}"
@@ -288,9 +279,6 @@ class Power(Wrapper):
 
     def _slope(self, k: Array) -> Array:
         return self.exponent * integer_power(k, self.exponent - 1)
-
-    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
-        return self.kernel._prepare(X, ids)
 
     def _block(self, a: Rows, b: Rows) -> Array:
         return integer_power(self.kernel._block(a, b), self.exponent)
@@ -324,24 +312,16 @@ class On(OfInputs):
            [1., 1.]])
     """
 
+    _named = False
+
     def __init__(self, kernel: Kernel, dims: int | str | Sequence[int] | Sequence[str]) -> None:
         listed: list[Any] = [dims] if isinstance(dims, int | np.integer | str) else list(dims)
         named = all(isinstance(d, str) for d in listed)
         indexed = all(isinstance(d, int | np.integer) and not isinstance(d, bool) and d >= 0 for d in listed)
-        self._require_kernel(kernel)
         if not listed or not (named or indexed) or len(set(listed)) < len(listed):
             raise ValueError(f"dims must be different column indices (>= 0) or column names, got {dims!r}")
         self.dims: tuple[Any, ...] = tuple(listed if named else (int(d) for d in listed))
         self._set_up({}, (kernel,))
-
-    @property
-    def label(self) -> str:
-        """That of the kernel itself."""
-        return self.kernel.label
-
-    @property
-    def _homogeneous(self) -> bool:  # type: ignore[override]
-        return self.kernel._homogeneous
 
     def __repr__(self) -> str:
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)}.on({list(self.dims)!r})"

@@ -48,18 +48,19 @@ class Autoregressive(Correlation):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"partial": Logit(-1.0, 1.0), "moving": Logit(-1.0, 1.0)}
+    _input_columns = 1
     _widenable = False
 
     def __init__(self, partial: Any = 0.5, moving: Any = None) -> None:
         self._set_up({"partial": partial} if moving is None else {"partial": partial, "moving": moving})
 
     def _check(self) -> None:
+        super()._check()
         for name, param in self._params.items():
             if np.ndim(param.value) > 1 or np.size(param.value) == 0:
                 raise ValueError(
                     f"Autoregressive: {name} must be a number, or a vector with one per lag, got {param.value!r}"
                 )
-        self.n_dims = 1
 
     @property
     def _partial(self) -> Array:

@@ -69,6 +69,14 @@ def as_inputs(X: ArrayLike, name: str = "X") -> Array:
     return cast(Array, array)
 
 
+def new_inputs(X: ArrayLike, columns: int) -> Array:
+    """Inputs to predict for, (m, D), which must have the columns of the training inputs."""
+    new = as_inputs(X)
+    if new.shape[1] != columns:
+        raise ValueError(f"X has {new.shape[1]} columns, but the model was conditioned on {columns}")
+    return new
+
+
 def row_blocks(n: int, size: int = TILE) -> list[slice]:
     """Consecutive slices of at most `size` rows."""
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
@@ -108,6 +116,12 @@ class Kernel(Parametrized):
     _columnwise: ClassVar[tuple[str, ...]] = ()
     """Parameters that are one number for all input columns, or a vector with one per column, or `ard`."""
 
+    _single: ClassVar[tuple[str, ...]] = ()
+    """Parameters that are one number."""
+
+    _input_columns: int | None = None
+    """Number of input columns whatever the parameters are; None if they decide."""
+
     _fixed_by_default: ClassVar[tuple[str, ...]] = ()
     """Parameters that are learned only when given as a `Param` that is not fixed."""
 
@@ -137,7 +151,10 @@ class Kernel(Parametrized):
 
     def _check(self) -> None:
         """Check what the parameters must satisfy together; called whenever values change."""
-        self.n_dims = None
+        self.n_dims = self._input_columns
+        for name in self._single:
+            if name in self._params and np.ndim(value := self._params[name].value):
+                raise ValueError(f"{type(self).__name__}: {name} must be a single number, got {value!r}")
         for name in self._columnwise:
             if name not in self._params:
                 continue
@@ -423,6 +440,16 @@ class Kernel(Parametrized):
     def _arguments(self) -> list[str]:
         """Text of the constructor's arguments."""
         return [f"{name}={self._param_text(name)}" for name in self._params]
+
+
+class Given(Kernel):
+    """A kernel without parameters."""
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        return np.zeros(0)
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return np.zeros(0)
 
 
 class Correlation(Kernel):

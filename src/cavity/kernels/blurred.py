@@ -25,7 +25,48 @@ from cavity.parameters.param import LOG, Transform
 from cavity.runtime.errors import InputError
 
 
-class Blurred(Kernel):
+class Averages(Kernel):
+    """Averages of functions around inputs: rows are D inputs, and D sizes of what is averaged over."""
+
+    _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG}
+    _columnwise = ("lengthscale",)
+    _widenable = False
+    _sizes: ClassVar[str]
+    """What the sizes are called."""
+
+    def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
+        """One length scale for each input, of half of the columns."""
+        self._check_width(n_features)
+        return super().bind(n_features // 2) if self._ard else self
+
+    def _check_width(self, n_features: int) -> None:
+        known = self.n_dims
+        if self._ard and known is None:  # of half of the columns, when bound
+            known = n_features if n_features % 2 else None
+        if known is not None and n_features == known:
+            return
+        if n_features % 2 or (known is not None and n_features != 2 * known):
+            wanted = "an even number of columns" if known is None else f"{2 * known} columns"
+            problem = f"{type(self).__name__} takes inputs and {self._sizes}, {wanted}; got {n_features}"
+            raise InputError(problem, parameter="X")
+
+    def _halves(self, X: Array) -> tuple[Array, Array]:
+        """Inputs and sizes."""
+        D = X.shape[1] // 2
+        if X.shape[1] % 2 or (self.n_dims is not None and self.n_dims != D):
+            problem = (
+                f"{type(self).__name__} takes inputs and as many {self._sizes}, got {X.shape[1]} columns"
+            )
+            raise InputError(problem, parameter="X")
+        sizes = X[:, D:]
+        if (sizes < 0).any():
+            row = int(np.argmax((sizes < 0).any(axis=1)))
+            problem = f"{self._sizes} must not be negative, got {sizes[row].min():g}"
+            raise InputError(problem, parameter="X", row=row)
+        return X[:, :D], sizes
+
+
+class Blurred(Averages):
     """Averages of functions with a squared exponential kernel over a Gaussian around each input.
 
     Parameters
@@ -41,9 +82,7 @@ class Blurred(Kernel):
     array([[0.7071]])
     """
 
-    _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG}
-    _columnwise = ("lengthscale",)
-    _widenable = False
+    _sizes = "standard deviations of inputs"
 
     def __init__(self, lengthscale: Any = 1.0, uncertain: bool = False) -> None:
         self.uncertain = bool(uncertain)
@@ -52,46 +91,9 @@ class Blurred(Kernel):
     def _arguments(self) -> list[str]:
         return [*super()._arguments(), *(["uncertain=True"] if self.uncertain else [])]
 
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) and self.uncertain == other.uncertain  # type: ignore[attr-defined]
-
-    __hash__ = Kernel.__hash__
-
-    def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
-        """One length scale for each input, of half of the columns."""
-        self._check_width(n_features)
-        return super().bind(n_features // 2) if self._ard else self
-
-    def _check_width(self, n_features: int) -> None:
-        known = self.n_dims
-        if known is not None and n_features == known and self._ard:
-            return
-        if n_features % 2 and not (self._ard and known is None):
-            raise InputError(
-                f"Blurred takes inputs and as many standard deviations, an even number of columns; got {n_features}",
-                parameter="X",
-            )
-        if known is not None and n_features not in (2 * known, known):
-            raise InputError(
-                f"Blurred is for {known} inputs and their sd, got {n_features} columns", parameter="X"
-            )
-
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
-        D = X.shape[1] // 2
-        if X.shape[1] % 2 or (self.n_dims is not None and self.n_dims != D):
-            raise InputError(
-                f"Blurred takes inputs and as many standard deviations, got {X.shape[1]} columns",
-                parameter="X",
-            )
-        sd = X[:, D:]
-        if (sd < 0).any():
-            row = int(np.argmax((sd < 0).any(axis=1)))
-            raise InputError(
-                f"standard deviations of inputs must not be negative, got {sd[row].min():g}",
-                parameter="X",
-                row=row,
-            )
-        return np.ascontiguousarray(X[:, :D]), sd**2, ids, np.ascontiguousarray(sd)
+        x, sd = self._halves(X)
+        return np.ascontiguousarray(x), sd**2, ids, np.ascontiguousarray(sd)
 
     def _scales(self, D: int) -> Array:
         return np.broadcast_to(np.asarray(self.lengthscale, dtype=float) ** 2, D)

@@ -11,19 +11,17 @@ lose digits if a box is much smaller than the length scale; Gauss rules of a few
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.base import Rows
+from cavity.kernels.blurred import Averages
 from cavity.numerics.arrays import Array
-from cavity.parameters.param import LOG, Transform
-from cavity.runtime.errors import InputError
 
 
-class BoxAverages(Kernel):
+class BoxAverages(Averages):
     """Averages of functions with a squared exponential kernel over a box around each input.
 
     Rows are D centres and D widths, zero for a value.
@@ -39,44 +37,15 @@ class BoxAverages(Kernel):
     array([[0.8556]])
     """
 
-    _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG}
-    _columnwise = ("lengthscale",)
-    _widenable = False
+    _sizes = "widths of boxes"
 
     def __init__(self, lengthscale: Any = 1.0) -> None:
         self._set_up({"lengthscale": lengthscale})
 
-    def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
-        """One length scale for each centre, of half of the columns."""
-        self._check_width(n_features)
-        return super().bind(n_features // 2) if self._ard else self
-
-    def _check_width(self, n_features: int) -> None:
-        known = self.n_dims
-        if self._ard and known is None:  # of half of the columns, when bound
-            known = n_features if n_features % 2 else None
-        if known is not None and n_features == known:
-            return
-        if n_features % 2 or (known is not None and n_features != 2 * known):
-            wanted = "an even number of columns" if known is None else f"{2 * known} columns"
-            raise InputError(
-                f"BoxAverages takes centres and widths, {wanted}; got {n_features}", parameter="X"
-            )
-
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
-        D = X.shape[1] // 2
-        if X.shape[1] % 2 or (self.n_dims is not None and self.n_dims != D):
-            raise InputError(
-                f"BoxAverages takes centres and as many widths, got {X.shape[1]} columns", parameter="X"
-            )
-        width = X[:, D:]
-        if (width < 0).any():
-            row = int(np.argmax((width < 0).any(axis=1)))
-            raise InputError(
-                f"widths of boxes must not be negative, got {width[row].min():g}", parameter="X", row=row
-            )
+        centre, width = self._halves(X)
         scale = np.asarray(self.lengthscale, dtype=float)
-        return np.ascontiguousarray(X[:, :D] / scale), np.ascontiguousarray(0.5 * width / scale)
+        return np.ascontiguousarray(centre / scale), np.ascontiguousarray(0.5 * width / scale)
 
     def _gather(self, each: Array) -> Array:
         """Derivatives in the length scales from those in their logarithms."""

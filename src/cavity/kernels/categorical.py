@@ -53,6 +53,8 @@ class Categorical(Kernel):
         "variances": LOG,
     }
     _units: ClassVar = {"variances": Unit.VARIANCE}
+    _single = ("correlation",)
+    _input_columns = 1
     _widenable = False
 
     def __init__(
@@ -80,12 +82,8 @@ class Categorical(Kernel):
         self._set_up({"loadings": loadings, "variances": start})
 
     def _check(self) -> None:
-        self.n_dims = 1
+        super()._check()
         if "loadings" not in self._params:
-            if np.ndim(self.correlation):
-                raise ValueError(
-                    f"Categorical: correlation must be a single number, got {self.correlation!r}"
-                )
             return
         m = len(cast("tuple[float, ...]", self.levels))
         if np.ndim(self.loadings) != 2 or len(self.loadings) != m:

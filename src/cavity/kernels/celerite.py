@@ -48,18 +48,12 @@ class Celerite(Correlation):
         "lengthscale": LOG,
         "skew": Logit(-1.0, 1.0),
     }
+    _single = ("period", "lengthscale", "skew")
+    _input_columns = 1
     _widenable = False
 
     def __init__(self, period: Any = 1.0, lengthscale: Any = 1.0, skew: Any = 0.5) -> None:
         self._set_up({"period": period, "lengthscale": lengthscale, "skew": skew})
-
-    def _check(self) -> None:
-        for name in ("period", "lengthscale", "skew"):
-            if np.ndim(self._params[name].value):
-                raise ValueError(
-                    f"Celerite: {name} must be a single number, got {self._params[name].value!r}"
-                )
-        self.n_dims = 1
 
     @property
     def _frequency(self) -> float:

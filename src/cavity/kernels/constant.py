@@ -18,15 +18,10 @@ class OneVariance(Kernel):
 
     _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG}
     _homogeneous = True
+    _single = ("variance",)
 
     def __init__(self, variance: Any = 1.0) -> None:
         self._set_up({"variance": variance})
-
-    def _check(self) -> None:
-        if np.ndim(self.variance):
-            raise ValueError(
-                f"{type(self).__name__}: variance must be a single number, got {self.variance!r}"
-            )
 
     def _diag(self, a: Rows) -> Array:
         return np.full(len(a[0]), self.variance)

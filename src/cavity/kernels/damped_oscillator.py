@@ -41,18 +41,12 @@ class DampedOscillator(Correlation):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"period": LOG, "quality": LOG}
+    _single = ("period", "quality")
+    _input_columns = 1
     _widenable = False
 
     def __init__(self, period: Any = 1.0, quality: Any = 5.0) -> None:
         self._set_up({"period": period, "quality": quality})
-
-    def _check(self) -> None:
-        for name in ("period", "quality"):
-            if np.ndim(self._params[name].value):
-                raise ValueError(
-                    f"DampedOscillator: {name} must be a single number, got {self._params[name].value!r}"
-                )
-        self.n_dims = 1
 
     @property
     def _frequency(self) -> float:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from operator import index
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.kernels.base import Kernel
 from cavity.kernels.strings import END, Decaying, StringKernel, WeightedCounts
 from cavity.numerics.arrays import Array
 from cavity.runtime.errors import InputError
@@ -182,11 +181,6 @@ class WeisfeilerLehman(GraphKernel, WeightedCounts):
 
     def _arguments(self) -> list[str]:
         return [*super()._arguments(), *([] if self.normalized else ["normalized=False"])]
-
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) and self.normalized == cast(WeisfeilerLehman, other).normalized
-
-    __hash__ = Kernel.__hash__
 
     def _kind(self) -> tuple[Any, ...]:
         return int(np.size(self.weights)), self.normalized

@@ -34,17 +34,13 @@ class InnerProduct(Kernel):
 
     _transforms: ClassVar[dict[str, Transform]] = {"variance": LOG, "bias": LOG}
     _columnwise = ("variance",)
+    _single = ("bias",)
 
     def __init__(self, variance: Any = 1.0, bias: Any = 1.0) -> None:
         values = {"variance": variance}
         if isinstance(bias, Param) or np.ndim(bias) or bias != 0:
             values["bias"] = bias
         self._set_up(values)
-
-    def _check(self) -> None:
-        super()._check()
-        if "bias" in self._params and np.ndim(self.bias):
-            raise ValueError(f"{type(self).__name__}: bias must be a single number, got {self.bias!r}")
 
     def _arguments(self) -> list[str]:
         listed = super()._arguments()

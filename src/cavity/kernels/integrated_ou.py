@@ -15,11 +15,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.base import Rows
 from cavity.kernels.state_space import Block, Factor, FactorKind, Quantity
-from cavity.kernels.wiener import Wiener
+from cavity.kernels.wiener import Started
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Transform
 from cavity.parameters.transforms import LOG
@@ -37,7 +36,7 @@ def excess(x: Array) -> Array:
     return np.where(x < SERIES_BELOW, total, x + np.expm1(-x))
 
 
-class IntegratedOU(Kernel):
+class IntegratedOU(Started):
     """Integral of an Ornstein-Uhlenbeck process of variance one: a trend whose slope lasts for a while.
 
     It has an exact state-space form of two states, but for products with other kernels.
@@ -58,30 +57,11 @@ class IntegratedOU(Kernel):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"lengthscale": LOG}
-    _widenable = False
+    _single = ("lengthscale",)
 
     def __init__(self, lengthscale: Any = 1.0, start: float = 0.0) -> None:
-        self.start = Wiener(start).start
+        self._set_start(start)
         self._set_up({"lengthscale": lengthscale})
-
-    def _check(self) -> None:
-        if np.ndim(self.lengthscale):
-            raise ValueError(f"IntegratedOU: lengthscale must be a single number, got {self.lengthscale!r}")
-        self.n_dims = 1
-
-    def _arguments(self) -> list[str]:
-        return super()._arguments() + ([f"start={self.start!r}"] if self.start else [])
-
-    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
-        self._check_width(X.shape[1])
-        x = X[:, 0] - self.start
-        if (x < 0).any():
-            row = int(np.argmax(x < 0))
-            raise ValueError(
-                f"IntegratedOU: inputs must not lie before start={self.start!r}, but row {row} is "
-                f"{float(X[row, 0])!r}; give an earlier start"
-            )
-        return (x,)
 
     def _scaled(self, a: Rows, b: Rows) -> tuple[Array, Array]:
         """x and d of all pairs."""

@@ -42,25 +42,17 @@ class Invariant(Wrapper):
     _widenable = False
 
     def __init__(self, kernel: Kernel, maps: ArrayLike) -> None:
-        self._require_kernel(kernel)
         self.maps: Array = np.array(maps, dtype=float)
         shape = self.maps.shape
         if len(shape) != 3 or shape[0] < 1 or shape[1] != shape[2] or not np.isfinite(self.maps).all():
             raise ValueError(
                 f"Invariant: maps must be square matrices, an array (m, D, D), got shape {shape}"
             )
+        self._input_columns = shape[1]
         self._set_up({}, (kernel,))
 
     def _arguments(self) -> list[str]:
         return [repr(self.kernel), repr(self.maps.tolist())]
-
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) and np.array_equal(self.maps, other.maps)  # type: ignore[attr-defined]
-
-    __hash__ = Kernel.__hash__
-
-    def _check(self) -> None:
-        self.n_dims = self.maps.shape[1]
 
     def bind(self, n_features: int, feature_names: Sequence[str] | None = None) -> Self:
         """The kernel inside is bound to the same columns."""

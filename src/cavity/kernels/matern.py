@@ -45,14 +45,10 @@ class Matern(Stationary):
     _transforms: ClassVar[dict[str, Transform]] = {**Stationary._transforms, "nu": LOG}
     _fixed_by_default = ("nu",)
     _kink = True
+    _single = ("nu",)
 
     def __init__(self, lengthscale: Any = 1.0, nu: Any = 1.5, *, loadings: Any = None) -> None:
         self._set_up_metric(lengthscale, loadings, nu=nu)
-
-    def _check(self) -> None:
-        super()._check()
-        if np.ndim(self.nu):
-            raise ValueError(f"Matern: nu must be a single number, got {self.nu!r}")
 
     @property
     def _homogeneous(self) -> bool:  # type: ignore[override]

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cavity.kernels.algebra import Sum
-from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.base import Kernel
 from cavity.kernels.wrapper import Wrapper
-from cavity.numerics.arrays import Array
 from cavity.runtime.errors import InputError
 
 
@@ -39,34 +35,6 @@ class NoiseTerm(Wrapper):
     >>> posterior.predict_f(x).sd.mean() > posterior.predict_y(x).sd.mean()  # y there is f plus a noise that was seen
     np.True_
     """
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._require_kernel(kernel)
-        self._set_up({}, (kernel,))
-
-    def _arguments(self) -> list[str]:
-        return [repr(self.kernel)]
-
-    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
-        return self.kernel._prepare(X, ids)
-
-    def _block(self, a: Rows, b: Rows) -> Array:
-        return self.kernel._block(a, b)
-
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return self.kernel._pull(a, b, G, K)
-
-    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
-        return self.kernel._pull_inputs(a, b, G, K)
-
-    def _diag(self, a: Rows) -> Array:
-        return self.kernel._diag(a)
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return self.kernel._pull_diag(a, g)
-
-    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
-        return self.kernel._pull_diag_inputs(a, g)
 
 
 def without_noise(kernel: Kernel) -> Kernel:

@@ -39,19 +39,13 @@ class OnCircle(Correlation):
     """
 
     _transforms: ClassVar[dict[str, Transform]] = {"period": LOG, "lengthscale": LOG}
+    _single = ("period", "lengthscale")
+    _input_columns = 1
     _widenable = False
     _nearest_markov = "Seasonal(period, harmonics=6), with a constant"
 
     def __init__(self, period: Any = 1.0, lengthscale: Any = 1.0) -> None:
         self._set_up({"period": period, "lengthscale": lengthscale})
-
-    def _check(self) -> None:
-        for name in ("period", "lengthscale"):
-            if np.ndim(self._params[name].value):
-                raise ValueError(
-                    f"OnCircle: {name} must be a single number, got {self._params[name].value!r}"
-                )
-        self.n_dims = 1
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         self._check_width(X.shape[1])

@@ -33,7 +33,7 @@ VALID = (SE, Matern, RationalQuadratic, GammaExponential)
 """Kernels in any number of dimensions."""
 
 
-class PaciorekSchervish(Wrapper, Correlation):
+class PaciorekSchervish(Correlation, Wrapper):
     """A stationary kernel whose length scales vary with the input: rough or smooth, fast here and slow there.
 
     Parameters
@@ -84,8 +84,7 @@ class PaciorekSchervish(Wrapper, Correlation):
         self._set_up(own, (kernel,))
 
     def _arguments(self) -> list[str]:
-        own = super()._arguments() if self.function is None else [f"function={self.function!r}"]
-        return [repr(self.kernel), *own]
+        return [*super()._arguments(), *([] if self.function is None else [f"function={self.function!r}"])]
 
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) and self.function == cast(PaciorekSchervish, other).function

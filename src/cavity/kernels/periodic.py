@@ -50,11 +50,7 @@ class Periodic(Wrapper):
         from cavity.kernels.squared_exponential import SE
 
         kernel = SE(1.0) if kernel is None else kernel
-        self._require_kernel(kernel)
         self._set_up({"period": period}, (kernel,))
-
-    def _arguments(self) -> list[str]:
-        return [repr(self.kernel), *super()._arguments()]
 
     @property
     def _homogeneous(self) -> bool:  # type: ignore[override]

@@ -47,14 +47,10 @@ class RationalQuadratic(Stationary):
     _transforms: ClassVar[dict[str, Transform]] = {**Stationary._transforms, "alpha": LOG}
     _homogeneous = True
     _approximately_markov = True
+    _single = ("alpha",)
 
     def __init__(self, lengthscale: Any = 1.0, alpha: Any = 1.0, *, loadings: Any = None) -> None:
         self._set_up_metric(lengthscale, loadings, alpha=alpha)
-
-    def _check(self) -> None:
-        super()._check()
-        if np.ndim(self.alpha):
-            raise ValueError(f"RationalQuadratic: alpha must be a single number, got {self.alpha!r}")
 
     def _state_space(self, states: int | None) -> tuple[Block, ...]:
         """Gauss's rule for the mixture, k = E[exp(-x r2 / (2 alpha))] with x ~ Gamma(alpha, 1)."""

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.base import Rows
 from cavity.kernels.wrapper import FunctionWrapper, Wrapper
 from cavity.numerics.arrays import Array
 
@@ -88,13 +88,6 @@ class Normalized(Wrapper):
     array([[1.   , 0.949],
            [0.949, 1.   ]])
     """
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._require_kernel(kernel)
-        self._set_up({}, (kernel,))
-
-    def _arguments(self) -> list[str]:
-        return [repr(self.kernel)]
 
     def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
         rows = self.kernel._prepare(X, ids)

@@ -61,19 +61,13 @@ class Seasonal(Correlation):
 
     _transforms: ClassVar[dict[str, Transform]] = {"period": LOG, "lengthscale": LOG}
     _units: ClassVar = {"lengthscale": Unit.GIVEN}
+    _single = ("period", "lengthscale")
+    _input_columns = 1
     _widenable = False
 
     def __init__(self, period: Any = 1.0, lengthscale: Any = 1.0, harmonics: int = 4) -> None:
         self.harmonics = require_integer(harmonics, "Seasonal: harmonics", 1)
         self._set_up({"period": period, "lengthscale": lengthscale})
-
-    def _check(self) -> None:
-        for name in ("period", "lengthscale"):
-            if np.ndim(self._params[name].value):
-                raise ValueError(
-                    f"Seasonal: {name} must be a single number, got {self._params[name].value!r}"
-                )
-        self.n_dims = 1
 
     def _arguments(self) -> list[str]:
         return [*super()._arguments(), f"harmonics={self.harmonics}"]

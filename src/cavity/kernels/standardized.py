@@ -32,10 +32,9 @@ class Standardized(OfInputs):
     array([[0.3679]])
     """
 
-    _widenable = False
+    _named = _widenable = False
 
     def __init__(self, kernel: Kernel, scale: ArrayLike, center: ArrayLike | None = None) -> None:
-        self._require_kernel(kernel)
         known = np.atleast_1d(np.asarray(scale, dtype=float))
         middle = np.zeros(len(known)) if center is None else np.atleast_1d(np.asarray(center, dtype=float))
         if known.ndim != 1 or not np.all((known > 0) & (known < np.inf)):
@@ -44,15 +43,6 @@ class Standardized(OfInputs):
             raise ValueError(f"Standardized: center must be {len(known)} finite numbers, got {center!r}")
         self.scale, self.center = tuple(known.tolist()), tuple(middle.tolist())
         self._set_up({}, (kernel,))
-
-    @property
-    def label(self) -> str:
-        """That of the kernel itself."""
-        return self.kernel.label
-
-    @property
-    def _homogeneous(self) -> bool:  # type: ignore[override]
-        return self.kernel._homogeneous
 
     def _arguments(self) -> list[str]:
         return [repr(self.kernel), repr(list(self.scale)), repr(list(self.center))]

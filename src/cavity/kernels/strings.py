@@ -313,12 +313,6 @@ class Substrings(WeightedCounts):
         own = [] if usual else [f"lengths={list(self.lengths)!r}"]
         return [*super()._arguments(), *own, *([] if self.normalized else ["normalized=False"])]
 
-    def __eq__(self, other: object) -> bool:
-        same = super().__eq__(other) and self.lengths == cast(Substrings, other).lengths
-        return same and self.normalized == cast(Substrings, other).normalized
-
-    __hash__ = Kernel.__hash__
-
     def _kind(self) -> tuple[Any, ...]:
         return self.lengths, self.normalized
 

@@ -24,7 +24,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cavity.kernels.base import Kernel, Rows, as_inputs
+from cavity.kernels.base import Given, Rows, as_inputs
 from cavity.means.basis_features import Monomials
 from cavity.numerics.arrays import Array
 from cavity.runtime.checks import require_integer
@@ -46,7 +46,7 @@ def cdist(A: Array, B: Array) -> Array:
     return np.asarray(distance.cdist(A, B))
 
 
-class ThinPlate(Kernel):
+class ThinPlate(Given):
     """Thin-plate spline of order m, for use beside a vague polynomial of degree m - 1 (`Basis(Monomials(m - 1))`).
 
     Parameters
@@ -78,6 +78,7 @@ class ThinPlate(Kernel):
         self.nodes: Array = as_inputs(nodes, "nodes")
         self.order = require_integer(order, "ThinPlate: order", 1)
         count, dims = self.nodes.shape
+        self._input_columns = dims
         if 2 * self.order <= dims:
             raise ValueError(
                 f"ThinPlate: 2 * order must exceed the number of columns, got order={order} for {dims}; "
@@ -119,9 +120,6 @@ class ThinPlate(Kernel):
         share = np.array(lattice, dtype=float) / max(order - 1, 1)
         return cls(low + np.where(high > low, high - low, 1.0) * share, order)
 
-    def _check(self) -> None:
-        self.n_dims = self.nodes.shape[1]
-
     def _arguments(self) -> list[str]:
         return [repr(self.nodes.tolist()), *([f"order={self.order}"] if self.order != 2 else [])]
 
@@ -156,12 +154,6 @@ class ThinPlate(Kernel):
 
     def _diag(self, a: Rows) -> Array:
         return np.asarray(np.einsum("ij,ij->i", a[1], a[1] @ self._among_nodes - 2.0 * a[2]))
-
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return np.zeros(0)
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return np.zeros(0)
 
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         W = G * self._green_slope(cdist(a[0], b[0]))

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cavity.kernels.base import Kernel, Rows
+from cavity.kernels.base import Given, Kernel, Rows
 from cavity.kernels.state_space import Block, Factor, FactorKind, Quantity
 from cavity.numerics.arrays import Array
 from cavity.runtime.checks import require_integer
@@ -29,7 +29,36 @@ MAX_INTEGRALS = 5
 """Beyond it states differ by too many powers of the gap."""
 
 
-class Wiener(Kernel):
+class Started(Kernel):
+    """A process of one input column that is 0 at `start`; inputs must not lie before it."""
+
+    _input_columns = 1
+    _widenable = False
+
+    def _set_start(self, start: float) -> None:
+        try:
+            self.start = float(start)
+        except (TypeError, ValueError):
+            raise ValueError(f"{type(self).__name__}: start must be a number, got {start!r}") from None
+        if not np.isfinite(self.start):
+            raise ValueError(f"{type(self).__name__}: start must be finite, got {start!r}")
+
+    def _arguments(self) -> list[str]:
+        return [*super()._arguments(), *([f"start={self.start!r}"] if self.start else [])]
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        self._check_width(X.shape[1])
+        x = X[:, 0] - self.start
+        if (x < 0).any():
+            row = int(np.argmax(x < 0))
+            raise ValueError(
+                f"{type(self).__name__}: inputs must not lie before start={self.start!r}, "
+                f"but row {row} is {float(X[row, 0])!r}; give an earlier start"
+            )
+        return (x,)
+
+
+class Wiener(Started, Given):
     """Wiener process (Brownian motion), k = min(x, x'): rough paths, variance growing from 0 at `start`.
 
     Parameters
@@ -45,34 +74,11 @@ class Wiener(Kernel):
            [1., 2.]])
     """
 
-    _widenable = False
     _order = 1  # length of the state: how often white noise is integrated
 
     def __init__(self, start: float = 0.0) -> None:
-        try:
-            self.start = float(start)
-        except (TypeError, ValueError):
-            raise ValueError(f"{type(self).__name__}: start must be a number, got {start!r}") from None
-        if not np.isfinite(self.start):
-            raise ValueError(f"{type(self).__name__}: start must be finite, got {start!r}")
+        self._set_start(start)
         self._set_up({})
-
-    def _check(self) -> None:
-        self.n_dims = 1
-
-    def _arguments(self) -> list[str]:
-        return [f"start={self.start!r}"] if self.start else []
-
-    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
-        self._check_width(X.shape[1])
-        x = X[:, 0] - self.start
-        if (x < 0).any():
-            row = int(np.argmax(x < 0))
-            raise ValueError(
-                f"{type(self).__name__}: inputs must not lie before start={self.start!r}, "
-                f"but row {row} is {float(X[row, 0])!r}; give an earlier start"
-            )
-        return (x,)
 
     def _block(self, a: Rows, b: Rows) -> Array:
         return cast(Array, np.minimum.outer(a[0], b[0]))
@@ -92,15 +98,9 @@ class Wiener(Kernel):
     def _diag(self, a: Rows) -> Array:
         return cast(Array, a[0].copy())
 
-    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
-        return np.zeros(0)
-
     def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
         first, second = self._slopes(a, b)
         return np.einsum("ij,ij->i", G, first)[:, None], np.einsum("ij,ij->j", G, second)[:, None]
-
-    def _pull_diag(self, a: Rows, g: Array) -> Array:
-        return np.zeros(0)
 
     def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
         return (g * self._diag_slope(a[0]))[:, None]

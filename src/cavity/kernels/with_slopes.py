@@ -50,19 +50,7 @@ class WithSlopes(Wrapper):
     array([0.0995])
     """
 
-    _widenable = False
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._require_kernel(kernel)
-        self._set_up({}, (kernel,))
-
-    @property
-    def label(self) -> str:
-        """That of the kernel itself."""
-        return self.kernel.label
-
-    def _arguments(self) -> list[str]:
-        return [repr(self.kernel)]
+    _named = _widenable = False
 
     @cached_property
     def _scale(self) -> tuple[float, Kernel]:

@@ -1,26 +1,69 @@
-"""What the kernels around one other kernel share."""
+"""What the kernels around one other kernel share: they are that kernel, but for what they change."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cavity.kernels.base import Kernel, Rows
 from cavity.kernels.input_functions import InputFunction, as_function
 from cavity.numerics.arrays import Array
+from cavity.parameters.param import Parametrized
 
 
 class Wrapper(Kernel):
-    """A kernel around one other kernel."""
+    """A kernel around one other kernel, and the same kernel in all that a subclass does not change.
+
+    `_named` says whether names of parameters tell of it: `2.0 * SE(1.0)` has `se.variance` and `se.lengthscale`.
+    """
+
+    _named = True
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._set_up({}, (kernel,))
+
+    def _set_up(self, values: Mapping[str, Any], parts: Sequence[Parametrized] = ()) -> None:
+        if not isinstance(parts[0], Kernel):
+            raise ValueError(f"{type(self).__name__} takes a kernel, got {parts[0]!r}")
+        super()._set_up(values, parts)
 
     @property
     def kernel(self) -> Kernel:
         """The kernel inside."""
         return cast(Kernel, self._parts[0])
 
-    def _require_kernel(self, kernel: Any) -> None:
-        if not isinstance(kernel, Kernel):
-            raise ValueError(f"{type(self).__name__} takes a kernel, got {kernel!r}")
+    @property
+    def label(self) -> str:
+        """That of the kernel inside, unless this one is named."""
+        return super().label if self._named else self.kernel.label
+
+    def _arguments(self) -> list[str]:
+        return [repr(self.kernel), *super()._arguments()]
+
+    def _prepare(self, X: Array, ids: NDArray[np.intp]) -> Rows:
+        return self.kernel._prepare(X, ids)
+
+    def _block(self, a: Rows, b: Rows) -> Array:
+        return self.kernel._block(a, b)
+
+    def _pull(self, a: Rows, b: Rows, G: Array, K: Array) -> Array:
+        return self.kernel._pull(a, b, G, K)
+
+    def _pull_inputs(self, a: Rows, b: Rows, G: Array, K: Array) -> tuple[Array, Array]:
+        return self.kernel._pull_inputs(a, b, G, K)
+
+    def _diag(self, a: Rows) -> Array:
+        return self.kernel._diag(a)
+
+    def _pull_diag(self, a: Rows, g: Array) -> Array:
+        return self.kernel._pull_diag(a, g)
+
+    def _pull_diag_inputs(self, a: Rows, g: Array) -> Array:
+        return self.kernel._pull_diag_inputs(a, g)
 
 
 class OfInputs(Wrapper):
@@ -29,6 +72,10 @@ class OfInputs(Wrapper):
     @abstractmethod
     def _back(self, a: Rows, d: Array) -> Array:
         """From a cotangent of what the kernel inside sees to one of the inputs, (n, D)."""
+
+    @property
+    def _homogeneous(self) -> bool:  # type: ignore[override]
+        return self.kernel._homogeneous
 
     def _block(self, a: Rows, b: Rows) -> Array:
         return self.kernel._block(a[0], b[0])
@@ -66,12 +113,11 @@ class FunctionWrapper(Wrapper):
     def __init__(
         self, kernel: Kernel, function: str | InputFunction, jacobian: InputFunction | None = None
     ) -> None:
-        self._require_kernel(kernel)
+        super().__init__(kernel)
         self.function = as_function(function, jacobian, type(self).__name__)
-        self._set_up({}, (kernel,))
 
     def _arguments(self) -> list[str]:
-        return [repr(self.kernel), repr(self.function)]
+        return [*super()._arguments(), repr(self.function)]
 
     def __eq__(self, other: object) -> bool:
         same = type(self) is type(other) and self.function == cast(Any, other).function

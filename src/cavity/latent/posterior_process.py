@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.kernels.base import Kernel, Rows, as_inputs
+from cavity.kernels.base import Kernel, Rows, new_inputs
 from cavity.kernels.with_slopes import WithSlopes, values
 from cavity.latent.base import Conditioning
 from cavity.numerics.arrays import Array
@@ -62,12 +62,7 @@ class PosteriorProcess:
     # --- inputs ---------------------------------------------------------------------------------------------
 
     def _inputs(self, X: ArrayLike) -> Array:
-        new = as_inputs(X)
-        if new.shape[1] != self.X.shape[1]:
-            raise ValueError(
-                f"X has {new.shape[1]} columns, but the model was conditioned on {self.X.shape[1]}"
-            )
-        return new
+        return new_inputs(X, self.X.shape[1])
 
     def _prepare(self, X: Array) -> Rows:
         return self.kernel._prepare(X, np.full(len(X), -1))

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.kernels.base import Kernel, Rows, as_inputs
+from cavity.kernels.base import Kernel, Rows, new_inputs
 from cavity.latent.multi_latent import SeveralConditioning
 from cavity.latent.posterior_process import BLOCK_DOUBLES
 from cavity.means.functions import Mean
@@ -72,12 +72,7 @@ class SeveralPosteriorProcess:
         return len(self.functions)
 
     def _inputs(self, X: ArrayLike) -> Array:
-        new = as_inputs(X)
-        if new.shape[1] != self.X.shape[1]:
-            raise ValueError(
-                f"X has {new.shape[1]} columns, but the model was conditioned on {self.X.shape[1]}"
-            )
-        return new
+        return new_inputs(X, self.X.shape[1])
 
     def _blocks(self, m: int) -> Iterator[slice]:
         size = max(1, BLOCK_DOUBLES // len(self.X) * self.n_latent)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.kernels.base import as_inputs
+from cavity.kernels.base import new_inputs
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import covariance_root
 
@@ -33,9 +33,7 @@ class MarkovProcess:
 
     def _joined(self, X: ArrayLike) -> tuple[Array, MarkovPrior]:
         """New inputs, and the prior at training and new times."""
-        new = as_inputs(X)
-        if new.shape[1] != 1:
-            raise ValueError(f"X has {new.shape[1]} columns, but the model was conditioned on 1")
+        new = new_inputs(X, 1)
         return new, self.prior.at_times(np.vstack([self.prior.X, new]))
 
     def _covariance_times(self, joined: MarkovPrior, columns: Array) -> Array:

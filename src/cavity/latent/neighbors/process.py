@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from cavity.kernels.base import as_inputs
+from cavity.kernels.base import new_inputs
 from cavity.latent.neighbors.evaluation import Cliques
 from cavity.latent.neighbors.graph import Index
 from cavity.numerics.arrays import Array
@@ -57,12 +57,7 @@ class NeighborProcess:
         self._last: tuple[Array, Local] | None = None
 
     def _inputs(self, X: ArrayLike) -> Array:
-        new = as_inputs(X)
-        if new.shape[1] != self.prior.X.shape[1]:
-            raise ValueError(
-                f"X has {new.shape[1]} columns, but the model was conditioned on {self.prior.X.shape[1]}"
-            )
-        return new
+        return new_inputs(X, self.prior.X.shape[1])
 
     def _features(self, X: Array) -> Array:
         if self.basis is None:
