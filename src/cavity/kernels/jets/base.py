@@ -67,9 +67,9 @@ class Jets(ABC):
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
-    @abstractmethod
     def prepare(self, X: Array, U: Array, ids: NDArray[np.intp]) -> Rows:
-        """Per-row quantities of inputs X and directions U, both (n, D)."""
+        """Per-row quantities of inputs X and directions U, both (n, D); these two by default."""
+        return X, U
 
     @abstractmethod
     def node(self, a: Rows, b: Rows, pairing: Pairing, flat: Array | None, back: Back | None) -> Node:

@@ -76,10 +76,6 @@ class OfInnerProduct(Jets):
 
     kernel: InnerProduct
 
-    def prepare(self, X: Array, U: Array, ids: NDArray[np.intp]) -> Rows:
-        """Inputs and directions."""
-        return X, U
-
     def inner(self, a: Rows, b: Rows, pairing: Pairing, flat: Array | None, back: Back | None) -> Node:
         """The jet of u."""
         k = self.kernel
@@ -225,10 +221,6 @@ class OfSpectralMixture(Jets):
     """Each component is a squared exponential times a wave."""
 
     kernel: SpectralMixture
-
-    def prepare(self, X: Array, U: Array, ids: NDArray[np.intp]) -> Rows:
-        """Inputs and directions."""
-        return X, U
 
     def node(self, a: Rows, b: Rows, pairing: Pairing, flat: Array | None, back: Back | None) -> Node:
         """The sum over components."""
@@ -396,10 +388,6 @@ class OfDampedOscillator(Jets):
     """k(x) = c + zeta s with k' = -s: functions have one slope."""
 
     kernel: DampedOscillator
-
-    def prepare(self, X: Array, U: Array, ids: NDArray[np.intp]) -> Rows:
-        """Inputs and directions."""
-        return X, U
 
     def node(self, a: Rows, b: Rows, pairing: Pairing, flat: Array | None, back: Back | None) -> Node:
         """A function of the distance in radians, with its sign."""
