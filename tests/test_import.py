@@ -78,9 +78,29 @@ LAZY = [
     cavity,
     *(
         import_module(f"cavity.{name}")
-        for name in ["bayes", "control", "design", "estimators", "inference", "latent", "sampling", "theory"]
+        for name in [
+            "bayes",
+            "control",
+            "design",
+            "design.acquisition",
+            "em",
+            "estimators",
+            "inference",
+            "kernels",
+            "latent",
+            "likelihoods",
+            "sampling",
+            "theory",
+        ]
     ),
 ]
+
+
+@pytest.mark.parametrize("package", LAZY, ids=lambda package: package.__name__)
+def test_no_module_hides_the_public_name_it_is_called_like(package):
+    folder = Path(str(package.__file__)).parent
+    same = {name for name in package._MODULES if (folder / f"{name}.py").exists() or (folder / name).is_dir()}
+    assert {package._MODULES[name] for name in same} <= {f"{package.__name__}.{name}" for name in same}
 
 
 @pytest.mark.parametrize("package", LAZY, ids=lambda package: package.__name__)

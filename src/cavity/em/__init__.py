@@ -6,64 +6,40 @@ the EM iterations under them (`run_em`). See docs/em.md.
 
 from __future__ import annotations
 
-from cavity.em.bernoulli import Bernoulli
-from cavity.em.categorical import Categorical
-from cavity.em.components import Components
-from cavity.em.expectation_maximization import (
-    DegeneracyError,
-    DegeneracyWarning,
-    EMResult,
-    MonotonicityError,
-    gradient_m_step,
-    run_em,
-    run_restarts,
-)
-from cavity.em.exponential import Exponential
-from cavity.em.filtering import Forecast, OnlineFilter
-from cavity.em.fisher_scores import FisherScores, TOPScores
-from cavity.em.gaussian import Gaussian
-from cavity.em.gaussian_mixture import GaussianMixture
-from cavity.em.gtm import GTM
-from cavity.em.hmm import HMM
-from cavity.em.mixture import Mixture
-from cavity.em.mixture_emission import MixtureEmission
-from cavity.em.plugin import Plugin
-from cavity.em.poisson import Poisson
-from cavity.em.priors import NormalInverseWishart
-from cavity.em.product import Product
-from cavity.em.selection import Candidate
-from cavity.em.standard_errors import StandardErrors
-from cavity.em.student_t import StudentT
-from cavity.em.student_t_mixture import StudentTMixture
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "GTM",
-    "HMM",
-    "Bernoulli",
-    "Candidate",
-    "Categorical",
-    "Components",
-    "DegeneracyError",
-    "DegeneracyWarning",
-    "EMResult",
-    "Exponential",
-    "FisherScores",
-    "Forecast",
-    "Gaussian",
-    "GaussianMixture",
-    "Mixture",
-    "MixtureEmission",
-    "MonotonicityError",
-    "NormalInverseWishart",
-    "OnlineFilter",
-    "Plugin",
-    "Poisson",
-    "Product",
-    "StandardErrors",
-    "StudentT",
-    "StudentTMixture",
-    "TOPScores",
-    "gradient_m_step",
-    "run_em",
-    "run_restarts",
-]
+from cavity.runtime.lazy import on_first_use
+
+if TYPE_CHECKING:
+    from cavity.em.bernoulli import Bernoulli as Bernoulli
+    from cavity.em.categorical import Categorical as Categorical
+    from cavity.em.components import Components as Components
+    from cavity.em.expectation_maximization import DegeneracyError as DegeneracyError
+    from cavity.em.expectation_maximization import DegeneracyWarning as DegeneracyWarning
+    from cavity.em.expectation_maximization import EMResult as EMResult
+    from cavity.em.expectation_maximization import MonotonicityError as MonotonicityError
+    from cavity.em.expectation_maximization import gradient_m_step as gradient_m_step
+    from cavity.em.expectation_maximization import run_em as run_em
+    from cavity.em.expectation_maximization import run_restarts as run_restarts
+    from cavity.em.exponential import Exponential as Exponential
+    from cavity.em.filtering import Forecast as Forecast
+    from cavity.em.filtering import OnlineFilter as OnlineFilter
+    from cavity.em.fisher_scores import FisherScores as FisherScores
+    from cavity.em.fisher_scores import TOPScores as TOPScores
+    from cavity.em.gaussian import Gaussian as Gaussian
+    from cavity.em.gaussian_mixture import GaussianMixture as GaussianMixture
+    from cavity.em.gtm import GTM as GTM
+    from cavity.em.hmm import HMM as HMM
+    from cavity.em.mixture import Mixture as Mixture
+    from cavity.em.mixture_emission import MixtureEmission as MixtureEmission
+    from cavity.em.plugin import Plugin as Plugin
+    from cavity.em.poisson import Poisson as Poisson
+    from cavity.em.priors import NormalInverseWishart as NormalInverseWishart
+    from cavity.em.product import Product as Product
+    from cavity.em.selection import Candidate as Candidate
+    from cavity.em.standard_errors import StandardErrors as StandardErrors
+    from cavity.em.student_t import StudentT as StudentT
+    from cavity.em.student_t_mixture import StudentTMixture as StudentTMixture
+
+_MODULES, __getattr__, __dir__ = on_first_use(__name__)
+__all__ = list(_MODULES)
