@@ -30,7 +30,8 @@ from cavity.numerics.special import LOG_2PI, Moments
 from cavity.parameters.param import Parametrized
 from cavity.parameters.units import Unit
 from cavity.prediction import Prediction
-from cavity.runtime.errors import InputError, Setting
+from cavity.runtime.checks import require_positive
+from cavity.runtime.errors import InputError, Setting, Text
 
 QUADRATURE_NODES = 200.0
 """About the nodes per point of the quadrature for any likelihood."""
@@ -187,10 +188,12 @@ def as_targets(y: ArrayLike, owner: str) -> Array:
     return array
 
 
-def first_bad(y: Array, bad: NDArray[np.bool_]) -> tuple[float, int]:
-    """The first offending value and its row, for error messages."""
-    row = int(np.flatnonzero(bad)[0])
-    return float(y.ravel()[row]), row
+def refuse(y: Array, bad: NDArray[np.bool_], problem: str, remedy: Text = ()) -> None:
+    """Refuse targets if some are bad, with the first of them and its row."""
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        value = float(y.ravel()[row])
+        raise InputError(f"{problem}, got {value:g}", value=value, row=row, remedy=remedy)
 
 
 class Likelihood(Parametrized):
@@ -357,8 +360,7 @@ class Likelihood(Parametrized):
         y, mean, var = np.broadcast_arrays(
             *(np.asarray(a, dtype=float) for a in (y, cavity_mean, cavity_var))
         )
-        if not np.all(var > 0):
-            raise ValueError(f"cavity_var must be positive, got {np.min(var)!r}")
+        require_positive(var, "cavity_var")
         t = self.tilted(np.atleast_1d(y), np.atleast_1d(mean / var), np.atleast_1d(1.0 / var), power, order)
         return Tilted(t.log_z_normalized, t.log_z_normalized, t.mean, t.var, t.d_log_z, t.c3, t.c4)
 

@@ -8,11 +8,10 @@ from numpy.typing import ArrayLike
 from cavity.likelihoods.base import (
     Likelihood,
     as_targets,
-    first_bad,
+    refuse,
 )
 from cavity.numerics.arrays import Array
 from cavity.prediction import CategoricalPrediction
-from cavity.runtime.errors import InputError
 
 LABELS = np.array([-1.0, 1.0])
 
@@ -35,15 +34,8 @@ class BinaryLikelihood(Likelihood):
     def check(self, y: ArrayLike) -> Array:
         """Labels must be -1 or +1."""
         labels = as_targets(y, type(self).__name__)
-        bad = np.abs(labels) != 1
-        if bad.any():
-            value, row = first_bad(labels, bad)
-            raise InputError(
-                f"{type(self).__name__}: labels must be -1 or +1, got {value:g}",
-                value=value,
-                row=row,
-                remedy="code the classes first (2 * y - 1 for labels 0 and 1)",
-            )
+        remedy = "code the classes first (2 * y - 1 for labels 0 and 1)"
+        refuse(labels, np.abs(labels) != 1, f"{type(self).__name__}: labels must be -1 or +1", remedy)
         return labels
 
     def break_points(self, y: Array) -> Array:

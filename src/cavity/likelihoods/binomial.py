@@ -10,13 +10,12 @@ from scipy.special import betainc, betaln, expit
 
 from cavity.likelihoods.base import (
     Derivatives,
-    first_bad,
+    refuse,
 )
 from cavity.likelihoods.counts import CountLikelihood
 from cavity.likelihoods.exponential_family import ExponentialFamily, NaturalForm
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import log_sigmoid
-from cavity.runtime.errors import InputError
 
 
 class Binomial(ExponentialFamily, CountLikelihood):
@@ -66,10 +65,8 @@ class Binomial(ExponentialFamily, CountLikelihood):
             )
         bad = counts > self.trials
         if bad.any():
-            value, row = first_bad(counts, bad)
-            most = np.broadcast_to(self.trials, counts.shape)[row]
-            problem = f"Binomial: y must not exceed the trials ({most:g}), got {value:g}"
-            raise InputError(problem, value=value, row=row)
+            most = np.broadcast_to(self.trials, counts.shape)[np.argmax(bad)]
+            refuse(counts, bad, f"Binomial: y must not exceed the trials ({most:g})")
         return counts
 
     def break_points(self, y: Array) -> Array:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cavity.likelihoods.base import MultiLatentLikelihood, as_targets, first_bad
+from cavity.likelihoods.base import MultiLatentLikelihood, as_targets, refuse
 from cavity.numerics.arrays import Array
-from cavity.runtime.errors import InputError
+from cavity.runtime.checks import require_integer
 
 
 class ClassLabels(MultiLatentLikelihood):
@@ -24,10 +24,7 @@ class ClassLabels(MultiLatentLikelihood):
     discrete = True
 
     def _set_classes(self, n_classes: int, least: int = 2) -> None:
-        if int(n_classes) != n_classes or n_classes < least:
-            raise ValueError(
-                f"{type(self).__name__}: n_classes must be an integer >= {least}, got {n_classes!r}"
-            )
+        require_integer(n_classes, f"{type(self).__name__}: n_classes", least)
         self.n_latent = int(n_classes)
 
     @property
@@ -40,14 +37,8 @@ class ClassLabels(MultiLatentLikelihood):
         owner = type(self).__name__
         labels = as_targets(y, owner)
         bad = (labels < 0) | (labels > self.n_latent - 1) | (labels != np.floor(labels))
-        if bad.any():
-            value, row = first_bad(labels, bad)
-            raise InputError(
-                f"{owner}: labels must be 0..{self.n_latent - 1}, got {value:g}",
-                value=value,
-                row=row,
-                remedy="encode the classes first",
-            )
+        problem = f"{owner}: labels must be 0..{self.n_latent - 1}"
+        refuse(labels, bad, problem, "encode the classes first")
         return labels
 
     def one_hot(self, y: Array) -> Array:

@@ -79,16 +79,6 @@ class CountPrediction(Prediction):
         self._likelihood, self._f, self._v = likelihood, latent_mean, latent_var
         self._mean, self._variance = mean, variance
 
-    @property
-    def mean(self) -> Array:
-        """Expected count."""
-        return self._mean
-
-    @property
-    def variance(self) -> Array:
-        """Variance of the count."""
-        return self._variance
-
     def log_prob(self, y: ArrayLike) -> Array:
         """Log probability; -inf for anything but a possible count."""
         y = np.broadcast_to(np.asarray(y, dtype=float), self._f.shape)

@@ -8,12 +8,11 @@ from numpy.typing import ArrayLike
 from cavity.likelihoods.base import (
     Likelihood,
     as_targets,
-    first_bad,
+    refuse,
 )
 from cavity.likelihoods.count_prediction import CountPrediction
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction
-from cavity.runtime.errors import InputError
 
 
 class CountLikelihood(Likelihood):
@@ -37,14 +36,8 @@ class CountLikelihood(Likelihood):
         """Counts must be non-negative integers."""
         counts = as_targets(y, type(self).__name__)
         bad = (counts < 0) | (counts != np.floor(counts))
-        if bad.any():
-            value, row = first_bad(counts, bad)
-            raise InputError(
-                f"{type(self).__name__}: y must hold non-negative integers (counts), got {value:g}",
-                value=value,
-                row=row,
-                remedy="for measurements use Gaussian or StudentT",
-            )
+        problem = f"{type(self).__name__}: y must hold non-negative integers (counts)"
+        refuse(counts, bad, problem, "for measurements use Gaussian or StudentT")
         return counts
 
     def break_points(self, y: Array) -> Array:

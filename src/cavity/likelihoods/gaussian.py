@@ -267,9 +267,6 @@ class Noiseless(GaussianNoise):
 
     smooth = False
 
-    def __init__(self) -> None:
-        self._set_up({})
-
     def noise_variances(self, n: int) -> tuple[Array, Array]:
         """Zero."""
         return np.zeros(n), np.zeros((0, n))

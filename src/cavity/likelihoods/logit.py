@@ -27,9 +27,6 @@ class Logit(ExponentialFamily, BinaryLikelihood):
 
     log_concave = True
 
-    def __init__(self) -> None:
-        self._set_up({})
-
     def natural_form(self, y: Array) -> NaturalForm:
         """f - log(1 + exp(f)) for the label +1, -log(1 + exp(f)) for -1."""
         return NaturalForm(0.5 * (y + 1.0), np.ones(1), np.zeros(1), 0.0, logistic=True)

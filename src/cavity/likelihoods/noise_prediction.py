@@ -59,6 +59,8 @@ def log_density(likelihood: Integrable, y: ArrayLike, mean: Array, var: Array) -
 class NoisePrediction(ContinuousPrediction):
     """y = f + noise, noise symmetric about zero and independent of f ~ N(mean, var).
 
+    `mean` is that of f; for noise without a mean (df <= 1) the center of symmetry.
+
     Parameters
     ----------
     likelihood : Noise
@@ -77,11 +79,6 @@ class NoisePrediction(ContinuousPrediction):
         self._mean: Array = np.asarray(mean, dtype=float)
         self._var: Array = np.broadcast_to(np.asarray(var, dtype=float), self._mean.shape)
         self._noise_variance, self._width = noise_variance, width
-
-    @property
-    def mean(self) -> Array:
-        """The mean of f; for noise without a mean (df <= 1) the center of symmetry."""
-        return self._mean
 
     @property
     def variance(self) -> Array:

@@ -23,8 +23,8 @@ from cavity.likelihoods.base import (
     Power,
     Tilted,
     as_targets,
-    first_bad,
     log_cavity_mass,
+    refuse,
     require_cavity,
 )
 from cavity.numerics.arrays import Array
@@ -38,7 +38,6 @@ from cavity.numerics.special import (
 )
 from cavity.parameters.param import IDENTITY, LOG, Param
 from cavity.prediction import CategoricalPrediction
-from cavity.runtime.errors import InputError
 
 
 def cut_normal(low: Array, high: Array) -> tuple[Array, Array, Moments]:
@@ -130,14 +129,8 @@ class OrdinalProbit(Likelihood):
         labels = as_targets(y, type(self).__name__)
         highest = self.lowest + self.n_categories - 1
         bad = (labels < self.lowest) | (labels > highest) | (labels != np.floor(labels))
-        if bad.any():
-            value, row = first_bad(labels, bad)
-            raise InputError(
-                f"OrdinalProbit: categories must be {self.lowest}..{highest}, got {value:g}",
-                value=value,
-                row=row,
-                remedy="recode them or give more thresholds",
-            )
+        problem = f"OrdinalProbit: categories must be {self.lowest}..{highest}"
+        refuse(labels, bad, problem, "recode them or give more thresholds")
         return labels
 
     def _ends(self, y: Array) -> tuple[Array, Array]:

@@ -30,9 +30,6 @@ class Poisson(ExponentialFamily, CountLikelihood):
     array([0.368, 0.368, 0.184])
     """
 
-    def __init__(self) -> None:
-        self._set_up({})
-
     def natural_form(self, y: Array) -> NaturalForm:
         """y f - exp(f) - log y!."""
         return NaturalForm(y, np.ones(1), -gammaln(y + 1), 0.0, logistic=False)

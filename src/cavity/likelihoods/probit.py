@@ -89,9 +89,6 @@ class Probit(BinaryLikelihood):
 
     log_concave = True
 
-    def __init__(self) -> None:
-        self._set_up({})
-
     def log_prob(self, y: Array, f: Array) -> Array:
         """log Phi(y f)."""
         return np.asarray(log_ndtr(y * f))
@@ -218,9 +215,6 @@ class Heaviside(BinaryLikelihood):
 
     log_concave = True
     smooth = False
-
-    def __init__(self) -> None:
-        self._set_up({})
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """0 or -inf; log 1/2 at f = 0."""

@@ -31,6 +31,7 @@ from cavity.numerics.quadrature import (
     widen,
 )
 from cavity.numerics.special import LOG_2PI
+from cavity.runtime.checks import require_positive
 
 STEPS = np.array([0.25, 1.0, 3.0, 8.0])
 """Starting panel edges around the cavity mean, in cavity standard deviations."""
@@ -181,8 +182,7 @@ def _by_panels(
 def expected_log_prob(likelihood: Likelihood, y: Array, mean: Array, var: Array) -> ExpectedLogProb:
     """A trapezoid rule where it certifies itself, adaptive panels elsewhere."""
     y, mean, var = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (y, mean, var)))
-    if not np.all(var > 0):
-        raise ValueError(f"var must be positive, got {float(np.min(var))!r}")
+    require_positive(var, "var")
     value, d_mean, d_var = np.empty((3, len(y)))
     d_flat = np.empty((likelihood.flat.size, len(y)))
     rest = np.ones(len(y), dtype=bool)

@@ -135,9 +135,6 @@ class Zero(Mean):
     array([0., 0.])
     """
 
-    def __init__(self) -> None:
-        self._set_up({})
-
     def _values(self, X: Array) -> Array:
         return np.zeros(len(X))
 

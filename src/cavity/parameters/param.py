@@ -254,6 +254,9 @@ class Parametrized:
     _params: dict[str, Param]
     _parts: tuple[Parametrized, ...]
 
+    def __init__(self) -> None:
+        self._set_up({})
+
     def _set_up(self, values: Mapping[str, Any], parts: Sequence[Parametrized] = ()) -> None:
         owner = type(self).__name__
         self._params = {k: make_param(v, self._transforms.get(k, LOG), k, owner) for k, v in values.items()}
