@@ -298,22 +298,24 @@ class LatentPrior(ABC):
         """Number of white coordinates r."""
         return self.n
 
-    @abstractmethod
+    # refused by name if a representation has no root of K
+
     def unwhiten(self, U: Array) -> Array:
         """m + W U with W W' = K, for U of shape (r,) or (r, m)."""
+        raise CapabilityError(self.representation.name, Capability.WHITENING)
 
-    @abstractmethod
     def unwhiten_adjoint(self, G: Array) -> Array:
         """W' G for G of shape (n,) or (n, m)."""
+        raise CapabilityError(self.representation.name, Capability.WHITENING)
 
-    @abstractmethod
     def whiten(self, F: Array) -> Array:
         """U with m + W U = F, for F of shape (n,) or (n, m); the shortest if there are several."""
+        raise CapabilityError(self.representation.name, Capability.WHITENING)
 
     @property
-    @abstractmethod
     def white_jitter(self) -> float:
         """What was added to the diagonal of K for W."""
+        raise CapabilityError(self.representation.name, Capability.WHITENING)
 
     # --- the same process elsewhere -------------------------------------------------------------------------
 

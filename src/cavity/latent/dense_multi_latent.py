@@ -30,12 +30,11 @@ from numpy.typing import ArrayLike
 from scipy.linalg.blas import dsymm
 
 from cavity.kernels.base import Kernel
-from cavity.latent.base import Conditioning, ImproperPosteriorError, Inputs, Loss, PriorGradient
-from cavity.latent.dense import DensePrior
-from cavity.latent.multi_latent import IndependentFunctions, SeveralConditioning
-from cavity.latent.separate_functions import SeparateConditioning
+from cavity.latent.base import ImproperPosteriorError, Inputs, Loss, PriorGradient
+from cavity.latent.dense import Dense, DensePrior
+from cavity.latent.multi_latent import SeveralConditioning
+from cavity.latent.separate_functions import SeparateFunctions
 from cavity.latent.several_process import Expansion, SeveralPosteriorProcess, cross_products
-from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize, try_factorize
 from cavity.numerics.tiles import mirror_lower
@@ -47,19 +46,10 @@ INVERSE_ITERATIONS = 20
 # --- the prior ----------------------------------------------------------------------------------------------
 
 
-class SeveralDense(IndependentFunctions[DensePrior]):
-    """L independent Gaussian processes at n training inputs.
+class SeveralDense(SeparateFunctions):
+    """The same with dense covariances, for likelihoods that couple the functions too."""
 
-    Parameters
-    ----------
-    kernel : Kernel or PerLatent
-        Shared by all functions, or one each.
-    inputs : Inputs or array (n, D)
-    n_latent : int
-        L.
-    mean_function : PerLatent, optional
-        One mean function each; zero if none.
-    """
+    functions: list[DensePrior]  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -68,19 +58,8 @@ class SeveralDense(IndependentFunctions[DensePrior]):
         n_latent: int,
         mean_function: PerLatent | None = None,
     ) -> None:
-        if isinstance(kernel, PerLatent) and len(kernel) != n_latent:
-            raise ValueError(f"the likelihood has {n_latent} latent functions, got {len(kernel)} kernels")
-        self.kernel, self.mean_function = kernel, mean_function
-        self.inputs = inputs if isinstance(inputs, Inputs) else Inputs(inputs)
-        self.X = self.inputs.X
-        self.n, self.n_latent = len(self.X), n_latent
-        self.shared = not isinstance(kernel, PerLatent)
-        kernels = list(kernel) if isinstance(kernel, PerLatent) else [kernel]
-        own = [DensePrior(cast(Kernel, k), part) for k, part in zip(kernels, self.inputs.parts(len(kernels)))]
-        self.functions = own * n_latent if self.shared else own
-        self.mean = np.zeros((self.n, n_latent))
-        if mean_function is not None:
-            self.mean = np.column_stack([cast(Mean, m)(self.X) for m in mean_function])
+        given = inputs if isinstance(inputs, Inputs) else Inputs(inputs)
+        super().__init__(Dense(), kernel, given, n_latent, mean_function)
 
     def unwhiten(self, U: Array) -> Array:
         """f = mean + L U for standard normal U of shape (S, n, L)."""
@@ -113,14 +92,6 @@ class SeveralDense(IndependentFunctions[DensePrior]):
     def condition_softmax(self, D: Array) -> SoftmaxConditioning:
         """Given the curvature D - D R1 (R1'D R1)^-1 R1'D of a softmax, shape (n, L)."""
         return SoftmaxConditioning(self, D)
-
-    def condition_separately(
-        self, precision: Array, known: Sequence[Conditioning] | None = None
-    ) -> SeparateConditioning:
-        """Given sites of each function alone, of precisions (n, L); `known` is what they make of each function."""
-        if known is None:
-            known = [p.condition(tau) for p, tau in zip(self.functions, precision.T)]
-        return SeparateConditioning(self, precision, known)
 
     def downward(self, W: Array) -> tuple[Array, Array]:
         """(da, K da), shapes (n, L), for the eigenvector of the smallest eigenvalue of I + L' W L."""
@@ -157,13 +128,6 @@ class SeveralDense(IndependentFunctions[DensePrior]):
             return G
 
         return self.functions[0].pull(total)
-
-    def pull_mean(self, G: Array) -> Array:
-        """Gradient, in the natural values of the mean functions, of sum_ic G_ic m_c(x_i)."""
-        if self.mean_function is None:
-            return np.zeros(0)
-        pieces = [cast(Mean, m).pull(self.X, g) for m, g in zip(self.mean_function, G.T)]
-        return np.concatenate(pieces)
 
 
 # --- corrections --------------------------------------------------------------------------------------------

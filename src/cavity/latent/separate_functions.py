@@ -6,8 +6,8 @@ share a kernel share what is made of it. A likelihood that couples functions nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NoReturn, cast
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from cavity.latent.base import (
     Process,
     Representation,
 )
-from cavity.latent.multi_latent import IndependentFunctions, SeveralConditioning
+from cavity.latent.multi_latent import IndependentFunctions, SeveralConditioning, SeveralProcess
 from cavity.means.functions import Mean
 from cavity.numerics.arrays import Array
 from cavity.parameters.per_latent import PerLatent
@@ -75,15 +75,15 @@ class SeparateFunctions(IndependentFunctions[LatentPrior]):
         """All inputs (n, D)."""
         return self.inputs.X
 
-    def at(self, kernel: Any, mean_function: Any) -> SeparateFunctions:
+    def at(self, kernel: Any, mean_function: Any) -> Self:
         """The same rows with other hyperparameters, in memory of its own."""
         inputs = self.representation.prepare(self.inputs.source)
-        return SeparateFunctions(self.representation, kernel, inputs, self.n_latent, mean_function)
+        return type(self)(self.representation, kernel, inputs, self.n_latent, mean_function)
 
-    def rows(self, index: Any) -> SeparateFunctions:
+    def rows(self, index: Any) -> Self:
         """The same processes at some of the rows."""
         inputs = self.representation.prepare(self.inputs.source.take(index))
-        return SeparateFunctions(self.representation, self.kernel, inputs, self.n_latent, self.mean_function)
+        return type(self)(self.representation, self.kernel, inputs, self.n_latent, self.mean_function)
 
     def condition_separately(
         self, precision: Array, known: Sequence[Conditioning] | None = None
@@ -93,7 +93,7 @@ class SeparateFunctions(IndependentFunctions[LatentPrior]):
             known = [p.condition(tau) for p, tau in zip(self.functions, precision.T)]
         return SeparateConditioning(self, precision, known)
 
-    def process(self, weights: Array, conditioning: SeveralConditioning) -> SeparateProcess:
+    def process(self, weights: Array, conditioning: SeveralConditioning) -> SeveralProcess:
         """The posterior processes anywhere, given weights (n, L)."""
         parts = cast(SeparateConditioning, conditioning).functions
         each = [self.function(c).process(a, part) for c, (a, part) in enumerate(zip(weights.T, parts))]
@@ -107,28 +107,14 @@ class SeparateFunctions(IndependentFunctions[LatentPrior]):
 
     # --- what couples the functions -------------------------------------------------------------------------
 
-    def _refuse(self) -> NoReturn:
+    def _refused(self, given: Array) -> NoReturn:
         raise CapabilityError(self.representation.name, Capability.SEVERAL_FUNCTIONS)
 
-    def condition(self, W: Array) -> SeveralConditioning:
-        """Refused: blocks couple the functions."""
-        self._refuse()
-
-    def condition_softmax(self, D: Array) -> SeveralConditioning:
-        """Refused: a softmax couples the functions."""
-        self._refuse()
-
-    def unwhiten(self, U: Array) -> Array:
-        """Refused: white coordinates of all functions together."""
-        self._refuse()
-
-    def whiten(self, F: Array) -> Array:
-        """Refused: white coordinates of all functions together."""
-        self._refuse()
-
-    def downward(self, W: Array) -> tuple[Array, Array]:
-        """Refused: blocks couple the functions."""
-        self._refuse()
+    condition: Callable[..., Any] = _refused
+    condition_softmax: Callable[..., Any] = _refused
+    unwhiten: Callable[..., Any] = _refused
+    whiten: Callable[..., Any] = _refused
+    downward: Callable[..., Any] = _refused
 
 
 class SeparateConditioning:

@@ -30,9 +30,9 @@ Arrays = tuple[Array, ...]
 class Pass(ABC):
     """One pass over the rows. A value: it may be sent to other processes, and to several of them."""
 
-    @abstractmethod
     def start(self) -> Arrays:
-        """What is summed over the rows, before the first of them: zeros, in memory of their own."""
+        """What is summed over the rows, before the first of them: zeros, in memory of their own; nothing by default."""
+        return ()
 
     @abstractmethod
     def add(self, sums: Arrays, X: Array, rows: slice, *given: Array) -> Arrays:
@@ -208,10 +208,6 @@ class Evaluate(Pass):
 
     def __init__(self, function: Callable[[Array], Array]) -> None:
         self.function = function
-
-    def start(self) -> Arrays:
-        """Nothing is summed."""
-        return ()
 
     def add(self, sums: Arrays, X: Array, rows: slice, *given: Array) -> Arrays:
         """Its values."""

@@ -109,10 +109,6 @@ class Residual(Pass):
 
     tiles: White
 
-    def start(self) -> Arrays:
-        """Nothing."""
-        return ()
-
     def add(self, sums: Arrays, X: Array, rows: slice, *given: Array) -> Arrays:
         """A block."""
         V, d, own = self.tiles.white_and_residual(X, rows)
@@ -192,10 +188,6 @@ class ProjectOut(Pass):
     tiles: Cross | Kept
     W: Array
 
-    def start(self) -> Arrays:
-        """Nothing."""
-        return ()
-
     def add(self, sums: Arrays, X: Array, rows: slice, *given: Array) -> Arrays:
         """A block."""
         A = X if isinstance(self.tiles, Kept) else self.tiles.tile(X, rows)[1]
@@ -208,10 +200,6 @@ class Explained(Pass):
 
     tiles: Tiles
     R: Array
-
-    def start(self) -> Arrays:
-        """Nothing."""
-        return ()
 
     def add(self, sums: Arrays, X: Array, rows: slice, *given: Array) -> Arrays:
         """A block."""
@@ -227,10 +215,6 @@ class Sandwiched(Pass):
     tiles: Tiles
     M: Array
 
-    def start(self) -> Arrays:
-        """Nothing."""
-        return ()
-
     def add(self, sums: Arrays, X: Array, rows: slice, *given: Array) -> Arrays:
         """A block."""
         V = self.tiles.white(X, rows)
@@ -242,10 +226,6 @@ class Own(Pass):
     """k_ii."""
 
     kernel: Kernel
-
-    def start(self) -> Arrays:
-        """Nothing."""
-        return ()
 
     def add(self, sums: Arrays, X: Array, rows: slice, *given: Array) -> Arrays:
         """A block."""

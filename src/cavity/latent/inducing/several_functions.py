@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
@@ -87,18 +87,6 @@ class InducingFunctions(SeparateFunctions):
         settled = representation.for_rows(first, inputs.source)
         super().__init__(settled, kernel, inputs, n_latent, mean_function)
         self.m = self.functions[0].m
-
-    def at(self, kernel: Any, mean_function: Any) -> InducingFunctions:
-        """The same rows with other hyperparameters, in memory of its own."""
-        representation = cast("Inducing", self.representation)
-        inputs = representation.prepare(self.inputs.source)
-        return InducingFunctions(representation, kernel, inputs, self.n_latent, mean_function)
-
-    def rows(self, index: Any) -> InducingFunctions:
-        """The same processes at some of the rows."""
-        representation = cast("Inducing", self.representation)
-        inputs = representation.prepare(self.inputs.source.take(index))
-        return InducingFunctions(representation, self.kernel, inputs, self.n_latent, self.mean_function)
 
     @property
     def distinct(self) -> list[InducingPrior]:
@@ -169,13 +157,11 @@ class InducingFunctions(SeparateFunctions):
         at_points = np.column_stack([p.root @ w for p, w in zip(self.functions, white)])
         return SeveralPosteriorProcess(each, self.mean_function, weights, conditioning, at_points)
 
-    def unwhiten(self, U: Array) -> Array:
+    def _no_root(self, given: Array) -> NoReturn:
         """Refused: there are more white coordinates than values."""
         raise CapabilityError(self.representation.name, Capability.WHITENING)
 
-    def whiten(self, F: Array) -> Array:
-        """Refused, likewise."""
-        raise CapabilityError(self.representation.name, Capability.WHITENING)
+    unwhiten = whiten = _no_root
 
 
 class CoupledConditioning:
@@ -415,10 +401,6 @@ class Explained(SeveralPass):
     """V_c'(B^-1)_cd V_d, shape (n, L, L)."""
 
     B_inverse: Array
-
-    def start(self) -> Arrays:
-        """Nothing."""
-        return ()
 
     def add(self, sums: Arrays, X: Array, rows: slice, *given: Array) -> Arrays:
         """A block."""

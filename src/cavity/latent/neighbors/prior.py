@@ -94,23 +94,6 @@ class NeighborPrior(LatentPrior):
         columns = [covariance_times(self.kernel, self.X, u) for u in U.reshape(self.n, -1).T]
         return np.stack(columns, axis=1).reshape(U.shape)
 
-    def unwhiten(self, U: Array) -> Array:
-        """Refused: there is no root of K."""
-        raise CapabilityError(self.representation.name, Capability.WHITENING)
-
-    def unwhiten_adjoint(self, G: Array) -> Array:
-        """Refused: there is no root of K."""
-        raise CapabilityError(self.representation.name, Capability.WHITENING)
-
-    def whiten(self, F: Array) -> Array:
-        """Refused: there is no root of K."""
-        raise CapabilityError(self.representation.name, Capability.WHITENING)
-
-    @property
-    def white_jitter(self) -> float:
-        """Refused: there is no root of K."""
-        raise CapabilityError(self.representation.name, Capability.WHITENING)
-
     def process(
         self, weights: Array, conditioning: Conditioning, basis: BasisWeights | None = None
     ) -> NeighborProcess:
