@@ -343,7 +343,7 @@ def test_a_trace_thins_maps_and_looks_up_names():
         ({"steps": 3, "length": 1.0}, "not both"),
         ({"length": -1.0}, "length must be"),
         ({"jitter": 2.0}, "jitter must be"),
-        ({"target_acceptance": 1.0}, "target_acceptance must be"),
+        ({"target_acceptance": 1.0}, "target_acceptance must lie strictly between"),
         ({"step": 0.0}, "step must be"),
         ({"scale": [1.0, -1.0, 1.0]}, "scale must be"),
     ],

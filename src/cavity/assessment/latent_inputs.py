@@ -29,7 +29,7 @@ from cavity.runtime.checks import require_deviations
 from cavity.runtime.errors import InputError
 from cavity.sampling.diagnostics import ess_bulk, rhat
 from cavity.sampling.hmc import hamiltonian
-from cavity.sampling.targets import chain_by_chain
+from cavity.sampling.targets import DifferentiableTarget, chain_by_chain
 
 MIXED = 400
 """Draws that predictions average over."""
@@ -150,7 +150,7 @@ def latent_inputs(
     )
 
 
-class _TrueInputs:
+class _TrueInputs(DifferentiableTarget):
     """z given data and noise variances, and these given z."""
 
     def __init__(self, model: GP, X: Array, y: Array, sd: Array) -> None:
@@ -160,8 +160,7 @@ class _TrueInputs:
                 "must be normal, Student-t or Laplace noise", parameter="likelihood", value=likelihood
             )
         self.model, self.X, self.y, self.sd = model, X, y, require_deviations(np.array(sd), "input_sd")
-        self.dim = X.size
-        self.names: tuple[str, ...] = ()
+        self.dim, self.names = X.size, ()
         self.variances = np.zeros((0, len(y)))
 
     def inputs(self, z: Array) -> Array:
@@ -174,10 +173,6 @@ class _TrueInputs:
         if isinstance(noise, GaussianNoise):
             return noise.noise_variances(n)[0]
         return np.asarray(1.0 / cast(ScaleMixture, noise).expected_precision(np.zeros(n)))
-
-    def log_density(self, U: Array) -> Array:
-        """Of each chain."""
-        return self.value_and_gradient(U)[0]
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
         """Of each chain, given its noise variances."""

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.runtime.progress import ProgressLike
 from cavity.sampling.trace import Recorder, Trace, Until, as_chains, check_counts
 
@@ -114,8 +115,7 @@ def elliptical_slice_sampling(
     """
     rng = np.random.default_rng(rng)
     check_counts(n_draws, warmup)
-    if isinstance(thin, bool) or int(thin) != thin or thin < 1:
-        raise ValueError(f"thin must be an integer >= 1, got {thin!r}")
+    require_integer(thin, "thin", 1)
     position = as_chains(start)
     sd: Array = np.broadcast_to(np.asarray(scale, dtype=float), position.shape[1:])
     value = np.asarray(log_likelihood(position), dtype=float)

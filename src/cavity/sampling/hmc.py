@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_inside, require_positive
 from cavity.runtime.progress import ProgressLike
 from cavity.sampling.adaptation import Acceptance, DualAveraging, Scales, TrajectoryLength, windows
 from cavity.sampling.targets import Target
@@ -237,8 +238,7 @@ class HMCOptions:
             raise ValueError(f"length must be positive and finite, got {length!r}")
         if self.jitter is not None and not 0.0 <= self.jitter <= 1.0:
             raise ValueError(f"jitter must be between 0 and 1, got {self.jitter!r}")
-        if not 0.0 < self.target_acceptance < 1.0:
-            raise ValueError(f"target_acceptance must be between 0 and 1, got {self.target_acceptance!r}")
+        require_inside(self.target_acceptance, "target_acceptance")
         if step is not None and not (np.isfinite(step) and step > 0):
             raise ValueError(f"step must be positive and finite, got {step!r}")
 
@@ -263,8 +263,7 @@ class _Tuner:
         self.scales = Scales(d)
         if options.scale is not None:
             self.scales.scale = np.broadcast_to(np.asarray(options.scale, dtype=float), (d,)).copy()
-            if not (np.isfinite(self.scales.scale) & (self.scales.scale > 0)).all():
-                raise ValueError("scale must be positive and finite")
+            require_positive(self.scales.scale, "scale")
         center = getattr(target, "center", None) if options.center is None else options.center
         self.reference: Reference | None = None
         if center is not None:

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from cavity.numerics.arrays import Array
 from cavity.sampling.default_priors import with_proper_priors
-from cavity.sampling.targets import chain_by_chain, inside
+from cavity.sampling.targets import DifferentiableTarget, chain_by_chain, inside
 
 
-class HyperparameterTarget:
+class HyperparameterTarget(DifferentiableTarget):
     """Posterior of the hyperparameters `theta` of a model, latent values integrated out.
 
     The density over theta is that of the evidence (exact for Gaussian noise, the rule's approximation otherwise)
@@ -61,17 +61,13 @@ class HyperparameterTarget:
         self.X, self.y, self.weight = self._data.X, self._data.y, self._data.weight
         if proper:
             self.model = with_proper_priors(self.model, self.X, self.y, self.weight)
-        self.names: tuple[str, ...] = tuple(self.model.names)
+        self.names = tuple(self.model.names)
         self.dim = len(self.names)
         self.evaluations, self.failures = 0, 0
         self._bounds = np.array(self.model.theta_bounds).reshape(-1, 2)
 
-    def log_density(self, U: Array) -> Array:
-        """Log evidence plus log prior density of theta, (C,)."""
-        return self.value_and_gradient(U)[0]
-
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
-        """Log density (C,) and its gradient (C, p)."""
+        """Log evidence plus log prior density of theta (C,), and its gradient (C, p)."""
         return chain_by_chain(self._one, U)
 
     def natural(self, U: Array) -> Array:

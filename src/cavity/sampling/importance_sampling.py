@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.sampling.targets import Target
 
 
@@ -87,8 +88,7 @@ def importance(
     >>> bool(abs(found.log_evidence - 0.5 * np.log(2 * np.pi)) < 0.02)
     True
     """
-    if isinstance(size, bool) or int(size) != size or size < 1:
-        raise ValueError(f"size must be an integer >= 1, got {size!r}")
+    require_integer(size, "size", 1)
     rng = np.random.default_rng(rng)
     log_density = target if callable(target) else target.log_density
     positions, log_weights = [], []

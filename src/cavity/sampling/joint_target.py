@@ -19,11 +19,11 @@ from cavity.likelihoods.base import MultiLatentLikelihood
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
 from cavity.sampling.default_priors import with_proper_priors
-from cavity.sampling.targets import chain_by_chain, inside
+from cavity.sampling.targets import DifferentiableTarget, chain_by_chain, inside
 from cavity.sampling.white_coordinates import WhiteCoordinates
 
 
-class JointTarget:
+class JointTarget(DifferentiableTarget):
     """Log density of (v, theta), d = n L + p, for chains one after the other.
 
     Parameters
@@ -70,10 +70,6 @@ class JointTarget:
         first.representation.require(Capability.WHITENING)
         first.representation.require(Capability.WHITE_DERIVATIVES)
         first.require_covariance()
-
-    def log_density(self, U: Array) -> Array:
-        """Log density (C,)."""
-        return self.value_and_gradient(U)[0]
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
         """Log density (C,) and its gradient (C, d): each chain has a covariance matrix of its own."""

@@ -28,6 +28,7 @@ from cavity.inference.registry import adapted, as_inference
 from cavity.likelihoods.base import Likelihood
 from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer, require_one_of
 from cavity.runtime.deadlines import time_limit
 from cavity.runtime.interrupts import Postponed
 from cavity.runtime.progress import ProgressLike
@@ -123,10 +124,8 @@ class MCMC(InferenceRule):
             )
         if max_time is not None and not max_time >= 0:
             raise ValueError(f"max_time must be a number of seconds >= 0 or None, got {max_time!r}")
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
-        if isinstance(chains, bool) or int(chains) != chains or chains < 1:
-            raise ValueError(f"chains must be an integer >= 1, got {chains!r}")
+        require_one_of(method, "method", METHODS)
+        require_integer(chains, "chains", 1)
         if start == "mcmc" or isinstance(start, MCMC):
             raise ValueError("start must be a fast rule, for instance 'ep' or 'laplace', got 'mcmc'")
         self.n_draws, self.warmup, self.chains, self.rng = n_draws, warmup, chains, rng

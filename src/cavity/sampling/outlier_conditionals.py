@@ -20,13 +20,13 @@ from cavity.sampling.affine import whitened_at_mode
 from cavity.sampling.default_priors import unit_steps
 from cavity.sampling.evidence_given_noise import evidence_given_noise
 from cavity.sampling.indicators import Flags
-from cavity.sampling.targets import defined, inside
+from cavity.sampling.targets import DifferentiableTarget, defined, inside
 
 MODE_ROUNDS = 2
 """Times that indicators and the mode of the hyperparameters are found in turn before sampling."""
 
 
-class ConditionalTarget:
+class ConditionalTarget(DifferentiableTarget):
     """A density of some entries of theta, the others as in `model`: one chain at a time.
 
     Parameters
@@ -48,10 +48,6 @@ class ConditionalTarget:
         theta = self.model.theta.copy()
         theta[self.moves] = position
         return self.model.replace(theta)
-
-    def log_density(self, U: Array) -> Array:
-        """Log density (1,) at positions (1, d)."""
-        return self.value_and_gradient(U)[0]
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
         """Log density (1,) and its gradient (1, d); -inf outside the bounds and if it cannot be evaluated."""

@@ -6,7 +6,6 @@ predictions given each draw. They use at most `max_draws` draws; diagnostics (`c
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
@@ -24,13 +23,15 @@ from cavity.prediction import (
     Slices,
     average,
 )
+from cavity.runtime.checks import require_integer
 from cavity.runtime.errors import Message
+from cavity.runtime.storing import Storable
 from cavity.sampling.checks_of_draws import Convergence
 from cavity.sampling.draws import Draws
 from cavity.sampling.process_mixture import ProcessMixture
 
 
-class SamplePosterior:
+class SamplePosterior(Storable):
     """The posterior of a Gaussian process as draws, with the interface of `cavity.gp.Posterior`.
 
     Parameters
@@ -66,8 +67,7 @@ class SamplePosterior:
     """
 
     def __init__(self, draws: Draws, max_draws: int = 256, warn: bool = True) -> None:
-        if max_draws < 1:
-            raise ValueError(f"max_draws must be an integer >= 1, got {max_draws!r}")
+        require_integer(max_draws, "max_draws", 1)
         self.draws, self.trace, self.max_draws = draws, draws.trace, max_draws
         self.model = draws.model
         if self.trace.dim:
@@ -253,12 +253,6 @@ class SamplePosterior:
             np.vstack([self.X, self.process.inputs(new_X)]), np.concatenate([self.draws.y, new_y]), weight
         )
         return found
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the draws, with their model and data, to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        save(self, path)
 
     def plot(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **options: Any) -> Any:
         """Traces of the hyperparameters, or the fit if there are none; see `cavity.plots.plot`."""

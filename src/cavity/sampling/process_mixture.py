@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cavity.kernels.base import new_inputs
 from cavity.numerics.arrays import Array
 from cavity.sampling.draws import Draws
 from cavity.sampling.process_given_draw import ProcessGivenDraw, processes_given
@@ -55,12 +56,7 @@ class ProcessMixture:
 
     def inputs(self, X: ArrayLike) -> Array:
         """New inputs as an array (m, D), checked against the training inputs."""
-        new: Array = self.draws.model.inputs(X)
-        if new.shape[1] != self.X.shape[1]:
-            raise ValueError(
-                f"X has {new.shape[1]} columns, but the model was conditioned on {self.X.shape[1]}"
-            )
-        return new
+        return new_inputs(self.draws.model.inputs(X), self.X.shape[1])
 
     # --- moments --------------------------------------------------------------------------------------------
 

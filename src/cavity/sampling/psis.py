@@ -20,6 +20,7 @@ from scipy.special import logsumexp
 
 from cavity.numerics.arrays import Array
 from cavity.numerics.threads import threads_for
+from cavity.runtime.checks import require_integer
 from cavity.sampling.annealing.path import Bridge
 
 USABLE_K = 0.7
@@ -190,8 +191,7 @@ def importance_evidence(
     >>> found.certified, round(found.log_evidence, 1)
     (True, -4.6)
     """
-    if isinstance(size, bool) or int(size) != size or size < 100:
-        raise ValueError(f"size must be an integer >= 100, got {size!r}")
+    require_integer(size, "size", 100)
     began = time.perf_counter()
     model = posterior.model
     rows = min(rows, -(-size // (1 + len(also))))

@@ -85,6 +85,13 @@ class SamplingTask:
         return {"n_draws": self.rule.n_draws, "warmup": self.rule.warmup, "progress": self.rule.progress}
 
     @property
+    def with_noise_of_rows(self) -> dict[str, Any]:
+        """Options of the samplers that integrate f out given what kind of noise each row has."""
+        rule = self.rule
+        own = {"chains": rule.chains, "rng": self.rng, "hyperparameters": rule.hyperparameters}
+        return {**own, "modes": self.modes, "until": self.until, **self.counts}
+
+    @property
     def until(self) -> Until[Draws] | None:
         """When to stop, if chains go on until their checks pass."""
         if self.rule.extend_to is None:
@@ -158,33 +165,12 @@ def sample_integrated(task: SamplingTask) -> Draws:
 
 def sample_gibbs(task: SamplingTask) -> Draws:
     """A mixture of two normals: indicators, fraction and hyperparameters in turn, f integrated out."""
-    return gibbs(
-        task.model,
-        task.X,
-        task.y,
-        chains=task.rule.chains,
-        rng=task.rng,
-        hyperparameters=task.rule.hyperparameters,
-        n_jobs=task.rule.n_jobs,
-        modes=task.modes,
-        until=task.until,
-        **task.counts,
-    )
+    return gibbs(task.model, task.X, task.y, n_jobs=task.rule.n_jobs, **task.with_noise_of_rows)
 
 
 def sample_scale_mixture(task: SamplingTask) -> Draws:
     """Student-t and Laplace noise: noise variances and hyperparameters, f integrated out."""
-    return sample_noise_variances(
-        task.model,
-        task.X,
-        task.y,
-        chains=task.rule.chains,
-        rng=task.rng,
-        hyperparameters=task.rule.hyperparameters,
-        modes=task.modes,
-        until=task.until,
-        **task.counts,
-    )
+    return sample_noise_variances(task.model, task.X, task.y, **task.with_noise_of_rows)
 
 
 # --- f sampled --------------------------------------------------------------------------------------------------

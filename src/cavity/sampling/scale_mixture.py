@@ -52,7 +52,7 @@ from cavity.sampling.evidence_given_noise import evidence_given_noise
 from cavity.sampling.hmc import QUARTER_PERIOD
 from cavity.sampling.mode_jumping import JointJumps, Modes, jump_counts
 from cavity.sampling.noise_given_f import draw_noise_parameters, draw_residuals, noise_entries
-from cavity.sampling.targets import chain_by_chain, inside
+from cavity.sampling.targets import DifferentiableTarget, chain_by_chain, inside
 from cavity.sampling.trace import Trace, Until
 
 MOST_DF = 1e12
@@ -187,7 +187,7 @@ def is_scale_mixture(likelihood: Any) -> bool:
     return type(likelihood) in SCALE_MIXTURES
 
 
-class ScaleMixtureTarget:
+class ScaleMixtureTarget(DifferentiableTarget):
     """Posterior of white noise coordinates e (n) and hyperparameters theta (p), f integrated out; d = n + p.
 
     Parameters
@@ -215,10 +215,6 @@ class ScaleMixtureTarget:
         self._bounds = np.array(self.model.theta_bounds).reshape(-1, 2)
         self._noise = noise_entries(self.model)
         self._inputs = Inputs(self.X)
-
-    def log_density(self, U: Array) -> Array:
-        """Log density (C,)."""
-        return self.value_and_gradient(U)[0]
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
         """Log density (C,) and its gradient (C, n + p)."""

@@ -10,6 +10,7 @@ integrated out (`hyperparameter_target`), both together (`joint_target`), noise 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -36,7 +37,22 @@ class Target(Protocol):
         ...
 
 
-class FunctionTarget:
+class DifferentiableTarget(ABC):
+    """A target whose value and gradient come together, so that the value alone costs as much."""
+
+    dim: int
+    names: tuple[str, ...]
+
+    def log_density(self, U: Array) -> Array:
+        """Log density up to a constant, (C,) for positions (C, d)."""
+        return self.value_and_gradient(U)[0]
+
+    @abstractmethod
+    def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
+        """Log density (C,) and its gradient (C, d)."""
+
+
+class FunctionTarget(DifferentiableTarget):
     """A target from a function that returns log densities (C,) and gradients (C, d) for positions (C, d).
 
     Examples
@@ -49,10 +65,6 @@ class FunctionTarget:
 
     def __init__(self, function: Any, dim: int, names: Sequence[str] = ()) -> None:
         self._function, self.dim, self.names = function, dim, tuple(names)
-
-    def log_density(self, U: Array) -> Array:
-        """The first of what the function returns."""
-        return self.value_and_gradient(U)[0]
 
     def value_and_gradient(self, U: Array) -> tuple[Array, Array]:
         """What the function returns, with -inf and zero in place of what is not finite."""

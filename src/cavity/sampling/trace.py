@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer
 from cavity.runtime.deadlines import time_is_up
 from cavity.runtime.errors import NoDrawsInTimeError, Setting
 from cavity.runtime.progress import ProgressLike, ProgressReport
@@ -158,10 +159,8 @@ def as_chains(start: ArrayLike, dim: int | None = None) -> Array:
 
 def check_counts(n_draws: int, warmup: int) -> None:
     """Refuse invalid numbers of transitions."""
-    if isinstance(n_draws, bool) or int(n_draws) != n_draws or n_draws < 1:
-        raise ValueError(f"n_draws must be an integer >= 1, got {n_draws!r}")
-    if isinstance(warmup, bool) or int(warmup) != warmup or warmup < 0:
-        raise ValueError(f"warmup must be an integer >= 0, got {warmup!r}")
+    require_integer(n_draws, "n_draws", 1)
+    require_integer(warmup, "warmup", 0)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import PchipInterpolator
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer, require_positive
 
 SMALLEST_LOG_STEP = -700.0
 """Log of the smallest step in beta that is tried: ratios of 1e300 nats are met halfway."""
@@ -35,10 +36,8 @@ def power_schedule(steps: int, power: float = 4.0) -> Array:
     >>> power_schedule(4, 2.0)
     array([0.    , 0.0625, 0.25  , 0.5625, 1.    ])
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps!r}")
-    if not power > 0:
-        raise ValueError(f"power must be positive, got {power!r}; 4 is usual")
+    require_integer(steps, "steps", 1)
+    require_positive(power, "power")
     return np.asarray(np.linspace(0.0, 1.0, steps + 1) ** power)
 
 

@@ -19,6 +19,7 @@ from cavity.latent.prior_times_sites import Conditioned
 from cavity.latent.sites import Sites
 from cavity.likelihoods.observations import Observations
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_integer, require_one_of
 from cavity.sampling.annealing.moves import Moves
 from cavity.sampling.annealing.path import Bridge, largest_curvature
 from cavity.sampling.annealing.runs import Pilot, run_pilot
@@ -193,11 +194,9 @@ def check_arguments(
     if steps is not None:
         counts["steps"] = (steps, 1)
     for name, (value, least) in counts.items():
-        if isinstance(value, bool) or int(value) != value or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        require_integer(value, name, least)
     for name, text, known in (("start", start, STARTS), ("moves", moves, MOVES), ("metric", metric, METRICS)):
-        if text not in known:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {text!r}")
+        require_one_of(text, name, known)
     for name, number in (("target_error", target_error), ("max_time", max_time)):
         if number is not None and not number > 0:
             raise ValueError(f"{name} must be positive, got {number!r}")
