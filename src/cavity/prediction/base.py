@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_between, require_inside
 
 Seed = int | np.random.Generator | None
 
@@ -23,8 +24,7 @@ LEVEL_ROUNDING = 1e-14
 def check_levels(q: ArrayLike) -> Array:
     """Quantile levels, checked."""
     levels: Array = np.asarray(q, dtype=float)
-    if not np.all((levels >= 0) & (levels <= 1)):
-        raise ValueError(f"quantile levels must lie between 0 and 1, got {q!r}")
+    require_between(levels, "quantile levels")
     return levels
 
 
@@ -44,15 +44,19 @@ class Prediction(ABC):
     array([0.5, 0.5])
     """
 
-    @property
-    @abstractmethod
-    def mean(self) -> Array:
-        """Means, shape (n,)."""
+    _mean: Array
+    _variance: Array
+    """Moments, if they are known from the start; else a prediction computes `mean` and `variance`."""
 
     @property
-    @abstractmethod
+    def mean(self) -> Array:
+        """Means, shape (n,)."""
+        return self._mean
+
+    @property
     def variance(self) -> Array:
         """Variances, shape (n,); inf where there is none."""
+        return self._variance
 
     @property
     def sd(self) -> Array:
@@ -96,8 +100,7 @@ class Prediction(ABC):
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Central interval that holds a fraction `level`: (low, high)."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
+        require_inside(level, "level")
         low, high = self.quantile(np.array([0.5 - level / 2, 0.5 + level / 2]))
         return low, high
 

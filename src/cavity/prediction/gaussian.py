@@ -51,16 +51,6 @@ class GaussianPrediction(Prediction):
         if self.covariance is not None and self.covariance.shape != (n, n):
             raise ValueError(f"covariance must have shape ({n}, {n}), got {self.covariance.shape}")
 
-    @property
-    def mean(self) -> Array:
-        """Means, shape (n,) or (n, T)."""
-        return self._mean
-
-    @property
-    def variance(self) -> Array:
-        """Variances, of the shape of the mean."""
-        return self._variance
-
     def log_prob(self, y: ArrayLike) -> Array:
         """Log density; +inf or -inf where the variance is zero."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -70,16 +70,6 @@ class MixturePrediction(ContinuousPrediction):
         else:
             self._variance = np.broadcast_to(np.asarray(variance, dtype=float), self._mean.shape)
 
-    @property
-    def mean(self) -> Array:
-        """Weighted average of the component means."""
-        return self._mean
-
-    @property
-    def variance(self) -> Array:
-        """Average of the variances plus variance of the means."""
-        return self._variance
-
     def _z(self, y: ArrayLike) -> Array:
         e = np.asarray(y, dtype=float) - self._m
         with np.errstate(divide="ignore", invalid="ignore"):
