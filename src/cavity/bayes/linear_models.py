@@ -12,17 +12,19 @@ covariance.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog, minimize
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cavity.bayes.conjugate import ImproperPriorError
 from cavity.bayes.gaussian import Gaussian
+from cavity.estimators.binary import BinaryClassifierMixin, two_classes
 from cavity.likelihoods import Logit, Probit
 from cavity.numerics.arrays import Array
 from cavity.numerics.cholesky import Cholesky, factorize
@@ -55,6 +57,32 @@ class _LinearModel(BaseEstimator):  # type: ignore[misc]
                 remedy="None learns it; a flat prior has no evidence, a large finite number says as little",
             )
         return float(value)
+
+    @staticmethod
+    def _best_scales(
+        given: list[float | None],
+        start: Array,
+        evidence: Callable[[Array], tuple[float, Array, Gaussian]],
+        furthest: float,
+    ) -> Array:
+        """Scales as given, and where none is, of greatest evidence, at most `furthest` times the start.
+
+        `evidence` of scales comes with its gradient in their logs.
+        """
+        scales = np.array([s if g is None else g for g, s in zip(given, start)])
+        free = np.array([g is None for g in given])
+
+        def negative(log_free: Array) -> tuple[float, Array]:
+            trial = np.log(scales)
+            trial[free] = log_free
+            value, gradient, _ = evidence(np.exp(trial))
+            return -value, -gradient[free]
+
+        if free.any():
+            at = np.log(scales[free])
+            bounds = [(v - np.log(RANGE), v + np.log(furthest)) for v in at]
+            scales[free] = np.exp(minimize(negative, at, jac=True, method="L-BFGS-B", bounds=bounds).x)
+        return scales
 
     @staticmethod
     def _with_ones(X: Array) -> Array:
@@ -154,21 +182,9 @@ class BayesianLinearRegression(RegressorMixin, _LinearModel):  # type: ignore[mi
         slope = scale / _spread(Z[:, 1:])
         level = max(abs(float(np.mean(y))), scale, slope * float(np.abs(Z[:, 1:].mean(axis=0)).max()))
         start = np.array([slope, level, 0.5 * scale])
-        scales = np.array([s if g is None else g for g, s in zip(given, start)])
-        free = np.array([g is None for g in given])
-        rows = _reduced(Z, y)
-
-        def negative(log_free: Array) -> tuple[float, Array]:
-            trial = np.log(scales)
-            trial[free] = log_free
-            value, gradient, _ = self._evidence(*rows, len(y), np.exp(trial))
-            return -value, -gradient[free]
-
-        if free.any():
-            at = np.log(scales[free])
-            bounds = [(v - np.log(RANGE), v + np.log(RANGE)) for v in at]
-            scales[free] = np.exp(minimize(negative, at, jac=True, method="L-BFGS-B", bounds=bounds).x)
-        self.log_evidence_, _, self.weights_ = self._evidence(*rows, len(y), scales)
+        evidence = partial(self._evidence, *_reduced(Z, y), len(y))
+        scales = self._best_scales(given, start, evidence, RANGE)
+        self.log_evidence_, _, self.weights_ = evidence(scales)
         self.weight_sd_, self.intercept_sd_, self.noise_sd_ = map(float, scales)
         return self
 
@@ -208,7 +224,7 @@ class BayesianLinearRegression(RegressorMixin, _LinearModel):  # type: ignore[mi
 LINKS = {"logit": Logit, "probit": Probit}
 
 
-class BayesianLogisticRegression(ClassifierMixin, _LinearModel):  # type: ignore[misc]
+class BayesianLogisticRegression(BinaryClassifierMixin, _LinearModel):
     """Logistic (or probit) regression of two classes with a Gaussian for the weights, by Laplace's method.
 
     Probabilities are averaged over the weights: less certain than those of the best weights alone ("moderated").
@@ -247,12 +263,6 @@ class BayesianLogisticRegression(ClassifierMixin, _LinearModel):  # type: ignore
         super().__init__(weight_sd, intercept_sd)
         self.link = link
 
-    def __sklearn_tags__(self) -> Any:
-        """Two classes."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the scales that were not given, and find mode and curvature."""
         given = [self._checked_scale(name, infinite=True) for name in ("weight_sd", "intercept_sd")]
@@ -261,34 +271,16 @@ class BayesianLogisticRegression(ClassifierMixin, _LinearModel):  # type: ignore
                 f"must be one of {', '.join(LINKS)}, got {self.link!r}", parameter="link", value=self.link
             )
         checked, labels = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(labels)
-        self.classes_, code = np.unique(labels, return_inverse=True)
-        if len(self.classes_) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. y has {len(self.classes_)} classes; use GPClassifier "
-                "for more"
-            )
-        if len(self.classes_) < 2:
-            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
-        Z, sign = self._with_ones(np.asarray(checked)), np.asarray(2.0 * code - 1.0, dtype=float)
+        self.classes_, sign = two_classes(labels, "use GPClassifier for more")
+        Z = self._with_ones(np.asarray(checked))
         slope = 1.0 / _spread(Z[:, 1:])
         start = np.array([slope, max(1.0, slope * float(np.abs(Z[:, 1:].mean(axis=0)).max()))])
-        scales = np.array([s if g is None else g for g, s in zip(given, start)])
-        free = np.array([g is None for g in given])
-        if np.isinf(scales).any():
-            self._require_overlap(Z[:, np.isinf(np.repeat(scales[::-1], [1, Z.shape[1] - 1]))], Z, sign)
-
-        def negative(log_free: Array) -> tuple[float, Array]:
-            trial = np.log(scales)
-            trial[free] = log_free
-            value, gradient, _ = self._laplace(Z, sign, np.exp(trial))
-            return -value, -gradient[free]
-
-        if free.any():
-            at = np.log(scales[free])
-            bounds = [(v - np.log(RANGE), v + np.log(1e3)) for v in at]
-            scales[free] = np.exp(minimize(negative, at, jac=True, method="L-BFGS-B", bounds=bounds).x)
-        self._log_evidence, _, self.weights_ = self._laplace(Z, sign, scales)
+        flat = [scale == np.inf for scale in given]
+        if any(flat):
+            self._require_overlap(Z[:, np.repeat(flat[::-1], [1, Z.shape[1] - 1])], Z, sign)
+        evidence = partial(self._laplace, Z, sign)
+        scales = self._best_scales(given, start, evidence, 1e3)
+        self._log_evidence, _, self.weights_ = evidence(scales)
         self.weight_sd_, self.intercept_sd_ = map(float, scales)
         return self
 

@@ -9,15 +9,15 @@ mode is found again. Predictions add the bump of the new input itself (RVM*), as
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from cavity.estimators.binary import BinaryClassifierMixin, two_classes
 from cavity.estimators.relevance_vectors import Bumps, best_length, bumps_at, changed, require_positive
 from cavity.likelihoods.probit import Probit
 from cavity.numerics.arrays import Array
@@ -68,7 +68,7 @@ class Mode:
         return cls(bumps, root, residual, value - 0.5 * bumps.factor.log_det)
 
 
-class RelevanceVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class RelevanceVectorClassifier(BinaryClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Two classes by few bumps at training inputs, with probabilities that return to one half away from them.
 
     Parameters
@@ -103,26 +103,13 @@ class RelevanceVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def __init__(self, lengthscale: float | None = None, *, collapse: bool = False) -> None:
         self.lengthscale, self.collapse = lengthscale, collapse
 
-    def __sklearn_tags__(self) -> Any:
-        """Two classes."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Choose bumps, and their width if it was not given."""
         require_positive(self, "lengthscale")
         inputs, labels = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(labels)
-        self.classes_, code = np.unique(labels, return_inverse=True)
-        if len(self.classes_) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. y has {len(self.classes_)} classes; "
-                "sklearn.multiclass.OneVsRestClassifier takes this one for more"
-            )
-        if len(self.classes_) < 2:
-            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
-        self._X, sign = np.asarray(inputs), np.asarray(2.0 * code - 1.0, dtype=float)
+        more = "sklearn.multiclass.OneVsRestClassifier takes this one for more"
+        self.classes_, sign = two_classes(labels, more)
+        self._X = np.asarray(inputs)
         distances = cdist(self._X, self._X)
 
         def learned(length: float) -> Mode:
