@@ -178,7 +178,10 @@ def test_clones_pickles_and_model_files(tmp_path):
         (lambda coding: coding["columns"]["tuple"][0]["with"].update(name="age"), "some of those given"),
         (lambda coding: coding["columns"]["tuple"][0]["with"].update(flag=False), "same data"),
         (lambda coding: coding["columns"]["tuple"][0]["with"].update(fill=None), "have a stand-in"),
-        (lambda coding: coding["columns"]["tuple"][0]["with"].update(style=3), "a style is that of numbers"),
+        (
+            lambda coding: coding["columns"]["tuple"][0]["with"].update(style=3),
+            "style of Column must be NumberStyle",
+        ),
     ],
 )
 def test_files_with_a_wrong_coding(change, message):

@@ -282,7 +282,7 @@ def test_model_files_keep_predictions_to_the_bit(tmp_path):
         ("weights", np.array([1.0]), "add up to one"),
         ("names", ["a", "a"], "name of its own"),
         ("scores", np.zeros(2), "score"),
-        ("members", [], "regressors"),
+        ("members", [], "name of its own"),
         ("columns", {"n_features_in_": 2}, "same columns"),
     ],
 )

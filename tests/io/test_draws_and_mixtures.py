@@ -246,7 +246,7 @@ PARTS = dumps(
 
 WRONG = [
     (DRAWS, "with/max_draws", 0, "max_draws must be a count"),
-    (DRAWS, "with/draws", None, "a posterior has draws"),
+    (DRAWS, "with/draws", None, "draws must be Draws"),
     (DRAWS, "with/draws/with/y", {"array": 0}, "samples one target"),
     (DRAWS, "with/draws/with/noise", {"values": [[[1.0]]]}, "noise must be a finite number for each draw"),
     (DRAWS, "with/draws/with/nugget", -1.0, "the nugget must be a small number"),
@@ -258,10 +258,10 @@ WRONG = [
     (DRAWS, "with/draws/with/trace/with/positions", {"values": [[[0.0, 1.0]]]}, "every draw must have a density"),
     (DRAWS, "with/draws/with/trace/with/positions", {"values": [0.0]}, "a trace must hold draws"),
     (DRAWS, "with/draws/with/trace/with/names", {"tuple": ["a"]}, "names must be those of the coordinates"),
-    (DRAWS, "with/draws/with/trace/with/warmup", -3, "warm-up and evaluations are counts"),
-    (DRAWS, "with/draws/with/trace/with/divergences", {"values": [0.0, 0.0]}, "divergences are counted"),
-    (DRAWS, "with/draws/with/trace/with/evaluations", 0.5, "warm-up and evaluations are counts"),
-    (DRAWS, "with/draws/with/trace/with/jumps", 3, "jumps are counted"),
+    (DRAWS, "with/draws/with/trace/with/warmup", -3, "warmup of Trace must be a count"),
+    (DRAWS, "with/draws/with/trace/with/divergences", {"values": [0.0, 0.0]}, "divergences of Trace must be an array"),
+    (DRAWS, "with/draws/with/trace/with/evaluations", 0.5, "evaluations of Trace must be a count"),
+    (DRAWS, "with/draws/with/trace/with/jumps", 3, "jumps of Trace must be JumpCounts or nothing"),
     (DRAWS, "with/draws/with/model/with/inference/with/n_draws", 10**12, "draws must be counts"),
     (DRAWS, "with/draws/with/model/with/inference/with/chains", "x", "inference"),
     (DRAWS, "with/draws/with/model/with/inference/with/rng", "x", "rng must be a whole number"),

@@ -130,8 +130,8 @@ def test_wrong_fields_are_refused():
         (policy, {"action_bounds": {"values": [[2.0, -2.0]]}}, "low < high"),
         (model, {"angles": []}, "models must be of 3 inputs"),
         (model, {"models": []}, "a regressor for each state"),
-        (model, {"problem": 3}, "problem must be a problem"),
-        (model, {"noise": 3}, "noise a flag"),
+        (model, {"problem": 3}, "problem must be Problem or nothing"),
+        (model, {"noise": 3}, "noise must be true or false"),
     ]:
         with pytest.raises(ModelFileError, match=message):
             loads(changed(data, **fields))

@@ -10,8 +10,8 @@ import pytest
 
 from cavity import GP, GPRegressor
 from cavity.inference.base import ConvergenceWarning
-from cavity.io import draws as stored
 from cavity.io import dumps, loads
+from cavity.io.registry import codec_of
 from cavity.kernels import SE
 from cavity.likelihoods import Gaussian, MixtureOfGaussians, Probit, StudentT
 from cavity.runtime import deadlines
@@ -156,8 +156,9 @@ def test_why_chains_were_stopped_is_stored():
     again = loads(dumps(part))
     assert again.trace.stopped is part.trace.stopped is StopReason.INTERRUPTED
     assert again.status.message == part.status.message
+    trace = codec_of(part.trace)
     with pytest.raises(ValueError, match="'tired' is not a valid StopReason"):
-        stored._trace(positions=np.zeros((2, 3, 1)), log_density=np.zeros((2, 3)), stopped="tired")
+        trace.build(positions=np.zeros((2, 3, 1)), log_density=np.zeros((2, 3)), stopped="tired")
 
 
 @pytest.mark.parametrize("wrong", [-1.0, float("nan")])

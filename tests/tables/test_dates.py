@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import cavity.frames.files  # noqa: F401  # which registers columns
 from cavity.frames.columns import Column
-from cavity.frames.files import _column
 from cavity.io import dumps, loads
 from cavity.io.errors import ModelFileError
+from cavity.io.registry import codec_of
 from cavity.report.content import glance
 from cavity.tables import Table, TableError, prepare
 from cavity.tables.description import hyperparameters
@@ -215,8 +216,10 @@ def test_length_scales_of_one_column_are_in_its_unit_except_on_a_circle():
 
 @pytest.mark.parametrize(("levels", "unit"), [(None, "fortnights"), (None, 3), (("a", "b"), "years")])
 def test_files_with_units_that_are_none_are_refused(levels, unit):
-    with pytest.raises(ModelFileError, match="the unit of a column"):
-        _column("day", levels, False, None, unit)
+    with pytest.raises(
+        ModelFileError, match=r"unit of (a column must be one of dates|Column must be a text)"
+    ):
+        codec_of(Column("day")).build(name="day", levels=levels, codes=False, fill=None, unit=unit)
 
 
 def test_a_glance_at_written_numbers_reads_them_as_the_model_does():

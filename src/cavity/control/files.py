@@ -7,17 +7,20 @@ a plain `Problem`, or of a registered class. Policies are their settings and par
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cavity.control.dynamics.model import Dynamics
 from cavity.control.dynamics.transitions import Transitions
 from cavity.control.policies import LinearPolicy, Policy, RBFPolicy
 from cavity.control.problems import CartPole, MountainCar, Pendulum, Problem
 from cavity.estimators import GPRegressor
-from cavity.io.posterior import is_array, require
+from cavity.io.records import require, typed
 from cavity.io.registry import Codec, add, constructor_arguments
+from cavity.numerics.arrays import Array
 
 MOST_VARIABLES = 1000
 """Most states and actions together that a file may have: matrices of their square are made."""
@@ -69,28 +72,30 @@ def _dynamics_fields(model: Dynamics) -> dict[str, Any]:
     }
 
 
+@typed
 def _dynamics(
-    models: Any, transitions: Any, angles: Any, difference: Any, noise: Any, problem: Any
+    models: list[Any],
+    transitions: Transitions,
+    angles: list[int],
+    difference: NDArray[np.bool_],
+    noise: bool,
+    problem: Problem | None,
 ) -> Dynamics:
-    require(isinstance(transitions, Transitions), "transitions must be transitions")
     D, F = transitions.states.shape[1], transitions.actions.shape[1]
     require(D + F <= MOST_VARIABLES, f"states and actions must be at most {MOST_VARIABLES}")
-    right = isinstance(models, list) and len(models) == D and all(type(m) is GPRegressor for m in models)
+    right = len(models) == D and all(type(m) is GPRegressor for m in models)
     require(right, "models must be a regressor for each state")
     require(_are_columns(angles, D), "angles must be columns of the states")
     inputs = D + F + len(angles)
     require(all(m.n_features_in_ == inputs for m in models), f"models must be of {inputs} inputs")
-    flags = isinstance(difference, np.ndarray) and difference.dtype == bool and difference.shape == (D,)
-    require(flags and isinstance(noise, bool), "difference must be a flag for each state, noise a flag")
-    require(problem is None or isinstance(problem, Problem), "problem must be a problem")
+    require(difference.shape == (D,), "difference must be a flag for each state")
     sizes = problem is None or (problem.state_size, problem.action_size) == (D, F)
     require(sizes, "problem must have the states and actions of the transitions")
     return Dynamics(models, transitions, angles, difference, noise, problem)
 
 
-def _are_columns(angles: Any, D: int) -> bool:
-    whole = isinstance(angles, list) and all(type(k) is int and 0 <= k < D for k in angles)
-    return whole and len(set(angles)) == len(angles)
+def _are_columns(angles: list[int], D: int) -> bool:
+    return all(k < D for k in angles) and len(set(angles)) == len(angles)
 
 
 add(Codec("Dynamics", Dynamics, _dynamics_fields, _dynamics))
@@ -108,18 +113,18 @@ def _policy_fields(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _policy_of(kind: type[Policy]) -> Any:
-    def build(state_size: Any, action_bounds: Any, angles: Any, theta: Any) -> Policy:
-        require(type(state_size) is int and state_size >= 1, "state_size must be a count")
-        require(is_array(action_bounds, 2), "action_bounds must be rows (low, high)")
-        small = state_size + len(action_bounds) <= MOST_VARIABLES
-        require(small, f"states and actions must be at most {MOST_VARIABLES}")
-        require(_are_columns(angles, state_size), "angles must be columns of the states")
-        require(is_array(theta, 1), "theta must be parameters")
-        return kind(state_size, action_bounds, angles, theta)
-
-    return build
+@typed
+def _policy(
+    kind: type[Policy], state_size: int, action_bounds: Array, angles: list[int], theta: Array
+) -> Policy:
+    require(state_size >= 1, "state_size must be a count")
+    require(action_bounds.ndim == 2, "action_bounds must be rows (low, high)")
+    small = state_size + len(action_bounds) <= MOST_VARIABLES
+    require(small, f"states and actions must be at most {MOST_VARIABLES}")
+    require(_are_columns(angles, state_size), "angles must be columns of the states")
+    require(theta.ndim == 1, "theta must be parameters")
+    return kind(state_size, action_bounds, angles, theta)
 
 
 for _kind in (LinearPolicy, RBFPolicy):
-    add(Codec(_kind.__name__, _kind, _policy_fields, _policy_of(_kind)))
+    add(Codec(_kind.__name__, _kind, _policy_fields, partial(_policy, _kind)))

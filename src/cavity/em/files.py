@@ -8,10 +8,11 @@ and standard errors of a loaded model are those of the saved one. Shapes are che
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields as fields_of
+from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from cavity.em.baum_welch import HMMProblem, HMMTheta
 from cavity.em.bernoulli import Bernoulli
@@ -36,7 +37,7 @@ from cavity.em.student_t import StudentT
 from cavity.em.student_t_mixture import StudentTMixture
 from cavity.io.errors import ModelFileError
 from cavity.io.parts import MAX_COUNT
-from cavity.io.posterior import is_array, is_float, require
+from cavity.io.records import is_array, is_count, is_float, require, store
 from cavity.io.registry import Codec, add, constructor_arguments
 
 MAX_JOBS = 1024
@@ -70,15 +71,12 @@ def _family_fields(family: Components) -> dict[str, Any]:
     return stored
 
 
-def _family_of(kind: type[Components]) -> Callable[..., Components]:
-    def build(bound: Any = None, **settings: Any) -> Components:
-        _check_settings(settings)
-        family = kind(**settings)
-        if bound is not None:
-            _bind(family, bound)
-        return family
-
-    return build
+def _family(kind: type[Components], bound: Any = None, **settings: Any) -> Components:
+    _check_settings(settings)
+    family = kind(**settings)
+    if bound is not None:
+        _bind(family, bound)
+    return family
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
@@ -123,7 +121,7 @@ def _check_blocks(blocks: Any, d: int, k: int) -> None:
     for block in blocks:
         pair = isinstance(block, tuple) and len(block) == 2 and isinstance(block[0], Components)
         require(
-            pair and isinstance(block[1], list) and all(_is_index(c) for c in block[1]), "a part has columns"
+            pair and isinstance(block[1], list) and all(is_count(c) for c in block[1]), "a part has columns"
         )
         require(block[0].n_components == k and block[0].n_features == len(block[1]), "parts must fit")
         used += block[1]
@@ -137,12 +135,8 @@ def _check_arrays(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> Non
         require(right, f"{name} must be finite numbers of shape {shape}")
 
 
-def _is_index(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _is_count(value: Any) -> bool:
-    return _is_index(value) and value >= 1
+    return is_count(value) and value >= 1
 
 
 def _refuse_plugin(family: Plugin) -> dict[str, Any]:
@@ -157,7 +151,7 @@ def _no_plugin(**_: Any) -> Plugin:
 
 
 for _kind in BOUND:
-    add(Codec(f"em.{_kind.__name__}", _kind, _family_fields, _family_of(_kind)))
+    add(Codec(f"em.{_kind.__name__}", _kind, _family_fields, partial(_family, _kind)))
 add(Codec("em.Plugin", Plugin, _refuse_plugin, _no_plugin))
 
 
@@ -201,47 +195,22 @@ def _check_shares(array: Any, name: str) -> None:
     require(shares, f"{name} must be shares that add up to one")
 
 
-def _check_theta(weights: Any, params: Any) -> MixtureTheta:
-    require(is_array(weights, 1) and isinstance(params, dict), "parameters of a mixture must be numbers")
-    return MixtureTheta(weights, params)
-
-
-def _check_hmm_theta(startprob: Any, transmat: Any, params: Any) -> HMMTheta:
-    numbers = is_array(startprob, 1) and is_array(transmat, 2)
-    require(numbers and isinstance(params, dict), "parameters of a hidden Markov model must be numbers")
-    return HMMTheta(startprob, transmat, params)
-
-
-def _run_fields(run: EMResult[Any]) -> dict[str, Any]:
-    return {
-        field.name: getattr(run, field.name) for field in fields_of(EMResult) if field.name != "statistics"
-    }
-
-
-def _run(**stored: Any) -> EMResult[Any]:
-    run: EMResult[Any] = EMResult(**stored)
+def _check_run(run: EMResult[Any]) -> None:
     require(isinstance(run.theta, MixtureTheta | HMMTheta), "a run ends at parameters")
-    require(is_float(run.objective) and isinstance(run.converged, bool), "a run has an objective")
-    require(isinstance(run.trace, list) and all(is_float(v) for v in run.trace), "a run has a trace")
-    texts = isinstance(run.status, str) and isinstance(run.start, str)
-    require(texts and _is_index(run.n_iter), "a run says how it ended")
-    return run
 
 
-def _candidate(**stored: Any) -> Candidate:
-    found = Candidate(**stored)
-    numbers = (found.log_likelihood, found.bic, found.icl, found.aic)
-    require(all(is_float(v) for v in numbers), "a candidate has criteria")
-    counts = _is_count(found.n) and _is_index(found.n_parameters)
-    flags = isinstance(found.converged, bool) and isinstance(found.degenerate, bool)
-    require(counts and flags, "a candidate has a size")
-    return found
+def _check_candidate(found: Candidate) -> None:
+    require(found.n >= 1, "a candidate has a size")
 
 
-add(Codec("em.MixtureTheta", MixtureTheta, constructor_arguments, _check_theta))
-add(Codec("em.HMMTheta", HMMTheta, constructor_arguments, _check_hmm_theta))
-add(Codec("em.EMResult", EMResult, _run_fields, _run))
-add(Codec("em.Candidate", Candidate, constructor_arguments, _candidate))
+store(
+    MixtureTheta,
+    lambda theta: require(theta.weights.ndim == 1, "weights are a vector"),
+    name="em.MixtureTheta",
+)
+store(HMMTheta, lambda theta: require(theta.transmat.ndim == 2, "transmat is a matrix"), name="em.HMMTheta")
+store(EMResult, _check_run, name="em.EMResult", without=("statistics",))
+store(Candidate, _check_candidate, name="em.Candidate")
 
 
 # --- models -------------------------------------------------------------------------------------------------
@@ -252,7 +221,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "n_components_": _is_count,
     "n_states_": _is_count,
     "converged_": lambda v: isinstance(v, bool),
-    "n_iter_": _is_index,
+    "n_iter_": is_count,
     "status_": lambda v: isinstance(v, str),
     "history_": lambda v: is_array(v, 1),
     "log_likelihood_": is_float,
@@ -260,7 +229,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "runs_": lambda v: isinstance(v, list) and all(isinstance(run, EMResult) for run in v),
     "failed_starts_": lambda v: isinstance(v, list) and all(isinstance(text, str) for text in v),
     "failed_sizes_": lambda v: isinstance(v, list) and all(isinstance(text, str) for text in v),
-    "degenerate_": lambda v: isinstance(v, list) and all(_is_index(k) for k in v),
+    "degenerate_": lambda v: isinstance(v, list) and all(is_count(k) for k in v),
     "selection_": lambda v: isinstance(v, list) and all(isinstance(one, Candidate) for one in v),
 }
 """What a fit says about itself, by name."""
@@ -275,6 +244,9 @@ THETA: dict[type, tuple[str, ...]] = {
 
 
 def _model_fields(model: Any) -> dict[str, Any]:
+    if isinstance(model, HMM):
+        model._ready()  # fitted, or set by hand
+    check_is_fitted(model)
     settings = model.get_params(deep=False)
     for name, value in settings.items():
         if isinstance(value, range):
@@ -295,52 +267,47 @@ def _check_use(settings: Mapping[str, Any]) -> None:
     """Refuse settings that predictions would stumble over; a fit checks the others itself."""
     jobs, seed = settings.get("n_jobs"), settings.get("random_state")
     require(jobs is None or (_is_count(abs(jobs)) and abs(jobs) <= MAX_JOBS), "n_jobs must be a small number")
-    require(seed is None or _is_index(seed), "random_state must be a seed")
+    require(seed is None or is_count(seed), "random_state must be a seed")
     require(isinstance(settings.get("allow_nan", False), bool), "allow_nan must be true or false")
     require(settings.get("algorithm", "map") in ("viterbi", "map"), "algorithm must be viterbi or map")
 
 
-def _model_of(kind: type) -> Callable[..., Any]:
-    def build(settings: Any, family: Any, theta: Any, found: Any) -> Any:
-        require(isinstance(settings, dict) and isinstance(found, dict), "a model has settings")
-        known = set(kind().get_params(deep=False))
-        require(set(settings) <= known, f"{sorted(map(str, set(settings) - known))[:3]} are no settings")
-        _check_use(settings)
-        model = kind(**settings)
-        require(isinstance(family, Components) and family.n_components > 0, "a model has a family")
-        asked = model._family()
-        same = all(
-            np.array_equal(np.asarray(getattr(asked, name, None)), np.asarray(getattr(family, name, None)))
-            for name in ALIKE  # bounds may be arrays
-        )
-        require(type(asked) is type(family) and same, "the family must be the one of the settings")
-        require(isinstance(theta, dict) and set(theta) == set(THETA[kind]), "a model has parameters")
-        _check_params(family, theta["params_"], by_hand=kind is HMM)
-        k = family.n_components
-        if kind is HMM:
-            _check_arrays(theta, {"startprob_": (k,), "transmat_": (k, k)})
-            HMMProblem.check_probabilities(theta["startprob_"], theta["transmat_"], k)
-        else:
-            _check_arrays(theta, {"weights_": (k,)})
-            _check_shares(theta["weights_"], "weights_")
-        for name, value in found.items():
-            require(name in CHECKS and CHECKS[name](value), f"{str(name)[:40]} is not what a fit finds")
-        require(found.get("n_features_in_") == family.n_features, "the number of columns must be known")
-        names = found.get("feature_names_in_")
-        require(
-            names is None or names.shape == (family.n_features,), "column names must be those of the columns"
-        )
-        sizes = (found.get("n_components_", k), found.get("n_states_", k))
-        require(sizes == (k, k), "sizes must be those of the family")
-        model.family_ = family
-        for name, value in {**theta, **found}.items():
-            setattr(model, name, value)
-        if kind is HMM and "converged_" in found:
-            model._remember_estimates()
-        return model
-
-    return build
+def _model(kind: type, settings: Any, family: Any, theta: Any, found: Any) -> Any:
+    require(isinstance(settings, dict) and isinstance(found, dict), "a model has settings")
+    known = set(kind().get_params(deep=False))
+    require(set(settings) <= known, f"{sorted(map(str, set(settings) - known))[:3]} are no settings")
+    _check_use(settings)
+    model = kind(**settings)
+    require(isinstance(family, Components) and family.n_components > 0, "a model has a family")
+    asked = model._family()
+    same = all(
+        np.array_equal(np.asarray(getattr(asked, name, None)), np.asarray(getattr(family, name, None)))
+        for name in ALIKE  # bounds may be arrays
+    )
+    require(type(asked) is type(family) and same, "the family must be the one of the settings")
+    require(isinstance(theta, dict) and set(theta) == set(THETA[kind]), "a model has parameters")
+    _check_params(family, theta["params_"], by_hand=kind is HMM)
+    k = family.n_components
+    if kind is HMM:
+        _check_arrays(theta, {"startprob_": (k,), "transmat_": (k, k)})
+        HMMProblem.check_probabilities(theta["startprob_"], theta["transmat_"], k)
+    else:
+        _check_arrays(theta, {"weights_": (k,)})
+        _check_shares(theta["weights_"], "weights_")
+    for name, value in found.items():
+        require(name in CHECKS and CHECKS[name](value), f"{str(name)[:40]} is not what a fit finds")
+    require(found.get("n_features_in_") == family.n_features, "the number of columns must be known")
+    names = found.get("feature_names_in_")
+    require(names is None or names.shape == (family.n_features,), "column names must be those of the columns")
+    sizes = (found.get("n_components_", k), found.get("n_states_", k))
+    require(sizes == (k, k), "sizes must be those of the family")
+    model.family_ = family
+    for name, value in {**theta, **found}.items():
+        setattr(model, name, value)
+    if kind is HMM and "converged_" in found:
+        model._remember_estimates()
+    return model
 
 
 for _kind in THETA:
-    add(Codec(_kind.__name__, _kind, _model_fields, _model_of(_kind)))
+    add(Codec(_kind.__name__, _kind, _model_fields, partial(_model, _kind)))

@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
+import cavity.frames.files  # noqa: F401  # which registers codings and messages
 from cavity.estimators.classifier import GPClassifier
 from cavity.estimators.fitted_regressor import ROW_FORMS
 from cavity.estimators.members import Member
@@ -19,146 +22,78 @@ from cavity.estimators.outputs import CoregionalizedRegressor
 from cavity.estimators.regressor import GPRegressor
 from cavity.estimators.stacking import SCORE, WEIGHTS, StackedRegressor
 from cavity.frames.coding import Coding
-from cavity.frames.files import all_of
 from cavity.gp import GP
 from cavity.inference.kronecker import Kronecker
-from cavity.io.posterior import is_array, is_float, require
+from cavity.io.errors import ModelFileError
+from cavity.io.records import is_array, require, store, typed
 from cavity.io.registry import Codec, add
 from cavity.kernels import Kernel
 from cavity.learning.choice import Candidate, Choice
 from cavity.learning.multistart import SearchResult
 from cavity.learning.optimizer import Run
 from cavity.learning.training_rows import TrainingRows
+from cavity.numerics.arrays import Array
 from cavity.posterior import Posterior
-from cavity.runtime.errors import Message
-from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.posterior import SamplePosterior
 
 # --- what estimators are made of ----------------------------------------------------------------------------
 
-POSTERIORS = (Posterior, SamplePosterior)
 
-ROWS = ("X", "y", "weight", "index", "own", "source")
-
-
-def _rows(**fields: Any) -> TrainingRows:
-    rows = TrainingRows(**fields)
-    n = len(rows.X)
-    require(
-        is_array(rows.X, 2) and is_array(rows.y) and len(rows.y) == n, "rows must have inputs and targets"
-    )
-    require(
-        rows.weight is None or (is_array(rows.weight, 1) and len(rows.weight) == n), "weights must be numbers"
-    )
+def _check_rows(rows: TrainingRows) -> None:
+    n, given = len(rows.X), len(rows.index)
+    require(rows.X.ndim == 2 and len(rows.y) == n, "rows must have inputs and targets")
+    require(rows.weight is None or rows.weight.shape == (n,), "weights must be numbers")
     require(_is_index(rows.index, -1, n), "index must hold row numbers")
-    require(
-        rows.own is None or (is_array(rows.own, 1) and len(rows.own) == len(rows.index)),
-        "own must be weights",
-    )
-    fits = rows.source is None or (_is_index(rows.source, 0, len(rows.index)) and len(rows.source) == n)
+    require(rows.own is None or rows.own.shape == (given,), "own must be weights")
+    fits = rows.source is None or (_is_index(rows.source, 0, given) and len(rows.source) == n)
     require(fits, "source must hold row numbers")
-    return rows
 
 
-def _is_index(value: Any, least: int, below: int) -> bool:
-    right = isinstance(value, np.ndarray) and value.dtype == np.intp and value.ndim == 1
-    return right and bool(((value >= least) & (value < below)).all())
+def _is_index(rows: NDArray[np.intp], least: int, below: int) -> bool:
+    return rows.ndim == 1 and bool(((rows >= least) & (rows < below)).all())
 
 
-RUN = ("kind", "start", "theta", "value", "converged", "evaluations", "failures", "message")
+def _check_run(run: Run) -> None:
+    require(run.start.ndim == run.theta.ndim == 1, "a run has a start and an end")
 
 
-def _run(**fields: Any) -> Run:
-    run = Run(**{name: fields[name] for name in RUN}, given_up=fields.get("given_up", False))
-    require(isinstance(run.kind, str) and isinstance(run.message, str), "a run has a kind and a message")
-    require(
-        is_array(run.start, 1) and is_array(run.theta, 1) and is_float(run.value),
-        "a run has a start and an end",
-    )
-    require(
-        isinstance(run.converged, bool) and isinstance(run.given_up, bool), "a run converged or was given up"
-    )
-    require(
-        isinstance(run.evaluations, int) and isinstance(run.failures, int), "a run counts its evaluations"
-    )
-    return run
-
-
-def _search(model: Any, value: Any, runs: Any, stopped: Any) -> SearchResult:
-    require(isinstance(model, GP) and is_float(value), "learning gave a model")
-    require(all_of(Run, runs), "learning has runs")
-    return SearchResult(model, value, runs, StopReason.of(stopped))
-
-
-def _member(name: Any, search: Any, posterior: Any, rows: Any) -> Member:
-    kinds = (
-        isinstance(search, SearchResult)
-        and isinstance(posterior, POSTERIORS)
-        and isinstance(rows, TrainingRows)
-    )
-    require(isinstance(name, str) and kinds, "a member has a name, a model, a posterior and rows")
-    return Member(name, search, posterior, rows)
-
-
-def _fields(*names: str) -> Any:
-    return lambda value: {name: getattr(value, name) for name in names}
-
-
-add(Codec("TrainingRows", TrainingRows, _fields(*ROWS), _rows))
-add(Codec("Run", Run, _fields(*RUN, "given_up"), _run))
-
-
-def _search_fields(search: SearchResult) -> dict[str, Any]:
-    stopped = None if search.stopped is None else search.stopped.value
-    return {"model": search.model, "value": search.value, "runs": search.runs, "stopped": stopped}
-
-
-add(Codec("SearchResult", SearchResult, _search_fields, _search))
-add(Codec("Member", Member, _fields("name", "search", "posterior", "rows"), _member))
+store(TrainingRows, _check_rows)
+store(Run, _check_run, without=("warm", "beyond"))
+store(SearchResult, known={"GP": GP})
+store(Member, known={"Posterior": Posterior | SamplePosterior})
 
 
 # --- the kind of model that was chosen ----------------------------------------------------------------------
 
 
-def _candidate(name: Any, log_density: Any, chosen: Any) -> Candidate:
-    numbers = is_float(log_density) and isinstance(chosen, bool)
-    require(isinstance(name, str) and numbers, "a candidate has a name and a density")
-    return Candidate(name, log_density, chosen)
-
-
-def _choice(chosen: Any, reasons: Any, candidates: Any, override: Any) -> Choice:
-    sentences = isinstance(chosen, Message) and isinstance(override, Message) and all_of(Message, reasons)
-    require(sentences and all_of(Candidate, candidates), "a choice is made of messages and candidates")
-    return Choice(chosen, reasons, candidates, override)
-
-
-add(Codec("Candidate", Candidate, _fields("name", "log_density", "chosen"), _candidate))
-add(Codec("Choice", Choice, _fields("chosen", "reasons", "candidates", "override"), _choice))
+store(Candidate)
+store(Choice)
 
 
 # --- estimators ---------------------------------------------------------------------------------------------
 
+Table = dict[str, Any]
+
 COLUMNS = ("n_features_in_", "feature_names_in_", "coding_")
 
 
-def _new(kind: type, parameters: Any, columns: Any, model_key: Any, choice: Any) -> Any:
+def _new(
+    kind: type, parameters: Table, columns: Table, model_key: tuple[Any, ...], choice: Choice | None
+) -> Any:
     """An estimator with its parameters and what it knows of the columns."""
-    require(isinstance(parameters, dict), "parameters must be a table")
     known = set(kind().get_params(deep=False))
     require(set(parameters) <= known, f"{sorted(map(str, set(parameters) - known))[:3]} are no parameters")
-    require(isinstance(model_key, tuple), "what tells the model from others must be known")
     model = kind(**parameters)
     _set_columns(model, columns)
     model._model_key = model_key
-    require(choice is None or isinstance(choice, Choice), "a choice has reasons")
     if choice is not None:
         model.choice_ = choice
     return model
 
 
-def _set_columns(model: Any, columns: Any) -> None:
+def _set_columns(model: Any, columns: Table) -> None:
     """What an estimator knows of the columns of its inputs."""
-    require(isinstance(columns, dict) and set(columns) <= set(COLUMNS), "columns must be known")
+    require(set(columns) <= set(COLUMNS), "columns must be known")
     require(isinstance(columns.get("n_features_in_"), int), "the number of columns must be known")
     names = columns.get("feature_names_in_")
     if names is not None:
@@ -178,6 +113,7 @@ def _columns(model: Any) -> dict[str, Any]:
 
 
 def _common(model: Any) -> dict[str, Any]:
+    check_is_fitted(model, "members_")
     return {
         "parameters": model.get_params(deep=False),
         "columns": _columns(model),
@@ -196,18 +132,18 @@ def _regressor_fields(model: GPRegressor) -> dict[str, Any]:
     }
 
 
+@typed
 def _regressor(
-    parameters: Any,
-    columns: Any,
-    model_key: Any,
-    choice: Any,
-    member: Any,
+    parameters: Table,
+    columns: Table,
+    model_key: tuple[Any, ...],
+    choice: Choice | None,
+    member: Member,
     without_own_row: Any,
-    inflation: Any,
-    form: Any = "inputs",
+    inflation: float | None,
+    form: str = "inputs",
 ) -> GPRegressor:
     model: GPRegressor = _new(GPRegressor, parameters, columns, model_key, choice)
-    require(isinstance(member, Member), "a regressor has a fitted model")
     rows = member.rows
     require(form in ROW_FORMS, "rows of the model must be of a known form")
     model._form = form
@@ -219,13 +155,13 @@ def _regressor(
         require(fits, "what is left without a row must be known for each")
     model._adopt(member)
     model._cavities = without_own_row
-    require(inflation is None or is_float(inflation), "inflation must be a number")
     if inflation is not None:
         model.inflation_ = inflation
     return model
 
 
 def _outputs_fields(model: CoregionalizedRegressor) -> dict[str, Any]:
+    check_is_fitted(model, "posterior_")
     found = model.posterior_
     return {
         "parameters": model.get_params(deep=False),
@@ -242,24 +178,29 @@ def _outputs_fields(model: CoregionalizedRegressor) -> dict[str, Any]:
 COMPLETE = ("kernel", "table", "noise", "X", "Y", "constants")
 
 
-def _outputs(parameters: Any, columns: Any, names: Any, posterior: Any, complete: Any, table: Any) -> Any:
-    require(isinstance(parameters, dict), "parameters must be a table")
+@typed
+def _outputs(
+    parameters: Table,
+    columns: Table,
+    names: list[str],
+    posterior: Posterior | None,
+    complete: Table | None,
+    table: Array,
+) -> Any:
     known = set(CoregionalizedRegressor().get_params(deep=False))
     require(set(parameters) <= known, "there are parameters that the estimator does not have")
     model = CoregionalizedRegressor(**parameters)
     _set_columns(model, columns)
-    require(
-        isinstance(names, list) and len(names) >= 2 and all(isinstance(n, str) for n in names),
-        "outputs have names",
-    )
     p = len(names)
-    require(is_array(table, 2) and table.shape == (p, p), "there is a covariance for each pair of outputs")
+    require(p >= 2, "there are several outputs")
+    require(table.shape == (p, p), "there is a covariance for each pair of outputs")
     model.output_names_, model.table_ = list(names), table
     if complete is None:
-        require(isinstance(posterior, Posterior), "a fitted model has a posterior")
+        if posterior is None:
+            raise ModelFileError("a fitted model has a posterior")
         model.posterior_ = posterior
     else:
-        require(isinstance(complete, dict) and set(complete) == set(COMPLETE), "a Kronecker model is whole")
+        require(set(complete) == set(COMPLETE), "a Kronecker model is whole")
         shapes = [is_array(complete[name], 2) for name in ("table", "noise", "X", "Y")]
         fits = all(shapes) and complete["table"].shape == complete["noise"].shape == (p, p)
         rows = fits and complete["Y"].shape == (len(complete["X"]), p)
@@ -288,18 +229,21 @@ def _classifier_fields(model: GPClassifier) -> dict[str, Any]:
     }
 
 
+@typed
 def _classifier(
-    parameters: Any, columns: Any, model_key: Any, choice: Any, classes: Any, strategy: Any, members: Any
+    parameters: Table,
+    columns: Table,
+    model_key: tuple[Any, ...],
+    choice: Choice | None,
+    classes: NDArray[Any],
+    strategy: str,
+    members: list[Member],
 ) -> GPClassifier:
     model: GPClassifier = _new(GPClassifier, parameters, columns, model_key, choice)
     known: dict[str, type[Strategy]] = {Binary.name: Binary, **STRATEGIES}
-    require(isinstance(strategy, str) and strategy in known, f"{str(strategy)[:40]!r} is no strategy")
-    labels = isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) >= 2
-    require(labels, "a classifier has two or more classes")
+    require(strategy in known, f"{strategy[:40]!r} is no strategy")
+    require(classes.ndim == 1 and len(classes) >= 2, "a classifier has two or more classes")
     chosen = known[strategy]()
-    require(
-        isinstance(members, list) and all(isinstance(m, Member) for m in members), "members must be members"
-    )
     wanted = len(chosen.problems(np.arange(len(classes)), classes))
     require(len(members) == wanted, f"{strategy} of {len(classes)} classes has {wanted} members")
     for member in members:
@@ -314,6 +258,7 @@ def _classifier(
 
 
 def _stacked_fields(model: StackedRegressor) -> dict[str, Any]:
+    check_is_fitted(model, "weights_")
     return {
         "columns": _columns(model),
         "names": list(model.named_estimators_),
@@ -324,14 +269,15 @@ def _stacked_fields(model: StackedRegressor) -> dict[str, Any]:
     }
 
 
-def _stacked(columns: Any, names: Any, members: Any, weights: Any, by: Any, scores: Any) -> StackedRegressor:
-    right = isinstance(members, list) and all(isinstance(m, GPRegressor) for m in members)
-    require(right and len(members) > 0, "members must be regressors")
-    texts = isinstance(names, list) and all(isinstance(n, str) for n in names)
-    require(texts and len(set(names)) == len(members) == len(names), "each member has a name of its own")
-    shares = is_array(weights, 1) and len(weights) == len(members) and bool((weights >= 0).all())
+@typed
+def _stacked(
+    columns: Table, names: list[str], members: list[GPRegressor], weights: Array, by: str, scores: Array
+) -> StackedRegressor:
+    n = len(members)
+    require(n > 0 and len(set(names)) == len(names) == n, "each member has a name of its own")
+    shares = weights.shape == (n,) and bool((weights >= 0).all())
     require(shares and abs(float(weights.sum()) - 1.0) < 1e-9, "weights must add up to one")
-    require(is_array(scores, 1) and len(scores) == len(members) + 1, "each member has a score")
+    require(scores.shape == (n + 1,), "each member has a score")
     require(by in WEIGHTS, "weights must follow left-out rows or the evidence")
     model = StackedRegressor([(name, clone(member)) for name, member in zip(names, members)], weights=by)
     _set_columns(model, columns)

@@ -5,44 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from cavity.forecasting.forecaster import GPForecaster
 from cavity.forecasting.members import Member
 from cavity.forecasting.scales import IDENTITY, LOG, RATE, Scale
 from cavity.forecasting.structures import TRENDS
 from cavity.forecasting.time_axis import ELAPSED, MONTHS, NUMBERS, TimeAxis
-from cavity.io.posterior import is_array, is_float, require
+from cavity.io.records import require, store, typed
 from cavity.io.registry import Codec, add
-from cavity.posterior import Posterior
+from cavity.numerics.arrays import Array
 
 
-def _fields(*names: str) -> Any:
-    return lambda value: {name: getattr(value, name) for name in names}
+def _check_axis(axis: TimeAxis) -> None:
+    require(axis.unit in (MONTHS, ELAPSED, NUMBERS) and axis.step > 0, "times have a unit and a step")
 
 
-def _axis(unit: Any, first: Any, step: Any, freq: Any, zone: Any, periods: Any) -> TimeAxis:
-    require(unit in (MONTHS, ELAPSED, NUMBERS), "times have a unit")
-    require(is_float(first) and is_float(step) and step > 0, "times have a first one and a step")
-    require(
-        isinstance(freq, str) and isinstance(zone, str) and isinstance(periods, bool),
-        "dates have a frequency",
-    )
-    return TimeAxis(unit, first, step, freq, zone, periods)
+def _check_scale(scale: Scale) -> None:
+    require(scale.link in (IDENTITY, LOG, RATE) and scale.unit > 0, "a scale has a link and a unit")
 
 
-def _scale(link: Any, center: Any, unit: Any) -> Scale:
-    require(link in (IDENTITY, LOG, RATE), "a scale has a link")
-    require(is_float(center) and is_float(unit) and unit > 0, "a scale has a center and a unit")
-    return Scale(link, center, unit)
-
-
-def _member(trend: Any, scale: Any, names: Any, posterior: Any, weight: Any) -> Member:
-    require(trend in TRENDS and isinstance(scale, Scale), "a model has a trend and a scale")
-    require(isinstance(posterior, Posterior) and is_float(weight) and 0 < weight <= 1, "a model has a weight")
-    named = isinstance(names, tuple) and all(isinstance(name, str) for name in names)
-    terms = getattr(posterior.model.kernel, "terms", ())
-    require(named and len(names) == len(terms), "the terms of a model have names")
-    return Member(trend, scale, names, posterior, weight)
+def _check_member(member: Member) -> None:
+    require(member.trend in TRENDS and 0 < member.weight <= 1, "a model has a trend and a weight")
+    terms = getattr(member.posterior.model.kernel, "terms", ())
+    require(len(member.names) == len(terms), "the terms of a model have names")
 
 
 def _times(index: Any) -> Any:
@@ -70,6 +57,7 @@ def _index(axis: TimeAxis, times: Any) -> Any:
 
 
 def _forecaster_fields(model: GPForecaster) -> dict[str, Any]:
+    check_is_fitted(model, "members_")
     name = model.y_.name
     return {
         "parameters": model.get_params(deep=False),
@@ -82,27 +70,24 @@ def _forecaster_fields(model: GPForecaster) -> dict[str, Any]:
     }
 
 
+@typed
 def _forecaster(
-    parameters: Any, axis: Any, times: Any, values: Any, name: Any, seasons: Any, members: Any
+    parameters: dict[str, Any],
+    axis: TimeAxis,
+    times: NDArray[Any],
+    values: Array,
+    name: str | None,
+    seasons: dict[str, float],
+    members: list[Member],
 ) -> GPForecaster:
     import pandas as pd
 
     known = set(GPForecaster().get_params(deep=False))
-    require(
-        isinstance(parameters, dict) and set(parameters) <= known, "parameters must be those of a forecaster"
-    )
-    require(isinstance(axis, TimeAxis) and is_array(values, 1), "a series has times and values")
-    whole = (
-        isinstance(times, np.ndarray) and times.ndim == 1 and times.dtype.kind in ("i" if axis.dated else "f")
-    )
+    require(set(parameters) <= known, "parameters must be those of a forecaster")
+    whole = values.ndim == times.ndim == 1 and times.dtype.kind == ("i" if axis.dated else "f")
     require(whole and len(times) == len(values) > 0, "each value has a time")
-    require(name is None or isinstance(name, str), "the name of a series is text")
-    named = isinstance(seasons, dict) and all(
-        isinstance(key, str) and is_float(v) for key, v in seasons.items()
-    )
-    require(named, "seasons have names and lengths")
-    require(isinstance(members, list) and len(members) > 0, "a forecaster has models")
-    require(all(isinstance(m, Member) for m in members), "models must be models")
+    require(all(isinstance(key, str) for key in seasons), "seasons have names")
+    require(len(members) > 0, "a forecaster has models")
     require(abs(sum(m.weight for m in members) - 1.0) < 1e-9, "weights must add up to one")
     try:
         series = pd.Series(values, _index(axis, times), name=name)
@@ -115,7 +100,7 @@ def _forecaster(
     return model
 
 
-add(Codec("TimeAxis", TimeAxis, _fields("unit", "first", "step", "freq", "zone", "periods"), _axis))
-add(Codec("Scale", Scale, _fields("link", "center", "unit"), _scale))
-add(Codec("ForecastMember", Member, _fields("trend", "scale", "names", "posterior", "weight"), _member))
+store(TimeAxis, _check_axis)
+store(Scale, _check_scale)
+store(Member, _check_member, name="ForecastMember")
 add(Codec("GPForecaster", GPForecaster, _forecaster_fields, _forecaster))

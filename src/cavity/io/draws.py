@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from cavity.gp import GP
-from cavity.io.posterior import check_data, is_array, is_float, require, require_room
+from cavity.io.posterior import check_data, require_room
+from cavity.io.records import is_array, is_count, is_float, require, store, typed
 from cavity.io.registry import RULE, Codec, add, constructor_arguments, field_values
-from cavity.runtime.stop_reason import StopReason
 from cavity.sampling.draws import Draws
 from cavity.sampling.mcmc import MCMC
 from cavity.sampling.posterior import SamplePosterior
@@ -42,9 +42,9 @@ def _rule(**settings: Any) -> MCMC:
     longest = rule.n_draws if rule.extend_to is None else rule.extend_to
     counts = (rule.n_draws, longest, rule.warmup, rule.chains, rule.max_draws)
     require(
-        all(_is_count(n) and n <= MAX_DRAWS for n in counts) and rule.max_draws >= 1, "draws must be counts"
+        all(is_count(n) and n <= MAX_DRAWS for n in counts) and rule.max_draws >= 1, "draws must be counts"
     )
-    require(rule.rng is None or _is_count(rule.rng), "rng must be a whole number")
+    require(rule.rng is None or is_count(rule.rng), "rng must be a whole number")
     require(rule.max_time is None or is_float(rule.max_time), "max_time must be a number of seconds")
     require(rule.n_jobs is None or isinstance(rule.n_jobs, int), "n_jobs must be a whole number")
     flags = (rule.hyperparameters, rule.warn)
@@ -53,48 +53,25 @@ def _rule(**settings: Any) -> MCMC:
     return rule
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 add(Codec(RULE + "MCMC", MCMC, _rule_fields, _rule))
 
 
 # --- what was drawn -----------------------------------------------------------------------------------------
 
 
-def _trace_fields(trace: Trace) -> dict[str, Any]:
-    return {**field_values(trace), "stopped": None if trace.stopped is None else trace.stopped.value}
-
-
-def _trace(stopped: Any = None, **stored: Any) -> Trace:
-    trace = Trace(stopped=StopReason.of(stopped), **stored)
-    require(is_array(trace.positions, 3) and trace.chains * trace.draws > 0, "a trace must hold draws")
+def _check_trace(trace: Trace) -> None:
+    require(trace.positions.ndim == 3 and trace.chains * trace.draws > 0, "a trace must hold draws")
     require(bool(np.isfinite(trace.positions).all()), "draws must be finite")
     shape = trace.chains, trace.draws
-    require(
-        is_array(trace.log_density) and trace.log_density.shape == shape, "every draw must have a density"
-    )
-    require(
-        is_array(trace.acceptance, 1) and len(trace.acceptance) in (0, shape[0]),
-        "acceptance is one per chain",
-    )
-    counts = trace.divergences
-    whole = isinstance(counts, np.ndarray) and counts.dtype.kind == "i" and counts.ndim == 1
-    require(whole and len(counts) in (0, shape[0]), "divergences are counted for each chain")
-    require(is_array(trace.step_size, 1), "step sizes must be numbers")
-    require(_is_count(trace.warmup) and _is_count(trace.evaluations), "warm-up and evaluations are counts")
-    require(trace.jumps is None or isinstance(trace.jumps, JumpCounts), "jumps are counted")
-    named = isinstance(trace.names, tuple) and all(isinstance(name, str) for name in trace.names)
-    require(named and len(trace.names) in (0, trace.dim), "names must be those of the coordinates")
-    return trace
+    require(trace.log_density.shape == shape, "every draw must have a density")
+    for name in ("acceptance", "divergences"):
+        require(getattr(trace, name).shape in ((0,), shape[:1]), f"{name} must be one for each chain")
+    require(trace.step_size.ndim == 1, "step sizes must be numbers")
+    require(len(trace.names) in (0, trace.dim), "names must be those of the coordinates")
 
 
-def _jumps(**stored: Any) -> JumpCounts:
-    jumps = JumpCounts(**stored)
-    counts = (jumps.modes, jumps.attempts, jumps.accepted)
-    require(all(map(_is_count, counts)) and jumps.accepted <= jumps.attempts, "jumps are counted")
-    return jumps
+def _check_jumps(jumps: JumpCounts) -> None:
+    require(jumps.accepted <= jumps.attempts, "jumps are counted")
 
 
 def _draws(**stored: Any) -> Draws:
@@ -131,8 +108,8 @@ def _draws(**stored: Any) -> Draws:
     return draws
 
 
-add(Codec("JumpCounts", JumpCounts, field_values, _jumps))
-add(Codec("Trace", Trace, _trace_fields, _trace))
+store(JumpCounts, _check_jumps)
+store(Trace, _check_trace)
 add(Codec("Draws", Draws, field_values, _draws))
 
 
@@ -143,9 +120,9 @@ def _posterior_fields(posterior: SamplePosterior) -> dict[str, Any]:
     return {"draws": posterior.draws, "max_draws": posterior.max_draws}
 
 
-def _posterior(draws: Any, max_draws: Any) -> SamplePosterior:
-    require(isinstance(draws, Draws), "a posterior has draws")
-    require(_is_count(max_draws) and max_draws >= 1, "max_draws must be a count")
+@typed
+def _posterior(draws: Draws, max_draws: int) -> SamplePosterior:
+    require(max_draws >= 1, "max_draws must be a count")
     require_room(len(draws.X) * draws.model.likelihood.n_latent)
     posterior = SamplePosterior(draws, max_draws, warn=False)
     require(bool(np.isfinite(posterior.natural).all()), "hyperparameters must be finite")

@@ -16,6 +16,7 @@ import cavity.kernels
 from cavity import likelihoods, means
 from cavity.gp import WeightedFeatures
 from cavity.io.errors import ModelFileError
+from cavity.io.records import typed
 from cavity.io.registry import Codec, add, constructor_arguments, field_values
 from cavity.kernels.automatic_relevance import Ard
 from cavity.kernels.basis_functions import FeatureKernel
@@ -29,6 +30,7 @@ from cavity.latent.neighbors import Neighbors
 from cavity.latent.sites import Sites
 from cavity.means import basis_features as basis
 from cavity.means.with_slopes import FeatureSlopes, MeanWithSlopes
+from cavity.numerics.arrays import Array
 from cavity.parameters import priors, transforms
 from cavity.parameters.param import Param
 from cavity.parameters.per_latent import PerLatent
@@ -70,23 +72,15 @@ def _bounded(build: Callable[..., Any]) -> Callable[..., Any]:
 # --- parameters ---------------------------------------------------------------------------------------------
 
 
+@typed
 def _param(
-    value: Any,
-    fixed: Any = False,
-    prior: Any = None,
+    value: float | Array,
+    fixed: bool = False,
+    prior: priors.Density | None = None,
     bounds: Any = None,
-    tie: Any = None,
-    transform: Any = None,
+    tie: str | None = None,
+    transform: transforms.Transform | None = None,
 ) -> Param:
-    numeric = isinstance(value, np.ndarray) and value.dtype == np.float64
-    if not (numeric or (isinstance(value, float | int) and not isinstance(value, bool))):
-        raise ValueError(f"a parameter must be a number or an array of numbers, got {type(value).__name__}")
-    if not isinstance(fixed, bool) or not (tie is None or isinstance(tie, str)):
-        raise ValueError("a parameter's flags must be true or false, its tie a text")
-    if not (prior is None or isinstance(prior, priors.Density)):
-        raise ValueError(f"a prior must be a prior, got {type(prior).__name__}")
-    if not (transform is None or isinstance(transform, transforms.Transform)):
-        raise ValueError(f"a transform must be a transform, got {type(transform).__name__}")
     return Param(value, fixed, prior, bounds, tie, transform)
 
 
@@ -103,16 +97,8 @@ def _param_fields(param: Param) -> dict[str, Any]:
 
 
 add(Codec("Param", Param, _param_fields, _param))
-add(Codec("representation.Dense", Dense, lambda _: {}, Dense))
-add(
-    Codec(
-        "representation.Committee",
-        Committee,
-        lambda part: {"m": part.m, "rule": part.rule, "seed": part.seed},
-        Committee,
-    )
-)
-add(Codec("representation.Markov", Markov, lambda part: {"states": part.states}, Markov))
+for _kept in (Dense, Committee, Markov):
+    add(Codec(f"representation.{_kept.__name__}", _kept, constructor_arguments, _kept))
 
 
 def _inducing_fields(part: Inducing) -> dict[str, Any]:
@@ -120,11 +106,10 @@ def _inducing_fields(part: Inducing) -> dict[str, Any]:
     return {"m": part.m, "kind": part.kind, "inputs": inputs, "learn": part.learn, "seed": part.seed}
 
 
-def _inducing(inputs: Any = None, **fields: Any) -> Inducing:
-    given = inputs.value if isinstance(inputs, Param) else inputs
-    if not (
-        given is None or (isinstance(given, np.ndarray) and given.dtype == np.float64 and given.ndim == 2)
-    ):
+@typed
+def _inducing(inputs: Param | Array | None = None, **fields: Any) -> Inducing:
+    given: Any = inputs.value if isinstance(inputs, Param) else inputs
+    if np.ndim(given) not in (0, 2):
         raise ValueError("inducing inputs must be a matrix of numbers")
     return Inducing(inputs=inputs, **fields)
 
@@ -165,9 +150,8 @@ def _additive(part: Any) -> dict[str, Any]:
     return {"kernel": inner, "order": part.order, "variances": part.params["variances"]}
 
 
-def _categorical(levels: Any = None, **fields: Any) -> Any:
-    if levels is not None and not isinstance(levels, tuple):
-        raise ValueError("levels must be a tuple of codes")
+@typed
+def _categorical(levels: tuple[Any, ...] | None = None, **fields: Any) -> Any:
     return cavity.kernels.Categorical(levels, **fields)
 
 
@@ -177,9 +161,8 @@ def _function_fields(function: NamedFunction) -> dict[str, Any]:
     return {"function": function.function, "jacobian": function.jacobian}
 
 
-def _named_function(name: Any = None, function: Any = None, jacobian: Any = None) -> NamedFunction:
-    if name is not None and not isinstance(name, str):
-        raise ValueError("a function is known by its name")
+@typed
+def _named_function(name: str | None = None, function: Any = None, jacobian: Any = None) -> NamedFunction:
     return as_function(function if name is None else name, jacobian, "a kernel of the file")
 
 
@@ -212,9 +195,8 @@ def _basis_fields(part: means.Basis) -> dict[str, Any]:
     return fields | {"offset": part.offset, "columns": part.n_dims}
 
 
-def _basis(offset: Any = None, columns: Any = None, **fields: Any) -> means.Basis:
-    if not (offset is None or isinstance(offset, means.Mean)):
-        raise ValueError(f"the offset of a basis must be a mean, got {type(offset).__name__}")
+@typed
+def _basis(offset: means.Mean | None = None, columns: int | None = None, **fields: Any) -> means.Basis:
     new = means.Basis(**fields)._with_offset(offset)
     return new if columns is None else new.bind(columns)
 
@@ -260,7 +242,8 @@ FAMILIES = (
 SWITCHES = (likelihoods.Switch, likelihoods.GaussianSwitch)
 
 
-def _switch(keys: Any, parts: Any, by: Any) -> likelihoods.Switch:
+@typed
+def _switch(keys: list[Any], parts: list[Any], by: Any) -> likelihoods.Switch:
     if not isinstance(by, int) or len(keys) != len(parts):
         raise ValueError("a switch has a likelihood for each of its keys, and the number of a column")
     return likelihoods.Switch(dict(zip(keys, parts)), by)
@@ -282,10 +265,10 @@ for _name in likelihoods.__all__:
         _store("likelihoods", _likelihood, without=RESTATED.get(_name, ()))
 
 
-def _sites(shift: Any, precision: Any) -> Sites:
-    for values in (shift, precision):
-        if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.ndim != 1:
-            raise ValueError("sites must be vectors of numbers")
+@typed
+def _sites(shift: Array, precision: Array) -> Sites:
+    if shift.ndim != 1 or precision.ndim != 1:
+        raise ValueError("sites must be vectors")
     return Sites(shift, precision)
 
 

@@ -13,11 +13,12 @@ from typing import Any, cast
 import numpy as np
 
 from cavity.gp import GP
-from cavity.inference.base import Approximation, Stage, Status, TrainingData
+from cavity.inference.base import Approximation, Status, TrainingData
 from cavity.inference.exact import Exact
 from cavity.inference.registry import adapted
 from cavity.io.errors import ModelFileError
-from cavity.io.registry import Codec, add, field_values
+from cavity.io.records import is_array, is_float, require, store, typed
+from cavity.io.registry import Codec, add
 from cavity.kernels.base import Kernel
 from cavity.latent.base import Representation
 from cavity.latent.inducing import Inducing
@@ -57,25 +58,20 @@ def _gp_fields(model: GP) -> dict[str, Any]:
     }
 
 
+@typed
 def _gp(
-    kernel: Any,
-    likelihood: Any,
-    mean: Any,
+    kernel: Kernel | PerLatent,
+    likelihood: Likelihood,
+    mean: Mean | PerLatent,
     inference: Any,
-    representation: Any,
-    columns: Any,
-    note: Any,
-    names: Any = None,
+    representation: Representation,
+    columns: int | None,
+    note: str,
+    names: tuple[str, ...] | None = None,
 ) -> GP:
-    require(isinstance(kernel, Kernel | PerLatent), "kernel must be a kernel")
-    require(isinstance(likelihood, Likelihood), "likelihood must be a likelihood")
-    require(isinstance(mean, Mean | PerLatent), "mean must be a mean function")
-    require(isinstance(note, str), "note must be a text")
-    require(columns is None or (isinstance(columns, int) and columns >= 1), "columns must be a count")
-    known = isinstance(names, tuple) and len(names) == columns and all(isinstance(n, str) for n in names)
-    require(names is None or known, "names must be texts, one for each column")
+    require(columns != 0, "columns must be a count")
+    require(names is None or len(names) == columns, "names must be one for each column")
     require(not isinstance(inference, str | None), "inference must be a rule")
-    require(isinstance(representation, Representation), "representation must be a representation")
     model = GP(
         list(kernel) if isinstance(kernel, PerLatent) else kernel,  # type: ignore[arg-type]
         likelihood,
@@ -260,47 +256,11 @@ add(Codec("Posterior", Posterior, _posterior_fields, _posterior))
 # --- statuses and checks ------------------------------------------------------------------------------------
 
 
-def _status_fields(status: Status) -> dict[str, Any]:
-    return {**field_values(status), "stage": str(status.stage)}
+def _check_status(status: Status) -> None:
+    require(status.gap_kind in GAP_KINDS, "a status says what is lost")
 
 
-def _status(stage: Any, **fields: Any) -> Status:
-    require(isinstance(stage, str) and stage in list(Stage), "a status names its stage")
-    status = replace(Status(), stage=Stage(stage), **fields)
-    require(isinstance(status.converged, bool), "a status says how it ended")
-    require(
-        isinstance(status.extended, bool) and isinstance(status.detail, str), "a status says how it ended"
-    )
-    require(is_float(status.residual) and is_float(status.jitter), "a status has a residual and a jitter")
-    require(isinstance(status.iterations, int) and isinstance(status.message, str), "a status counts")
-    known = is_float(status.approximation_gap) and is_float(status.lost_information)
-    require(known and status.gap_kind in GAP_KINDS, "a status says what is lost")
-    pairs = isinstance(status.trials, tuple) and all(
-        isinstance(t, tuple) and len(t) == 2 and isinstance(t[0], str) and is_float(t[1])
-        for t in status.trials
-    )
-    require(pairs, "a status lists what was tried")
-    return status
-
-
-add(Codec("Status", Status, _status_fields, _status))
-
-
-def require(condition: bool, message: str) -> None:
-    """Refuse a file for a reason."""
-    if not condition:
-        raise ModelFileError(message)
-
-
-def is_array(value: Any, dimensions: int | None = None) -> bool:
-    """Whether a value is an array of floating-point numbers."""
-    right = isinstance(value, np.ndarray) and value.dtype == np.float64
-    return right and (dimensions is None or value.ndim == dimensions)
-
-
-def is_float(value: Any) -> bool:
-    """Whether a value is a number, finite or not."""
-    return isinstance(value, float | int) and not isinstance(value, bool)
+store(Status, _check_status)
 
 
 def require_room(n: int) -> None:
