@@ -222,14 +222,7 @@ def score_table(report: FitReport) -> Table:
     unknown = float("nan")
     if isinstance(scores, RegressionScores):
         head = ("", "RMSE", "median error", "log loss", "SMSE", "MSLL")
-        rows = []
-        for name, error, *known in (
-            ("this model", scores.rmse, scores.median_error, scores.nlp),
-            *((b.name, b.error, b.median_error, b.nlp) for b in report.baselines),
-        ):
-            median, loss = (unknown if one is None else one for one in known)
-            rows.append((name, error, median, loss, scores.standardized(error), scores.gain(loss)))
-        return printed_table(head, rows)
+        return printed_table(head, report.regression_rows())
     assert scores is not None
     others = [(b.name, percent(b.error, 1), unknown if b.nlp is None else b.nlp) for b in report.baselines]
     return printed_table(

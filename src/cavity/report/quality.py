@@ -106,14 +106,7 @@ def score_table(report: FitReport) -> DataTable:
     caption = f"Errors on {report.held_out_rows} rows held out at the fit; smaller is better"
     if isinstance(scores, RegressionScores):
         head = ("model", "typical error (RMSE)", "median error", "log loss", "SMSE", "MSLL")
-        rows: list[list[Any]] = []
-        for name, error, *known in (
-            ("this model", scores.rmse, scores.median_error, scores.nlp),
-            *((b.name, b.error, b.median_error, b.nlp) for b in report.baselines),
-        ):
-            median, loss = (nothing if one is None else one for one in known)
-            rows.append([name, error, median, loss, scores.standardized(error), scores.gain(loss)])
-        return DataTable(head, rows, caption)
+        return DataTable(head, report.regression_rows(), caption)
     assert scores is not None
     rows = [["this model", scores.error, scores.nlp]]
     rows += [[b.name, b.error, nothing if b.nlp is None else b.nlp] for b in report.baselines]

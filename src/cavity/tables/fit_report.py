@@ -193,6 +193,19 @@ class FitReport:
     interrupted: bool = False
     undone: tuple[str, ...] = ()
 
+    def regression_rows(self) -> list[tuple[str, float, float, float, float, float]]:
+        """Name, RMSE, median error, log loss, SMSE and MSLL of this model and of the plain ones; nan if unknown."""
+        scores, unknown = self.scores, float("nan")
+        assert isinstance(scores, RegressionScores)
+        rows = []
+        for name, error, *known in (
+            ("this model", scores.rmse, scores.median_error, scores.nlp),
+            *((b.name, b.error, b.median_error, b.nlp) for b in self.baselines),
+        ):
+            median, loss = (unknown if one is None else one for one in known)
+            rows.append((name, error, median, loss, scores.standardized(error), scores.gain(loss)))
+        return rows
+
     @property
     def interruption(self) -> str:
         """That Ctrl-C ended the fit, and what was not done, in a sentence; empty if it did not."""

@@ -6,7 +6,7 @@ class, one column per class      for classification, probabilities that add up t
 
 from __future__ import annotations
 
-import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from cavity.frames.coding import Coding
 from cavity.frames.columns import News
 from cavity.frames.errors import TableError
+from cavity.runtime.storing import Storable
 from cavity.tables.fit_report import FitReport
 from cavity.tables.preparation import Preparation
 from cavity.tables.reading import BLOCK_ROWS, read_blocks
@@ -26,8 +27,67 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+class PredictsFiles(Storable, ABC):
+    """A model of a table that predicts files, which may be larger than memory, and is stored in one."""
+
+    @abstractmethod
+    def predict(
+        self,
+        frame: pd.DataFrame,
+        interval: float = 0.9,
+        rows: NDArray[np.intp] | None = None,
+        *,
+        clean: bool = False,
+    ) -> pd.DataFrame:
+        """Predictions for the rows of a table, one row each."""
+
+    @property
+    @abstractmethod
+    def columns_of_fit(self) -> tuple[Coding, list[str]]:
+        """How columns become inputs, and the names of the targets."""
+
+    def predict_file(
+        self,
+        path: str | Path,
+        interval: float = 0.9,
+        block_rows: int = BLOCK_ROWS,
+        heard: Callable[[str], None] | None = None,
+        keep: Sequence[str] = (),
+        *,
+        clean: bool = False,
+    ) -> Iterator[pd.DataFrame]:
+        """Predictions for a file, block by block.
+
+        `heard` is called with a sentence where the file has columns that the model does not know, and in the end with
+        one for each column that has missing values or levels that it had not when the model was fitted. Columns to
+        `keep` (keys, say) stand before the predictions, as they are in the file; inputs of the model as they were
+        understood.
+        """
+        done = 0
+        news: list[News] | None = None
+        coding, targets = self.columns_of_fit
+        inputs = {column.name for column in coding.columns}
+        for block in read_blocks(path, block_rows, [name for name in keep if name not in inputs]):
+            if done == 0:
+                unknown = [name for name in coding.unknown(block, targets) if name not in keep]
+                if unknown and heard is not None:
+                    coding.require_columns(block, targets)
+                    listed = ", ".join(map(repr, unknown))
+                    heard(f"Ignored, because the data of the fit did not have them: {listed}.")
+            predicted = self.predict(block, interval, np.arange(done + 1, done + 1 + len(block)), clean=clean)
+            found = coding.news(block)
+            news = found if news is None else [a + b for a, b in zip(news, found)]
+            yield _beside(block, keep, predicted)
+            done += len(block)
+        if done == 0:
+            raise TableError(f"{path} has a header but no rows")
+        for sentence in (told for one in news or [] for told in one.sentences):
+            if heard is not None:
+                heard(f"Warning: {sentence}.")
+
+
 @dataclass(frozen=True)
-class TableModel:
+class TableModel(PredictsFiles):
     """A model of a table.
 
     Attributes
@@ -82,74 +142,16 @@ class TableModel:
             sd = np.sqrt(prediction.variance)
         return pd.DataFrame({"mean": prediction.mean, "sd": sd, "lower": lower, "upper": upper})
 
-    def predict_file(
-        self,
-        path: str | Path,
-        interval: float = 0.9,
-        block_rows: int = BLOCK_ROWS,
-        heard: Callable[[str], None] | None = None,
-        keep: Sequence[str] = (),
-        *,
-        clean: bool = False,
-    ) -> Iterator[pd.DataFrame]:
-        """Predictions for a file, block by block: it may be larger than memory.
-
-        `heard` is called with a sentence where the file has columns that the model does not know, and in the end with
-        one for each column that has missing values or levels that it had not when the model was fitted. Columns to
-        `keep` (keys, say) stand before the predictions, as they are in the file; inputs of the model as they were
-        understood.
-        """
-
-        def predict(block: pd.DataFrame, rows: NDArray[np.intp]) -> pd.DataFrame:
-            return self.predict(block, interval, rows, clean=clean)
-
-        made = self.preparation
-        return predicted_blocks(predict, made.coding, [made.target], path, block_rows, heard, keep)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        save(self, path)
+    @property
+    def columns_of_fit(self) -> tuple[Coding, list[str]]:
+        """How columns become inputs, and the target."""
+        return self.preparation.coding, [self.preparation.target]
 
 
 def checked_level(interval: float) -> None:
     """Refuse what is no probability of an interval."""
     if not 0.0 < interval < 1.0:
         raise TableError(f"must be between 0 and 1, got {interval!r}", parameter="interval", value=interval)
-
-
-def predicted_blocks(
-    predict: Callable[[pd.DataFrame, NDArray[np.intp]], pd.DataFrame],
-    coding: Coding,
-    targets: Sequence[str],
-    path: str | Path,
-    block_rows: int,
-    heard: Callable[[str], None] | None,
-    keep: Sequence[str],
-) -> Iterator[pd.DataFrame]:
-    """Predictions for a file by blocks of rows and their numbers; see `TableModel.predict_file`."""
-    done = 0
-    news: list[News] | None = None
-    inputs = {column.name for column in coding.columns}
-    for block in read_blocks(path, block_rows, [name for name in keep if name not in inputs]):
-        if done == 0:
-            unknown = [name for name in coding.unknown(block, targets) if name not in keep]
-            if unknown and heard is not None:
-                coding.require_columns(block, targets)
-                heard(
-                    f"Ignored, because the data of the fit did not have them: {', '.join(map(repr, unknown))}."
-                )
-        predicted = predict(block, np.arange(done + 1, done + 1 + len(block)))
-        found = coding.news(block)
-        news = found if news is None else [a + b for a, b in zip(news, found)]
-        yield _beside(block, keep, predicted)
-        done += len(block)
-    if done == 0:
-        raise TableError(f"{path} has a header but no rows")
-    for sentence in (told for one in news or [] for told in one.sentences):
-        if heard is not None:
-            heard(f"Warning: {sentence}.")
 
 
 def _beside(block: pd.DataFrame, keep: Sequence[str], predicted: pd.DataFrame) -> pd.DataFrame:

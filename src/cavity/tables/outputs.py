@@ -6,10 +6,8 @@ upper for each target, called by it: "price mean", "price sd", ...
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,9 +29,9 @@ from cavity.numerics.arrays import Array
 from cavity.runtime.errors import Message
 from cavity.runtime.sentences import counted, listed
 from cavity.tables.fit_report import FitReport
-from cavity.tables.model import checked_level, predicted_blocks
+from cavity.tables.model import PredictsFiles, checked_level
 from cavity.tables.preparation import FEWEST_ROWS, check_columns, check_text, check_treatment
-from cavity.tables.reading import BLOCK_ROWS, Table
+from cavity.tables.reading import Table
 from cavity.tables.writing import REGRESSION
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ class OutputsReport:
 
 
 @dataclass(frozen=True)
-class OutputsModel:
+class OutputsModel(PredictsFiles):
     """A model of several targets of a table.
 
     Attributes
@@ -97,6 +95,11 @@ class OutputsModel:
         """The targets."""
         return [output.name for output in self.outputs]
 
+    @property
+    def columns_of_fit(self) -> tuple[Coding, list[str]]:
+        """How columns become inputs, and the targets."""
+        return self.coding, self.names
+
     def predict(
         self,
         frame: pd.DataFrame,
@@ -117,29 +120,6 @@ class OutputsModel:
                 parts = (found.mean, np.sqrt(found.variance), *found.interval(interval))
             columns |= {f"{name} {part}": values for part, values in zip(REGRESSION, parts)}
         return pd.DataFrame(columns)
-
-    def predict_file(
-        self,
-        path: str | Path,
-        interval: float = 0.9,
-        block_rows: int = BLOCK_ROWS,
-        heard: Callable[[str], None] | None = None,
-        keep: Sequence[str] = (),
-        *,
-        clean: bool = False,
-    ) -> Iterator[pd.DataFrame]:
-        """Predictions for a file, block by block, as `TableModel.predict_file`."""
-
-        def predict(block: pd.DataFrame, rows: NDArray[np.intp]) -> pd.DataFrame:
-            return self.predict(block, interval, rows, clean=clean)
-
-        return predicted_blocks(predict, self.coding, self.names, path, block_rows, heard, keep)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        save(self, path)
 
 
 # --- deciding -----------------------------------------------------------------------------------------------
