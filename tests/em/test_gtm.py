@@ -102,7 +102,7 @@ def test_places_and_draws():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"width": 0.0}, "width must be a positive"),
+        ({"width": 0.0}, "width must be positive"),
         ({"n_components": 9}, "makes a grid"),
         ({"n_nodes": 1}, "n_nodes"),
     ],

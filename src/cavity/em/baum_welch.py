@@ -50,6 +50,7 @@ def emission_logs(family: Components, params: Params, x: Array, threads: int) ->
     return rows
 
 
+@dataclass(eq=False, repr=False)
 class HMMProblem:
     """A hidden Markov model as an EM problem (see `cavity.em.expectation_maximization.EMProblem`).
 
@@ -65,28 +66,18 @@ class HMMProblem:
         States follow each other in time: starts divide sequences into segments.
     """
 
-    def __init__(
-        self,
-        family: Components,
-        x: Array,
-        starts: Starts,
-        mask: NDArray[np.bool_],
-        startprob_prior: Array,
-        transmat_prior: Array,
-        update: frozenset[str],
-        threads: int = 1,
-        left_to_right: bool = False,
-    ) -> None:
-        self.family = family
-        self.x = x
-        self.starts = starts
-        self.mask = mask
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.update = update
-        self.threads = threads
-        self.left_to_right = left_to_right
-        self.n_data = float(len(x))
+    family: Components
+    x: Array
+    starts: Starts
+    mask: NDArray[np.bool_]
+    startprob_prior: Array
+    transmat_prior: Array
+    update: frozenset[str]
+    threads: int = 1
+    left_to_right: bool = False
+
+    def __post_init__(self) -> None:
+        self.n_data = float(len(self.x))
         self.n_parameters = 0  # known from the first start on
 
     # -- EM --------------------------------------------------------------------------------------------------

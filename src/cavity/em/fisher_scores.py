@@ -32,6 +32,7 @@ from cavity.em.hmm import HMM
 from cavity.em.mixture_base import MixtureBase
 from cavity.em.standard_errors import GRADIENT_STEP, _coordinate_scales, _differences
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_one_of
 from cavity.runtime.errors import InputError
 
 NOT_SEEN = 1e-10
@@ -158,10 +159,7 @@ class FisherScores(_Scores):
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model, if it is not, and find F; weights count rows in F alone."""
         self._check_model()
-        if self.information not in ("empirical", "identity"):
-            raise InputError(
-                f"must be 'empirical' or 'identity', got {self.information!r}", parameter="information"
-            )
+        require_one_of(self.information, "information", ("empirical", "identity"))
         data = _sequences(X) if isinstance(self.model, HMM) else X
         self.model_ = self.model if self.prefit else clone(self.model).fit(data)
         scores = self._raw(X)

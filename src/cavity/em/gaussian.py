@@ -14,6 +14,7 @@ scatter.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +37,7 @@ MOSTLY_PRIOR = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Gaussian(Components):
     """Gaussian components.
 
@@ -66,17 +68,10 @@ class Gaussian(Components):
         "c": ("covariances", "loadings", "noise_variances"),
     }
 
-    def __init__(
-        self,
-        covariance_type: str = "full",
-        n_factors: int = 1,
-        reg_covar: float = 1e-6,
-        prior: NormalInverseWishart | None = None,
-    ) -> None:
-        self.covariance_type = covariance_type
-        self.n_factors = n_factors
-        self.reg_covar = reg_covar
-        self.prior = prior
+    covariance_type: str = "full"
+    n_factors: int = 1
+    reg_covar: float = 1e-06
+    prior: NormalInverseWishart | None = None
 
     # -- settings from the data ------------------------------------------------------------------------------
     def _resolve(self, x: Array, weights: Array) -> None:

@@ -13,7 +13,7 @@ The objective is the log-likelihood less l/2 |W|^2. Missing entries are left out
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import product
 from typing import Any, Self
 
@@ -29,7 +29,7 @@ from cavity.em.estimator import check_missing, check_observed
 from cavity.em.expectation_maximization import run_em
 from cavity.numerics.arrays import Array
 from cavity.numerics.special import LOG_2PI
-from cavity.runtime.checks import generator, is_number, require_integer
+from cavity.runtime.checks import generator, require_integer, require_positive
 from cavity.runtime.errors import InputError
 
 MOST_NODES = 20_000
@@ -149,6 +149,7 @@ def principal_start(features: Array, nodes: Array, x: Array) -> Sheet:
     return Sheet(np.asarray(weights), 1.0 / max(left, 0.01 * between, 1e-300))
 
 
+@dataclass(eq=False, repr=False)
 class GTM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A smooth map of rows to a few coordinates, by EM: a nonlinear, probabilistic relative of principal components.
 
@@ -195,25 +196,18 @@ class GTM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        n_nodes: int = 16,
-        n_basis: int = 4,
-        width: float = 1.0,
-        regularization: float = 0.1,
-        noise_floor: float = 1e-6,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        accelerate: bool = True,
-        allow_nan: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components, self.n_nodes, self.n_basis, self.width = n_components, n_nodes, n_basis, width
-        self.regularization, self.noise_floor = regularization, noise_floor
-        self.max_iter, self.tol, self.accelerate = max_iter, tol, accelerate
-        self.allow_nan, self.random_state = allow_nan, random_state
+    n_components: int = 2
+    _: KW_ONLY
+    n_nodes: int = 16
+    n_basis: int = 4
+    width: float = 1.0
+    regularization: float = 0.1
+    noise_floor: float = 1e-06
+    max_iter: int = 500
+    tol: float = 1e-06
+    accelerate: bool = True
+    allow_nan: bool = False
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Fit by EM, from the plane of the principal components."""
@@ -249,8 +243,7 @@ class GTM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             require_integer(getattr(self, name), name, least)
         for name in ("width", "regularization", "noise_floor"):
             value = getattr(self, name)
-            if not is_number(value) or not 0 < value < np.inf:
-                raise InputError(f"must be a positive number, got {value!r}", parameter=name, value=value)
+            require_positive(value, name)
         for name in ("n_nodes", "n_basis"):
             size = getattr(self, name) ** self.n_components
             if size > MOST_NODES:

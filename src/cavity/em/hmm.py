@@ -8,7 +8,6 @@ over sequences, transitions up to T - 1.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -45,6 +44,7 @@ from cavity.em.standard_errors import StandardErrors, standard_errors
 from cavity.em.student_t import StudentT
 from cavity.em.viterbi import most_probable_paths
 from cavity.numerics.arrays import Array
+from cavity.runtime.storing import Storable
 
 CHAIN = {"s": "startprob_", "t": "transmat_"}
 """Attributes of the probabilities of the chain, by their letters in `params` and `init_params`."""
@@ -54,7 +54,7 @@ FEW_VISITS = 1e-6
 
 
 @dataclass(eq=False, repr=False)
-class HMM(EmissionParameters, EMEstimator):
+class HMM(Storable, EmissionParameters, EMEstimator):
     """Hidden Markov model fitted by Baum-Welch (EM).
 
     Parameters
@@ -427,13 +427,6 @@ class HMM(EmissionParameters, EMEstimator):
         family, _ = sized_family(self._family(), self.params_)  # data need not show every symbol
         problem = self._problem(family, x, starts, self.n_states_, frozenset("ste"))
         return standard_errors(problem, HMMTheta(self.startprob_, self.transmat_, self.params_))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model, fitted or set by hand, to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        self._ready()
-        save(self, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -29,10 +28,11 @@ from cavity.em.selection import (
 )
 from cavity.em.standard_errors import StandardErrors, standard_errors
 from cavity.numerics.arrays import Array
+from cavity.runtime.storing import Storable
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class MixtureBase(DensityMixin, EMEstimator):  # type: ignore[misc]
+class MixtureBase(Storable, DensityMixin, EMEstimator):  # type: ignore[misc]
     """What all mixtures share. Subclasses add the options of their components and build a family."""
 
     n_components: Any = field(default=1, kw_only=False)
@@ -204,13 +204,6 @@ class MixtureBase(DensityMixin, EMEstimator):  # type: ignore[misc]
             self.family_, x, weights, float(self.weight_concentration), resolve_threads(self.n_jobs)
         )
         return standard_errors(problem, self.theta_)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted mixture to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        check_is_fitted(self)
-        save(self, path)
 
     @property
     def means_(self) -> Array:

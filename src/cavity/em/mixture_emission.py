@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,7 @@ from cavity.em.transforms import SIMPLEX, Coordinates, simplex_size
 from cavity.numerics.arrays import Array
 
 
+@dataclass(eq=False, repr=False)
 class MixtureEmission(Components):
     """A mixture of M densities for every state: `weights` (K, M) and the inner family's K M components.
 
@@ -34,12 +37,9 @@ class MixtureEmission(Components):
     (2, 2)
     """
 
-    def __init__(
-        self, n_mix: int = 2, components: Components | None = None, concentration: float = 1.0
-    ) -> None:
-        self.n_mix = n_mix
-        self.components = components
-        self.concentration = concentration
+    n_mix: int = 2
+    components: Components | None = None
+    concentration: float = 1.0
 
     def letter_names(self) -> dict[str, tuple[str, ...]]:
         """`w` for the weights, and the inner family's letters."""

@@ -8,6 +8,7 @@ freedom solve a one-dimensional equation.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,13 +19,13 @@ from scipy.special import digamma, gammaln
 from cavity.em.checks import is_number
 from cavity.em.components import DEAD, Params, Stats, has_nan
 from cavity.em.gaussian import Gaussian, missing_patterns, pattern_distance
-from cavity.em.priors import NormalInverseWishart
 from cavity.em.transforms import EQUAL, POSITIVE, Coordinates
 from cavity.numerics.arrays import Array
 
 START_DOF = 2.0  # heavy tails first: a start near Gaussian tails would let outliers capture a component
 
 
+@dataclass(eq=False, repr=False)
 class StudentT(Gaussian):
     """Student-t components with `means`, scale matrices in `covariances`, and `dofs` (K,).
 
@@ -48,18 +49,8 @@ class StudentT(Gaussian):
     letters: ClassVar[dict[str, tuple[str, ...]]] = {**Gaussian.letters, "d": ("dofs",)}
     robust: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        covariance_type: str = "full",
-        n_factors: int = 1,
-        reg_covar: float = 1e-6,
-        prior: NormalInverseWishart | None = None,
-        dof: float | str = "estimate",
-        dof_bounds: tuple[float, float] = (0.5, 500.0),
-    ) -> None:
-        super().__init__(covariance_type, n_factors, reg_covar, prior)
-        self.dof = dof
-        self.dof_bounds = dof_bounds
+    dof: float | str = "estimate"
+    dof_bounds: tuple[float, float] = (0.5, 500.0)
 
     def _resolve(self, x: Array, weights: Array) -> None:
         super()._resolve(x, weights)

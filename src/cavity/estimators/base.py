@@ -7,10 +7,9 @@ the old one instead of changing it.
 from __future__ import annotations
 
 import numbers
-import os
 from copy import copy
-from dataclasses import replace
-from typing import Any, Self, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,7 +25,7 @@ from cavity.kernels import SE, Kernel, ard
 from cavity.kernels import parse as parse_kernel
 from cavity.latent.neighbors import Neighbors
 from cavity.learning import Run
-from cavity.learning.large_data import Size, with_status
+from cavity.learning.large_data import LEARN_ROWS, Size, with_status
 from cavity.likelihoods import Likelihood
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import Parametrized
@@ -34,6 +33,7 @@ from cavity.posterior import Posterior
 from cavity.rows.base import RowSource
 from cavity.runtime.checks import generator, is_number
 from cavity.runtime.errors import InputError
+from cavity.runtime.storing import Storable
 
 N_NEIGHBORS = 40
 """Default number of neighbors."""
@@ -73,53 +73,37 @@ class NestedParameters(BaseEstimator):  # type: ignore[misc]
         return self
 
 
-class GPEstimator(NestedParameters):
+@dataclass(eq=False, repr=False, kw_only=True)
+class GPEstimator(Storable, NestedParameters):
     """Options that every estimator has, and what is done with them. A subclass says what they mean to it."""
 
-    _fewest_rows = 1
+    kernel: Kernel | str | None = field(default=None, kw_only=False)
+    mean: Any = "constant"
+    likelihood: Any = "gaussian"
+    inference: Any = "auto"
+    objective: str | None = "evidence"
+    n_restarts: int = 3
+    random_state: Any = None
+    n_jobs: int | None = None
+    warm_start: bool = False
+    max_time: float | None = None
+    learn_rows: int | None = LEARN_ROWS
+    representation: Any = "auto"
+    n_inducing: Any = "auto"
+
+    members_: list[Member] = field(init=False)
+    """The fitted models: one or several."""
+
+    coding_: Coding | None = field(init=False)
+    """How the columns of a data frame became numbers; None if they were numbers."""
+
+    _fewest_rows: ClassVar[int] = 1
     """Smallest `learn_rows` that makes sense."""
 
-    _objectives: tuple[str | None, ...] = ("evidence", None)
+    _objectives: ClassVar[tuple[str | None, ...]] = ("evidence", None)
 
     _checks_evidence = True
     """Whether a fit ends with the check of EP's evidence."""
-
-    members_: list[Member]
-    """The fitted models: one or several."""
-
-    coding_: Coding | None
-    """How the columns of a data frame became numbers; None if they were numbers."""
-
-    def __init__(
-        self,
-        *,
-        kernel: Kernel | str | None,
-        mean: Any,
-        likelihood: Any,
-        inference: Any,
-        objective: str | None,
-        n_restarts: int,
-        random_state: Any,
-        n_jobs: int | None,
-        warm_start: bool,
-        max_time: float | None,
-        learn_rows: int | None,
-        representation: Any,
-        n_inducing: Any,
-    ) -> None:
-        self.kernel = kernel
-        self.mean = mean
-        self.likelihood = likelihood
-        self.inference = inference
-        self.objective = objective
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.warm_start = warm_start
-        self.max_time = max_time
-        self.learn_rows = learn_rows
-        self.representation = representation
-        self.n_inducing = n_inducing
 
     def for_other_rows(self) -> Self:
         """A copy that will learn from the values of this one, for predictions of rows that are held out from it.
@@ -192,19 +176,6 @@ class GPEstimator(NestedParameters):
         if sample_weight is None:
             return None
         return cast(Array, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the estimator to a file that `cavity.load` reads; predictions stay the same, bit for bit.
-
-        Raises
-        ------
-        ModelFileError
-            If it holds a function or a class of one's own that was not registered (`cavity.io.register`).
-        """
-        from cavity.io import save
-
-        check_is_fitted(self, "members_")
-        save(self, path)
 
     def plot(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **options: Any) -> Any:
         """Draw what says most about the fit: one input with bands, contours of two, slices or relevance of more.

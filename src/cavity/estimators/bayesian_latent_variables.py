@@ -8,7 +8,7 @@ length scales of those that are not needed grow, and rows that tell little keep 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -116,6 +116,7 @@ class Unknowns:
         return np.concatenate([*places, *logs])
 
 
+@dataclass(eq=False, repr=False)
 class BayesianGPLVM(LatentMap):
     """Latent variables with distributions for places, on inducing inputs: the map finds how many coordinates it needs.
 
@@ -157,17 +158,12 @@ class BayesianGPLVM(LatentMap):
 
     prior = True
 
-    def __init__(
-        self,
-        n_components: int = 5,
-        n_inducing: int = 30,
-        *,
-        max_iter: int = 1000,
-        n_places: int = 3,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components, self.n_inducing, self.max_iter = n_components, n_inducing, max_iter
-        self.n_places, self.random_state = n_places, random_state
+    n_components: int = 5
+    n_inducing: int = 30
+    _: KW_ONLY
+    max_iter: int = 1000
+    n_places: int = 3
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn places, inducing inputs and kernel from rows X (n, D); NaN marks what is missing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -36,7 +36,7 @@ from cavity.estimators.multiclass import (
 from cavity.gp import GP
 from cavity.kernels import SE, Kernel, ard
 from cavity.learning.choice.automatic import Chosen, choose_kernel_of_classes
-from cavity.learning.large_data import LEARN_ROWS, is_dense
+from cavity.learning.large_data import is_dense
 from cavity.learning.signal_prior import with_signal_prior
 from cavity.learning.starts import Starts
 from cavity.likelihoods import LeastSquares, Likelihood, as_likelihood
@@ -74,6 +74,7 @@ def default_kernel(X: Array) -> Kernel:
     return 1.0 * SE(1.0) if one else 1.0 * SE(ard)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
     """Gaussian process classification, of two or more classes.
 
@@ -165,44 +166,13 @@ class GPClassifier(ClassifierMixin, GPEstimator):  # type: ignore[misc]
 
     _fewest_rows = 2
 
-    def __init__(
-        self,
-        kernel: Kernel | str | None = None,
-        *,
-        likelihood: Any = "probit",
-        inference: Any = "ep",
-        mean: Any = "zero",
-        objective: str | None = "evidence",
-        n_restarts: int = 1,
-        multi_class: str = "auto",
-        class_weight: Any = None,
-        signal_prior: Any = "weak",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        warm_start: bool = False,
-        max_time: float | None = None,
-        learn_rows: int | None = LEARN_ROWS,
-        representation: Any = "auto",
-        n_inducing: Any = "auto",
-    ) -> None:
-        super().__init__(
-            kernel=kernel,
-            mean=mean,
-            likelihood=likelihood,
-            inference=inference,
-            objective=objective,
-            n_restarts=n_restarts,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            warm_start=warm_start,
-            max_time=max_time,
-            learn_rows=learn_rows,
-            representation=representation,
-            n_inducing=n_inducing,
-        )
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.signal_prior = signal_prior
+    likelihood: Any = "probit"
+    inference: Any = "ep"
+    mean: Any = "zero"
+    n_restarts: int = 1
+    multi_class: str = "auto"
+    class_weight: Any = None
+    signal_prior: Any = "weak"
 
     # --- fitting --------------------------------------------------------------------------------------------
 

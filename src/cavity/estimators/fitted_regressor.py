@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +20,7 @@ from cavity.numerics.arrays import Array
 from cavity.numerics.memory import require_memory
 from cavity.posterior import Posterior
 from cavity.prediction import Prediction
-from cavity.runtime.checks import generator, is_number
+from cavity.runtime.checks import generator, require_integer
 from cavity.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -196,8 +195,7 @@ class FittedRegressor(GPEstimator):
         array (m, n_samples) or (m, T, n_samples), as in scikit-learn
         """
         X = self._checked(X)
-        if not is_number(n_samples, numbers.Integral) or n_samples < 0:
-            raise ValueError(f"n_samples must be an integer >= 0, got {n_samples!r}")
+        require_integer(n_samples, "n_samples", 0)
         require_memory(len(X), "predict")
         rng = generator(random_state)
         variances = check_noise(noise, noise_variance)

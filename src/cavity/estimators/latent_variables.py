@@ -16,6 +16,7 @@ Length scales and the size of Z are one freedom: the default kernel has length s
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -79,6 +80,7 @@ def _factor(K: Array, noise: float) -> Cholesky:
     return factorize(build)
 
 
+@dataclass(eq=False, repr=False)
 class GPLVM(LatentMap):
     """A nonlinear, probabilistic relative of principal components: a Gaussian process from a map to the data.
 
@@ -124,20 +126,14 @@ class GPLVM(LatentMap):
     (True, (1, 3))
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        kernel: Kernel | None = None,
-        *,
-        prior: bool = True,
-        n_restarts: int = 1,
-        max_iter: int = 500,
-        n_places: int = 3,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components, self.kernel, self.prior = n_components, kernel, prior
-        self.n_restarts, self.max_iter, self.n_places = n_restarts, max_iter, n_places
-        self.random_state = random_state
+    n_components: int = 2
+    kernel: Kernel | None = None
+    _: KW_ONLY
+    prior: bool = True
+    n_restarts: int = 1
+    max_iter: int = 500
+    n_places: int = 3
+    random_state: Any = None
 
     # --- learning -------------------------------------------------------------------------------------------
 

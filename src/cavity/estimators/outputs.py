@@ -7,9 +7,8 @@ large one (`cavity.inference.Kronecker`), and noise may be correlated across out
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -37,8 +36,9 @@ from cavity.parameters.priors import LogNormal
 from cavity.parameters.units import Unit
 from cavity.posterior import Posterior
 from cavity.prediction import Prediction
-from cavity.runtime.checks import generator
+from cavity.runtime.checks import generator, require_one_of
 from cavity.runtime.errors import InputError
+from cavity.runtime.storing import Storable
 
 LEAST_OWN = 0.05
 """Share of an output's variance that is its own where learning starts."""
@@ -56,7 +56,8 @@ SAME = 0.99
 """Correlation beyond which outputs start no closer together."""
 
 
-class CoregionalizedRegressor(RegressorMixin, MultiOutputMixin, NestedParameters):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class CoregionalizedRegressor(Storable, RegressorMixin, MultiOutputMixin, NestedParameters):  # type: ignore[misc]
     """Regression of several outputs that are correlated with each other.
 
     Parameters
@@ -107,30 +108,17 @@ class CoregionalizedRegressor(RegressorMixin, MultiOutputMixin, NestedParameters
     array([[0.1, 1.3]])
     """
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        rank: int = 1,
-        likelihood: Any = "gaussian",
-        noise: str = "independent",
-        mean: str = "constant",
-        inference: Any = "auto",
-        objective: str | None = "evidence",
-        n_restarts: int = 1,
-        random_state: Any = None,
-        max_time: float | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.rank = rank
-        self.likelihood = likelihood
-        self.noise = noise
-        self.mean = mean
-        self.inference = inference
-        self.objective = objective
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.max_time = max_time
+    kernel: Any = None
+    _: KW_ONLY
+    rank: int = 1
+    likelihood: Any = "gaussian"
+    noise: str = "independent"
+    mean: str = "constant"
+    inference: Any = "auto"
+    objective: str | None = "evidence"
+    n_restarts: int = 1
+    random_state: Any = None
+    max_time: float | None = None
 
     # --- fitting --------------------------------------------------------------------------------------------
 
@@ -173,12 +161,7 @@ class CoregionalizedRegressor(RegressorMixin, MultiOutputMixin, NestedParameters
             ("mean", ("constant", "zero")),
             ("objective", ("evidence", None)),
         ):
-            if getattr(self, name) not in allowed:
-                raise InputError(
-                    f"must be one of {allowed}, got {getattr(self, name)!r}",
-                    parameter=name,
-                    value=getattr(self, name),
-                )
+            require_one_of(getattr(self, name), name, allowed)
 
     def _kernels(self, columns: int) -> list[Kernel]:
         given = self.kernel if isinstance(self.kernel, list | tuple) else [self.kernel]
@@ -348,13 +331,6 @@ class CoregionalizedRegressor(RegressorMixin, MultiOutputMixin, NestedParameters
             cov = posterior.covariance(rows).reshape(p, m, p, m)
             out[i : i + m] = np.einsum("ambm->mab", cov)
         return out
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the estimator to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        check_is_fitted(self, "posterior_")
-        save(self, path)
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn wants to know."""

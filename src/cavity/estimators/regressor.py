@@ -31,7 +31,7 @@ from cavity.learning.choice import Choice
 from cavity.learning.choice.automatic import Chosen, choose
 from cavity.learning.choice.kinds import likelihood_for
 from cavity.learning.choice.structures import Season
-from cavity.learning.large_data import DENSE_ROWS, LEARN_ROWS, is_dense, learn_any_size
+from cavity.learning.large_data import DENSE_ROWS, is_dense, learn_any_size
 from cavity.learning.objective import OBJECTIVES
 from cavity.learning.robust_starts import is_robust
 from cavity.learning.run_choice import Learned
@@ -75,6 +75,7 @@ class FitData:
         return bool(np.ptp(self.y if self.weight is None else self.y[self.weight > 0]) == 0.0)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: ignore[misc]
     """Gaussian process regression.
 
@@ -183,48 +184,11 @@ class GPRegressor(RegressorMixin, MultiOutputMixin, FittedRegressor):  # type: i
 
     _objectives = (*OBJECTIVES, None)
 
-    def __init__(
-        self,
-        kernel: Kernel | str | None = None,
-        *,
-        mean: Any = "constant",
-        likelihood: Any = "gaussian",
-        inference: Any = "auto",
-        objective: str | None = "evidence",
-        n_restarts: int = 3,
-        standardize: bool = True,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        warm_start: bool = False,
-        max_time: float | None = None,
-        learn_rows: int | None = LEARN_ROWS,
-        representation: Any = "auto",
-        n_inducing: Any = "auto",
-        n_neighbors: int = N_NEIGHBORS,
-        refine: bool = False,
-        seasons: Any = None,
-        noise_kernel: Kernel | str | None = None,
-    ) -> None:
-        super().__init__(
-            kernel=kernel,
-            mean=mean,
-            likelihood=likelihood,
-            inference=inference,
-            objective=objective,
-            n_restarts=n_restarts,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            warm_start=warm_start,
-            max_time=max_time,
-            learn_rows=learn_rows,
-            representation=representation,
-            n_inducing=n_inducing,
-        )
-        self.standardize = standardize
-        self.n_neighbors = n_neighbors
-        self.refine = refine
-        self.seasons = seasons
-        self.noise_kernel = noise_kernel
+    standardize: bool = True
+    n_neighbors: int = N_NEIGHBORS
+    refine: bool = False
+    seasons: Any = None
+    noise_kernel: Kernel | str | None = None
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn wants to know: several targets at once need Gaussian noise."""

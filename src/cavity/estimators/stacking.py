@@ -12,8 +12,6 @@ concave; the weights are found by EM for the weights of a mixture whose componen
 
 from __future__ import annotations
 
-import numbers
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
@@ -35,9 +33,10 @@ from cavity.learning.training_rows import require_numbers
 from cavity.likelihoods import KnownNoise, as_likelihood
 from cavity.numerics.arrays import Array
 from cavity.prediction import Prediction, average
-from cavity.runtime.checks import generator, is_number
+from cavity.runtime.checks import generator, require_integer
 from cavity.runtime.errors import InputError
 from cavity.runtime.interrupts import not_swallowed
+from cavity.runtime.storing import Storable
 
 GAP = 1e-7
 """Nats a row by which the weights may fall short of the best ones."""
@@ -105,7 +104,7 @@ def evidence_weights(log_evidence: ArrayLike) -> Array:
     return np.asarray(w / w.sum())
 
 
-class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
+class StackedRegressor(Storable, RegressorMixin, _BaseComposition):  # type: ignore[misc]
     """Several `GPRegressor`, averaged as well as they predict left-out rows.
 
     Parameters
@@ -335,8 +334,7 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
     ) -> Array:
         """Joint draws of new observations (of f with `noise=False`), shape (m, n_samples), each from one model."""
         check_is_fitted(self, "weights_")
-        if not is_number(n_samples, numbers.Integral) or n_samples < 0:
-            raise ValueError(f"n_samples must be an integer >= 0, got {n_samples!r}")
+        require_integer(n_samples, "n_samples", 0)
         check_noise(noise, noise_variance)
         if not noise:
             self._require_one_latent()
@@ -369,13 +367,6 @@ class StackedRegressor(RegressorMixin, _BaseComposition):  # type: ignore[misc]
         share = np.exp(log_share - log_share.max(axis=0))
         said = np.stack([member.outlier_probability_ for member in used])
         return np.asarray(np.sum(share * said, axis=0) / share.sum(axis=0))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the models and their weights to a file that `cavity.load` reads."""
-        from cavity.io import save
-
-        check_is_fitted(self, "weights_")
-        save(self, path)
 
 
 def _kind(member: GPRegressor) -> str:

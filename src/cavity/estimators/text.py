@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from cavity.kernels.strings import _padded, encode
 from cavity.numerics.arrays import Array
+from cavity.runtime.checks import require_one_of
 from cavity.runtime.errors import InputError
 
 UNITS = ("letters", "words")
@@ -50,8 +51,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Learn the room that strings need, and the vocabulary of words."""
-        if self.unit not in UNITS:
-            raise InputError(f"must be one of {UNITS}, got {self.unit!r}", parameter="unit", value=self.unit)
+        require_one_of(self.unit, "unit", UNITS)
         texts = _texts(X)
         if self.unit == "letters":
             rows = encode(texts, self.width)

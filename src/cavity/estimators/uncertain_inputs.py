@@ -30,7 +30,7 @@ from cavity.kernels.algebra import On, Scaled, Sum
 from cavity.means import Constant, Zero
 from cavity.numerics.arrays import Array
 from cavity.parameters.param import fixed
-from cavity.runtime.checks import require_deviations
+from cavity.runtime.checks import require_deviations, require_one_of
 from cavity.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def fit_uncertain(
     method: str = "slopes",
 ) -> Any:
     """Fit a regressor to inputs with these standard errors."""
-    if method not in METHODS:
-        raise InputError(f"must be one of {METHODS}, got {method!r}", parameter="input_errors", value=method)
+    require_one_of(method, "input_errors", METHODS)
     asked, warm = model.kernel, model.warm_start
     if isinstance(asked, str) or (isinstance(model.likelihood, str) and model.likelihood == "auto"):
         raise InputError("needs a kernel and a likelihood that are given, not 'auto'", parameter="input_sd")
