@@ -88,13 +88,20 @@ def mean_values(
     shift: Array | float = 0.0,
 ) -> Array:
     """Risk of plans (B, N, F) without variances, shape (B,); `shift` (D,) is added to every predicted state."""
-    B, N, _ = plans.shape
-    s = np.broadcast_to(state, (B, len(state)))
-    states = []
-    for t in range(N):
-        s = model.forward_mean(s, plans[:, t])[0] + shift
+    states, _ = _means(model, state, plans, shift)
+    return np.asarray(weights(len(states), discount) @ loss(states))
+
+
+def _means(model: StepModel, state: Array, plans: Array, shift: Array | float) -> tuple[Array, list[Any]]:
+    """Predicted states (N, B, D) of plans (B, N, F), and what it takes to differentiate each step."""
+    s = np.broadcast_to(state, (len(plans), len(state)))
+    states, caches = [], []
+    for t in range(plans.shape[1]):
+        s, cache = model.forward_mean(s, plans[:, t])
+        s = s + shift
         states.append(s)
-    return np.asarray(weights(N, discount) @ loss(np.array(states)))
+        caches.append(cache)
+    return np.array(states), caches
 
 
 def mean_risk(
@@ -107,15 +114,9 @@ def mean_risk(
 ) -> tuple[Array, Array]:
     """Risk of plans (B, N, F) without variances, shape (B,), and its gradient (B, N, F); `shift` as above."""
     B, N, _ = plans.shape
-    s = np.broadcast_to(state, (B, len(state)))
-    states, caches = [], []
-    for t in range(N):
-        s, cache = model.forward_mean(s, plans[:, t])
-        s = s + shift
-        states.append(s)
-        caches.append(cache)
+    states, caches = _means(model, state, plans, shift)
     weight = weights(N, discount)
-    values, slopes = loss.gradient(np.array(states))
+    values, slopes = loss.gradient(states)
     d_plans, d_s = np.empty(plans.shape), np.zeros((B, len(state)))
     for t in reversed(range(N)):
         d_s, d_plans[:, t] = model.pull_mean(caches[t], d_s + weight[t] * slopes[t])
