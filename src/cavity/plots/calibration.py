@@ -18,7 +18,7 @@ from cavity.measures.calibration import (
     reliability,
 )
 from cavity.numerics.arrays import Array
-from cavity.plots.style import BAND, DATA, TRUTH, axes_or_new, label, legend, panels_or_new, plain, tidy
+from cavity.plots.style import BAND, DATA, TRUTH, axes_or_new, label, legend, panels_or_new, plain
 from cavity.plots.view import View, pick
 from cavity.prediction import GaussianPrediction, Prediction
 
@@ -87,7 +87,6 @@ def plot_calibration(
     ax.set(xlim=(0, 1), ylim=(0, 1.25 * max(high, float(heights.max()))))
     label(ax, "probability of a smaller y", "density", title or f"{len(targets)} rows, {source}")
     legend(ax, loc="upper center")
-    tidy(ax)
     return ax
 
 
@@ -113,7 +112,6 @@ def _plot_reliability(
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     label(ax, f"stated probability of {plain(name)}", "observed share", title or f"{len(labels)} rows")
     legend(ax, loc="upper left")
-    tidy(ax)
     return ax
 
 
@@ -168,7 +166,6 @@ def plot_residuals(
     left.plot(np.asarray(center)[finite], z[finite], "o", color=BAND, markersize=3.5, alpha=0.8)
     label(left, "prediction", "standardized residual", f"{len(z)} rows, {source}")
     legend(left)
-    tidy(left)
 
     middle, low, high = normal_order_band(len(z), level)
     sorted_z = np.sort(z)
@@ -179,7 +176,6 @@ def plot_residuals(
     note = f"{beyond} residuals beyond all digits are not shown" if beyond else ""
     label(right, "normal quantile", "residual quantile", note)
     legend(right, loc="upper left")
-    tidy(right)
     return [left, right]
 
 

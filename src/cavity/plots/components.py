@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from cavity.measures.kernel_components import additive_components
-from cavity.plots.style import DATA, color, label, legend, line, panels_or_new, plain, tidy
+from cavity.plots.style import DATA, color, label, legend, line, panels_or_new, plain
 from cavity.plots.view import View, grid_of, slice_rows
 
 if TYPE_CHECKING:
@@ -86,6 +86,5 @@ def plot_components(
         panel.axhline(0.0, color=DATA, linewidth=0.5, linestyle=":")
         label(panel, plain(view.names[d]), f"term {i + 1}", plain(one.name, 46))
         panel.title.set_fontsize(9)
-        tidy(panel)
     legend(panels[0], fontsize=7)
     return panels

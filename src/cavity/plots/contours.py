@@ -97,7 +97,7 @@ def plot_contours(
             _draw_points(ax, rows[:, [i, j]], targets, view.classes)
         _explain(ax, view.classes, targets is not None, reject)
     ax.set(xlim=(gx[0], gx[-1]), ylim=(gy[0], gy[-1]))
-    label(ax, plain(view.names[i]), plain(view.names[j]), title)
+    label(ax, plain(view.names[i]), plain(view.names[j]), title, frame=True)
     return ax
 
 

@@ -21,7 +21,6 @@ from cavity.plots.style import (
     legend,
     panels_or_new,
     plain,
-    tidy,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +92,6 @@ def draw_convergence(axis: Axes, study: Study, ink: str = DATA) -> None:
     axis.axhline(best.mean, color=BAND, label="recommended, ±2 sd")
     axis.axhline(best.mean - sign * study.gap, color=BAND, linestyle=":", label="hardly better than")
     label(axis, "trial", "outcome", "")
-    tidy(axis)
 
 
 def plot_study_slices(study: Study, *, ax: Axes | Iterable[Axes] | None = None) -> list[Axes]:
@@ -160,7 +158,6 @@ def draw_slice(axis: Axes, study: Study, i: int, ink: str = TRUTH, outcome: str 
     here = one.choices.index(best.x[name]) if isinstance(one, Categorical) else best.x[name]
     axis.plot([here], [best.mean], "*", color=OUTLIER, markersize=11, zorder=5)
     label(axis, plain(name), outcome, "")
-    tidy(axis)
 
 
 def plot_optimum(study: Study, *, rng: int = 0, ax: Axes | Iterable[Axes] | None = None) -> list[Axes]:
@@ -208,4 +205,3 @@ def draw_optimum(axis: Axes, study: Study, places: Array, i: int, share: str = "
         if one.log:
             log_scale(axis)
     label(axis, plain(name), share, "")
-    tidy(axis)

@@ -18,9 +18,9 @@ from cavity.plots.style import (
     marker,
     plain,
     tick_names,
-    tidy,
 )
 from cavity.plots.view import View
+from cavity.runtime.checks import require_between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,6 @@ def plot_runs(model: Any, *, problem: int = 0, title: str = "", ax: Axes | None 
     label(ax, "start", "nats below the best", title or f"best objective {best:.2f}")
     if len(seen) <= 7:
         legend(ax)
-    tidy(ax)
     return ax
 
 
@@ -103,8 +102,7 @@ def _runs(model: Any, problem: int) -> list[Any]:
         raise ValueError(
             f"plot_runs needs a fitted estimator, which has members_, got {type(model).__name__}"
         )
-    if not 0 <= problem < len(members):
-        raise ValueError(f"problem must be between 0 and {len(members) - 1}, got {problem!r}")
+    require_between(problem, "problem", 0, len(members) - 1)
     runs = members[problem].runs
     if not any(np.isfinite(run.value) for run in runs):
         raise ValueError("there are no runs of the optimizer: hyperparameters were not learned here")
@@ -176,7 +174,8 @@ def plot_hyperparameters(
     ax.plot(*found.at, "*", color=VERMILION, ms=14, mec="white", ls="none", label=name)
     for set_scale, logarithmic in zip((ax.set_xscale, ax.set_yscale), found.logarithmic):
         set_scale("log" if logarithmic else "linear")
-    label(ax, plain(found.names[0]), plain(found.names[1]), title or "log evidence, nats below the highest")
+    title = title or "log evidence, nats below the highest"
+    label(ax, plain(found.names[0]), plain(found.names[1]), title, frame=True)
     legend(ax)
     return ax
 

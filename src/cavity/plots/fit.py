@@ -22,10 +22,10 @@ from cavity.plots.style import (
     line,
     marker,
     plain,
-    tidy,
 )
 from cavity.plots.view import View, grid_of, pick
 from cavity.prediction import Prediction
+from cavity.runtime.checks import require_one_of
 from cavity.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ def plot_fit(
         raise ValueError(
             f"plot_fit draws one input, but the model has {view.n_features}; use plot_slices or plot_contours"
         )
-    if of not in ("y", "f", "both"):
-        raise ValueError(f"of must be 'y', 'f' or 'both', got {of!r}")
+    require_one_of(of, "of", ("y", "f", "both"))
     inputs, targets = view.data_or(X, y)
     if grid is None:
         places, _ = grid_of(inputs[:, 0], 100 if view.is_sample else 300)
@@ -116,7 +115,6 @@ def plot_fit(
     label(ax, plain(xlabel or view.names[0]), _ylabel(view, ylabel), title)
     if legends:
         legend(ax, above=True)
-    tidy(ax)
     return ax
 
 

@@ -18,7 +18,6 @@ from cavity.plots.style import (
     legend,
     panels_or_new,
     plain,
-    tidy,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +87,6 @@ def plot_forecast(
     name = "" if model.y_.name is None else str(model.y_.name)
     label(axis, "", plain(name), "")
     legend(axis, fontsize=8)
-    tidy(axis)
     return axis
 
 
@@ -160,7 +158,6 @@ def plot_series_components(
         shown = f"season: {name}" if name in model.seasons_ else name
         few_dates(panel, model)
         label(panel, "", "", plain(shown))
-        tidy(panel)
     legend(panels[0], fontsize=7)
     return panels
 

@@ -12,7 +12,8 @@ from cavity.kernels import Kernel, parse
 from cavity.kernels.algebra import On
 from cavity.measures.kernel_components import short_text
 from cavity.numerics.arrays import Array
-from cavity.plots.style import TRUTH, color, label, legend, line, panels_or_new, plain, tidy
+from cavity.plots.style import TRUTH, color, label, legend, line, panels_or_new, plain
+from cavity.runtime.checks import require_positive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,8 +65,7 @@ def plot_kernel(
     kernel = kernel.bind(D)
     if reach is None:
         reach = 4.0 * max(_scales(kernel), default=1.25)
-    if not (np.isfinite(reach) and reach > 0):
-        raise ValueError(f"reach must be a positive number, got {reach!r}")
+    require_positive(reach, "reach")
     distance = np.linspace(-reach, reach, 401)
     if origins is None:
         curves = [_covariance(kernel, D, column, x0, distance) for x0 in (0.0, reach / 2)]
@@ -79,12 +79,10 @@ def plot_kernel(
     left.axhline(0.0, color=TRUTH, linewidth=0.7, linestyle=":")
     label(left, "distance", "covariance", plain(short_text(kernel), 60))
     legend(left)
-    tidy(left)
     draws = GP(kernel).sample_prior(_rows(D, column, distance), paths, rng) if paths else np.empty((0, 401))
     for i, f in enumerate(draws):
         right.plot(distance, f, color=color(i), linestyle=line(i), linewidth=1.4)
     label(right, "x", "f", f"{paths} functions drawn")
-    tidy(right)
     return [left, right]
 
 

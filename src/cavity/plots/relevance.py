@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.measures.relevance import Relevance, inverse_lengthscales, sobol_total
-from cavity.plots.style import BAND, DATA, axes_or_new, label, tick_names, tidy
+from cavity.plots.style import BAND, DATA, axes_or_new, label, tick_names
 from cavity.plots.view import View
+from cavity.runtime.checks import require_one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,8 +65,7 @@ def relevance_of(
     """
     view = View(model)
     rows, _ = view.data_or(X, None)
-    if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}")
+    require_one_of(measure, "measure", MEASURES)
     if measure == "lengthscale":
         kernels = [kernel for p in view.posteriors for kernel in _kernels(p.model.kernel)]
         value = np.max([inverse_lengthscales(kernel, rows) for kernel in kernels], axis=0)
@@ -146,5 +146,4 @@ def plot_relevance(
     ax.invert_yaxis()
     hidden = view.n_features - len(order)
     label(ax, x=MEASURES[measure] + (f"; {hidden} more not shown" if hidden else ""), title=title)
-    tidy(ax)
     return ax

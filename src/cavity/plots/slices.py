@@ -22,7 +22,6 @@ from cavity.plots.style import (
     line,
     panels_or_new,
     plain,
-    tidy,
 )
 from cavity.plots.view import View, grid_of, slice_rows
 
@@ -223,7 +222,6 @@ def _finish(ax: Axes, values: Array, name: str) -> None:
     low, edge = np.full(len(some), 0.02), ax.get_xaxis_transform()
     ax.plot(some, low, "|", color=DATA, ms=5, mew=0.6, transform=edge, zorder=0)
     label(ax, x=plain(name, LONGEST_SHORT))
-    tidy(ax)
 
 
 def _same_height(panels: Sequence[Axes]) -> None:

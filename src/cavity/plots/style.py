@@ -113,11 +113,6 @@ def panels_or_new(
     ]
 
 
-def tidy(ax: Axes) -> None:
-    """Without the frame's top and right side."""
-    ax.spines[["top", "right"]].set_visible(False)
-
-
 # --- text ---------------------------------------------------------------------------------------------------
 
 
@@ -127,8 +122,12 @@ def plain(name: Any, longest: int = LONGEST_NAME) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def label(ax: Axes, x: str | None = None, y: str | None = None, title: str | None = None) -> None:
-    """Labels that are not parsed as mathematics."""
+def label(
+    ax: Axes, x: str | None = None, y: str | None = None, title: str | None = None, *, frame: bool = False
+) -> None:
+    """Labels that are not parsed as mathematics; the frame's top and right side go unless it is asked for."""
+    if not frame:
+        ax.spines[["top", "right"]].set_visible(False)
     if x is not None:
         ax.set_xlabel(x, parse_math=False)
     if y is not None:

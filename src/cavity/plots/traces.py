@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cavity.numerics.arrays import Array
-from cavity.plots.style import PALETTE, TRUTH, axes_or_new, color, label, legend, line, tidy
+from cavity.plots.style import PALETTE, TRUTH, axes_or_new, color, label, legend, line
+from cavity.runtime.checks import require_one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +20,7 @@ def _draws(source: Any, name: str | None) -> tuple[Array, str]:
     if hasattr(source, "natural") and hasattr(source, "trace"):  # a SamplePosterior: natural units
         names = [*source.draws.model.names, "log_density"]
         label = names[0] if name is None else name
-        if label not in names:
-            raise ValueError(f"name must be one of {', '.join(names)}, got {name!r}")
+        require_one_of(label, "name", names)
         at = names.index(label)
         return (source.trace.log_density if label == "log_density" else source.natural[:, :, at]), label
     if hasattr(source, "positions"):
@@ -61,7 +61,6 @@ def plot_trace(source: Any | ArrayLike, name: str | None = None, *, ax: Axes | N
     ax.set_xlim(1, max(x.shape[1], 2))
     label(ax, "draw", called)
     _legend(ax, len(x))
-    tidy(ax)
     return ax
 
 
@@ -104,7 +103,6 @@ def plot_autocorrelation(
     size = f"effective sample size {float(ess_bulk(x)):.0f} of {x.size}" if x.shape[1] >= 4 else ""
     label(ax, "lag", f"autocorrelation of {called}", size)
     _legend(ax, len(x))
-    tidy(ax)
     return ax
 
 

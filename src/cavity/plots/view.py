@@ -16,6 +16,7 @@ from cavity.kernels.base import as_inputs
 from cavity.likelihoods import GaussianNoise
 from cavity.numerics.arrays import Array
 from cavity.prediction import CategoricalPrediction, Prediction
+from cavity.runtime.checks import require_between
 
 BAND_DRAWS = 64
 """Draws of a `SamplePosterior` that bands are made from; means are of all that predictions use."""
@@ -56,8 +57,7 @@ class View:
 
     def the_posterior(self, problem: int = 0) -> Any:
         """One of several models of a classifier."""
-        if not 0 <= problem < len(self.posteriors):
-            raise ValueError(f"problem must be between 0 and {len(self.posteriors) - 1}, got {problem!r}")
+        require_between(problem, "problem", 0, len(self.posteriors) - 1)
         return self.posteriors[problem]
 
     # --- data -----------------------------------------------------------------------------------------------
@@ -124,8 +124,7 @@ class View:
             if which not in self.names:
                 raise ValueError(f"no column is called {which!r}; there are: {', '.join(self.names)}")
             return self.names.index(which)
-        if not 0 <= int(which) < self.n_features:
-            raise ValueError(f"a column must be between 0 and {self.n_features - 1}, got {which!r}")
+        require_between(int(which), "a column", 0, self.n_features - 1)
         return int(which)
 
     @property
@@ -216,8 +215,7 @@ def pick(values: Array, target: int) -> Array:
     """One of several targets (or latent functions) of an array (m,) or (m, T)."""
     if values.ndim == 1:
         return values
-    if not 0 <= target < values.shape[1]:
-        raise ValueError(f"target must be between 0 and {values.shape[1] - 1}, got {target!r}")
+    require_between(target, "target", 0, values.shape[1] - 1)
     return values[:, target]
 
 
