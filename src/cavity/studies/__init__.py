@@ -42,7 +42,7 @@ _MODULES: dict[str, str] = {
     "usps": "evidence_grids",
     "usps-shifts": "usps_shifts",
 }
-"""Study -> module of this package, which has it in its table `STUDIES`."""
+"""Study -> module of this package, which has it as `STUDY`, or several in a table `STUDIES`."""
 
 
 def names() -> list[str]:
@@ -68,5 +68,6 @@ def load(name: str) -> Study:
     """
     if name not in _MODULES:
         raise ValueError(f"there is no study {name!r}; choose one of: {', '.join(names())}")
-    study: Study = import_module(f"cavity.studies.{_MODULES[name]}").STUDIES[name]
+    module = import_module(f"cavity.studies.{_MODULES[name]}")
+    study: Study = module.STUDY if hasattr(module, "STUDY") else module.STUDIES[name]
     return study

@@ -96,22 +96,20 @@ def draw(results: Results, folder: Path) -> list[Path]:
     return out
 
 
-STUDIES = {
-    "cart-pole-value": Study(
-        "cart-pole-value",
-        "Cart-pole: swing-up at x = 0 with a value function",
-        "thesis 7.3.4, where it failed",
-        cells,
-        measures=(
-            "success",
-            "up since, s",
-            "tip error, m",
-            "farthest x",
-            "largest value",
-            "earned in the model",
-        ),
-        targets=(Target({"method": LEARNED}, "success", ">=", 0.9),),
-        draw=draw,
-        quick_note="One seed, three iterations.",
-    )
-}
+STUDY = Study(
+    "cart-pole-value",
+    "Cart-pole: swing-up at x = 0 with a value function",
+    "thesis 7.3.4, where it failed",
+    cells,
+    measures=(
+        "success",
+        "up since, s",
+        "tip error, m",
+        "farthest x",
+        "largest value",
+        "earned in the model",
+    ),
+    targets=(Target({"method": LEARNED}, "success", ">=", 0.9),),
+    draw=draw,
+    quick_note="One seed, three iterations.",
+)

@@ -204,18 +204,16 @@ def _published() -> tuple[Published, ...]:
 
 PUBLISHED = _published()
 
-STUDIES = {
-    "classification-table": Study(
-        "classification-table",
-        "Classification by Gaussian processes, support vectors and neighbors",
-        "thesis tables 6.1 and 6.2 (its folds are not known)",
-        cells,
-        measures=(ERROR, INFORMATION, LENGTH, "log evidence"),
-        by=("data", "method"),
-        published=PUBLISHED,
-        draw=draw,
-        remarks=remarks,
-        quick_note="Two data sets of six, two folds of ten, no restarts.",
-        needs_arrays=False,
-    )
-}
+STUDY = Study(
+    "classification-table",
+    "Classification by Gaussian processes, support vectors and neighbors",
+    "thesis tables 6.1 and 6.2 (its folds are not known)",
+    cells,
+    measures=(ERROR, INFORMATION, LENGTH, "log evidence"),
+    by=("data", "method"),
+    published=PUBLISHED,
+    draw=draw,
+    remarks=remarks,
+    quick_note="Two data sets of six, two folds of ten, no restarts.",
+    needs_arrays=False,
+)

@@ -8,7 +8,7 @@ one point, posterior and predictions are looked at closely (`evidence_point`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -213,52 +213,43 @@ def gold_point(data: str, column: int, row: int, seconds: float, error: float) -
     )
 
 
-def _cells(data: str, quick_columns: tuple[int, ...]) -> Callable[[bool], list[Cell]]:
-    def cells(quick: bool) -> list[Cell]:
-        columns = quick_columns if quick else range(POINTS)
-        out = [
-            Cell(
-                {"method": m, "column": c, "row": -1},
-                approximate_column,
-                {"data": data, "method": m, "column": c},
-            )
-            for c in columns
-            for m in ("laplace", "ep")
-        ]
-        coarse = [(10, 10)] if quick else [(c, r) for c in COARSE for r in COARSE]
-        budget = 20.0 if quick else SECONDS
-        ln_l, ln_s = CLOSELY[data]
-        out.append(
-            Cell(
-                {"method": evidence_point.LABEL, "column": -1, "row": -1},
-                evidence_point.compare,
-                {"data": data, "ln_l": ln_l, "ln_s": ln_s, "seconds": budget, "error": evidence_point.ERROR},
-            )
+def _cells(data: str, quick_columns: tuple[int, ...], quick: bool) -> list[Cell]:
+    columns = quick_columns if quick else range(POINTS)
+    out = [
+        Cell(
+            {"method": m, "column": c, "row": -1},
+            approximate_column,
+            {"data": data, "method": m, "column": c},
         )
-        return out + [
-            Cell(
-                {"method": GOLD, "column": c, "row": r},
-                gold_point,
-                {"data": data, "column": c, "row": r, "seconds": budget, "error": ERROR[data]},
-            )
-            for c, r in coarse
-        ]
+        for c in columns
+        for m in ("laplace", "ep")
+    ]
+    coarse = [(10, 10)] if quick else [(c, r) for c in COARSE for r in COARSE]
+    budget = 20.0 if quick else SECONDS
+    ln_l, ln_s = CLOSELY[data]
+    out.append(
+        Cell(
+            {"method": evidence_point.LABEL, "column": -1, "row": -1},
+            evidence_point.compare,
+            {"data": data, "ln_l": ln_l, "ln_s": ln_s, "seconds": budget, "error": evidence_point.ERROR},
+        )
+    )
+    return out + [
+        Cell(
+            {"method": GOLD, "column": c, "row": r},
+            gold_point,
+            {"data": data, "column": c, "row": r, "seconds": budget, "error": ERROR[data]},
+        )
+        for c, r in coarse
+    ]
 
-    return cells
+
+def _draw(data: str, results: Results, folder: Path) -> list[Path]:
+    return draw_contours(results, folder, data) + evidence_point.draw(results, folder, data)
 
 
-def _draw(data: str) -> Callable[[Results, Path], list[Path]]:
-    def draw(results: Results, folder: Path) -> list[Path]:
-        return draw_contours(results, folder, data) + evidence_point.draw(results, folder, data)
-
-    return draw
-
-
-def _remarks(data: str) -> Callable[[Results], list[str]]:
-    def remarks(results: Results) -> list[str]:
-        return _maxima(results, data) + _gold_remarks(results) + evidence_point.remarks(results, data)
-
-    return remarks
+def _remarks(data: str, results: Results) -> list[str]:
+    return _maxima(results, data) + _gold_remarks(results) + evidence_point.remarks(results, data)
 
 
 def _maxima(results: Results, data: str) -> list[str]:
@@ -328,11 +319,11 @@ def _study(data: str, title: str, source: str, targets: tuple[Target, ...] = ())
         data,
         title,
         source,
-        _cells(data, COARSE if data == "ionosphere" else (6,)),
+        partial(_cells, data, COARSE if data == "ionosphere" else (6,)),
         measures=_MEASURES,
         targets=targets,
-        draw=_draw(data),
-        remarks=_remarks(data),
+        draw=partial(_draw, data),
+        remarks=partial(_remarks, data),
         quick_note="A few columns of the grid and one point of the gold standard.",
     )
 

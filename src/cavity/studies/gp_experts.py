@@ -304,19 +304,17 @@ def remarks(results: Results) -> list[str]:
     return out
 
 
-STUDIES = {
-    "gp-experts": Study(
-        "gp-experts",
-        "Motorcycle crashes: a mixture of Gaussian process experts beside one process",
-        "book section 9.6",
-        lambda quick: [
-            Cell({"fold": k, "method": m}, fit_fold, {"method": m, "fold": k, "sweeps": 40 if quick else 100})
-            for k in range(2 if quick else FOLDS)
-            for m in (*ONE_PROCESS, EXPERTS)
-        ],
-        measures=(LOSS, ERROR, "experts"),
-        draw=draw,
-        remarks=remarks,
-        quick_note="Two folds of ten, 40 sweeps of 100.",
-    )
-}
+STUDY = Study(
+    "gp-experts",
+    "Motorcycle crashes: a mixture of Gaussian process experts beside one process",
+    "book section 9.6",
+    lambda quick: [
+        Cell({"fold": k, "method": m}, fit_fold, {"method": m, "fold": k, "sweeps": 40 if quick else 100})
+        for k in range(2 if quick else FOLDS)
+        for m in (*ONE_PROCESS, EXPERTS)
+    ],
+    measures=(LOSS, ERROR, "experts"),
+    draw=draw,
+    remarks=remarks,
+    quick_note="Two folds of ten, 40 sweeps of 100.",
+)

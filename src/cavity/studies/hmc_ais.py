@@ -221,31 +221,29 @@ def _annealing_picture(results: Results, path: Path) -> Path:
     return save(figure, path)
 
 
-STUDIES = {
-    "hmc-ais": Study(
-        "hmc-ais",
-        "Boston: sampled hyperparameters, and annealed importance sampling against the exact evidence",
-        "thesis 4.3.6 (its split is not known)",
-        cells,
-        measures=(
-            "RMSE",
-            "NLP",
-            "acceptance",
-            "smallest ESS",
-            "log evidence",
-            "exact log evidence",
-            "AIS minus exact",
-            "standard error",
-            "error in standard errors",
-            "sd of log weights",
-            "certified",
-        ),
-        published=(
-            Published({"method": SAMPLED}, "acceptance", 0.9),
-            Published({"method": THESIS_AIS}, "AIS minus exact", -0.68),
-        ),
-        draw=draw,
-        remarks=remarks,
-        quick_note="One split of five, 150 houses of 400, 150 draws of 500, 500 temperatures of 8000.",
-    )
-}
+STUDY = Study(
+    "hmc-ais",
+    "Boston: sampled hyperparameters, and annealed importance sampling against the exact evidence",
+    "thesis 4.3.6 (its split is not known)",
+    cells,
+    measures=(
+        "RMSE",
+        "NLP",
+        "acceptance",
+        "smallest ESS",
+        "log evidence",
+        "exact log evidence",
+        "AIS minus exact",
+        "standard error",
+        "error in standard errors",
+        "sd of log weights",
+        "certified",
+    ),
+    published=(
+        Published({"method": SAMPLED}, "acceptance", 0.9),
+        Published({"method": THESIS_AIS}, "AIS minus exact", -0.68),
+    ),
+    draw=draw,
+    remarks=remarks,
+    quick_note="One split of five, 150 houses of 400, 150 draws of 500, 500 temperatures of 8000.",
+)

@@ -111,26 +111,24 @@ def draw(results: Results, folder: Path) -> list[Path]:
     return [save(figure, folder / "kl_directions.png")]
 
 
-STUDIES = {
-    "kl-directions": Study(
-        "kl-directions",
-        "KL(p||q) against KL(q||p) on a bimodal density",
-        "thesis figure 5.8 (no numbers in print; the weights of the mixture are not given, equal ones are used)",
-        lambda quick: [Cell({"method": "minima"}, solve)],
-        measures=(
-            "mean of KL(p||q)",
-            "sd of KL(p||q)",
-            "KL(p||q)",
-            "left mean of KL(q||p)",
-            "left sd of KL(q||p)",
-            "left KL(q||p)",
-            "right mean of KL(q||p)",
-            "right sd of KL(q||p)",
-            "right KL(q||p)",
-        ),
-        draw=draw,
-        remarks=lambda results: [
-            "KL(p||q) has one minimum, the moments of p; KL(q||p) has one at each mode, as in the thesis."
-        ],
-    )
-}
+STUDY = Study(
+    "kl-directions",
+    "KL(p||q) against KL(q||p) on a bimodal density",
+    "thesis figure 5.8 (no numbers in print; the weights of the mixture are not given, equal ones are used)",
+    lambda quick: [Cell({"method": "minima"}, solve)],
+    measures=(
+        "mean of KL(p||q)",
+        "sd of KL(p||q)",
+        "KL(p||q)",
+        "left mean of KL(q||p)",
+        "left sd of KL(q||p)",
+        "left KL(q||p)",
+        "right mean of KL(q||p)",
+        "right sd of KL(q||p)",
+        "right KL(q||p)",
+    ),
+    draw=draw,
+    remarks=lambda results: [
+        "KL(p||q) has one minimum, the moments of p; KL(q||p) has one at each mode, as in the thesis."
+    ],
+)

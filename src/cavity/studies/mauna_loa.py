@@ -248,31 +248,29 @@ def cells(quick: bool) -> list[Cell]:
     return [learned, book, Cell({"method": MARKOV}, markov_forecast)]
 
 
-STUDIES = {
-    "mauna-loa": Study(
-        "mauna-loa",
-        "Carbon dioxide at Mauna Loa: hyperparameters, components, forecast",
-        "book section 5.4.3",
-        cells,
-        measures=(
-            "log evidence",
-            *BOOK,
-            "width of the central 95 % after 20 years, ppm",
-            "forecast: RMSE to 2026, ppm",
-            "forecast: last error, ppm",
-            "forecast: inside the central 95 %, percent",
-        ),
-        published=tuple(
-            Published({"method": m}, name, value)
-            for m in (LEARNED, AT_THE_BOOK)
-            for name, value in {
-                "log evidence": BOOK_EVIDENCE,
-                **BOOK,
-                "width of the central 95 % after 20 years, ppm": 16.0,
-            }.items()
-        ),
-        draw=draw,
-        remarks=remarks,
-        quick_note="Learning sees ten years of forty-five; pictures are of the model at the book's values.",
-    )
-}
+STUDY = Study(
+    "mauna-loa",
+    "Carbon dioxide at Mauna Loa: hyperparameters, components, forecast",
+    "book section 5.4.3",
+    cells,
+    measures=(
+        "log evidence",
+        *BOOK,
+        "width of the central 95 % after 20 years, ppm",
+        "forecast: RMSE to 2026, ppm",
+        "forecast: last error, ppm",
+        "forecast: inside the central 95 %, percent",
+    ),
+    published=tuple(
+        Published({"method": m}, name, value)
+        for m in (LEARNED, AT_THE_BOOK)
+        for name, value in {
+            "log evidence": BOOK_EVIDENCE,
+            **BOOK,
+            "width of the central 95 % after 20 years, ppm": 16.0,
+        }.items()
+    ),
+    draw=draw,
+    remarks=remarks,
+    quick_note="Learning sees ten years of forty-five; pictures are of the model at the book's values.",
+)

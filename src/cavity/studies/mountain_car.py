@@ -298,39 +298,37 @@ def _trajectories(results: Results, car: MountainCar, folder: Path) -> Path:
     return save(figure, folder / "trajectories.png")
 
 
-STUDIES = {
-    "mountain-car": Study(
-        "mountain-car",
-        "Mountain car: value functions as Gaussian processes, and planning",
-        "thesis 7.3.3 and 7.4.1, figures 7.5 to 7.7 and 7.10",
-        cells,
-        measures=(
-            "success",
-            "iterations",
-            "stable",
-            "largest value",
-            "spectral radius",
-            "off the goal",
-            "RMSE x",
-            "RMSE v",
-            "decision, CPU ms",
-        ),
-        published=(
-            Published({"method": "policy iteration"}, "iterations", 6),
-            Published({"method": "policy iteration"}, "RMSE x", 0.02),
-            Published({"method": "policy iteration"}, "RMSE v", 0.2),
-            Published({"method": "Q-iteration"}, "iterations", 20),
-        ),
-        targets=(
-            Target({"method": "policy iteration"}, "success", ">=", 0.95),
-            Target({"method": "policy iteration"}, "iterations", "<=", 10),
-            Target({"method": "policy iteration, 100 transitions"}, "success", ">=", 1.0),
-            Target({"method": "Q-iteration"}, "success", ">=", 0.95),
-            Target({"method": "planning, means"}, "success", ">=", 0.95),
-            Target({"method": "planning, moment matching"}, "success", ">=", 0.95),
-        ),
-        draw=draw,
-        remarks=remarks,
-        quick_note="Two seeds.",
-    )
-}
+STUDY = Study(
+    "mountain-car",
+    "Mountain car: value functions as Gaussian processes, and planning",
+    "thesis 7.3.3 and 7.4.1, figures 7.5 to 7.7 and 7.10",
+    cells,
+    measures=(
+        "success",
+        "iterations",
+        "stable",
+        "largest value",
+        "spectral radius",
+        "off the goal",
+        "RMSE x",
+        "RMSE v",
+        "decision, CPU ms",
+    ),
+    published=(
+        Published({"method": "policy iteration"}, "iterations", 6),
+        Published({"method": "policy iteration"}, "RMSE x", 0.02),
+        Published({"method": "policy iteration"}, "RMSE v", 0.2),
+        Published({"method": "Q-iteration"}, "iterations", 20),
+    ),
+    targets=(
+        Target({"method": "policy iteration"}, "success", ">=", 0.95),
+        Target({"method": "policy iteration"}, "iterations", "<=", 10),
+        Target({"method": "policy iteration, 100 transitions"}, "success", ">=", 1.0),
+        Target({"method": "Q-iteration"}, "success", ">=", 0.95),
+        Target({"method": "planning, means"}, "success", ">=", 0.95),
+        Target({"method": "planning, moment matching"}, "success", ">=", 0.95),
+    ),
+    draw=draw,
+    remarks=remarks,
+    quick_note="Two seeds.",
+)

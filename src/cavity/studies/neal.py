@@ -149,22 +149,20 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-STUDIES = {
-    "neal": Study(
-        "neal",
-        "Neal's curve with outliers: all noise models",
-        "data of R. Neal (fbm); no numbers of this kind in print",
-        cells,
-        measures=(
-            "RMSE",
-            "NLP",
-            "NLP above the truth's",
-            "log evidence",
-            "gross outliers found, percent",
-            "false alarms",
-        ),
-        draw=draw,
-        remarks=remarks,
-        quick_note="Neal's own set alone, without sampled methods, one restart.",
-    )
-}
+STUDY = Study(
+    "neal",
+    "Neal's curve with outliers: all noise models",
+    "data of R. Neal (fbm); no numbers of this kind in print",
+    cells,
+    measures=(
+        "RMSE",
+        "NLP",
+        "NLP above the truth's",
+        "log evidence",
+        "gross outliers found, percent",
+        "false alarms",
+    ),
+    draw=draw,
+    remarks=remarks,
+    quick_note="Neal's own set alone, without sampled methods, one restart.",
+)

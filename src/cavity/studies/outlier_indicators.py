@@ -129,31 +129,29 @@ def remarks(results: Results) -> list[str]:
     ]
 
 
-STUDIES = {
-    "outlier-indicators": Study(
-        "outlier-indicators",
-        "Posterior samples of outlier indicators on one Friedman set",
-        "thesis figure 5.15 (4000 samples; no numbers in print, the set is random)",
-        lambda quick: [
-            Cell(
-                {"method": "mnMCMC"},
-                sample_indicators,
-                {"seed": 0, "draws": 400 if quick else 4000, "warmup": 100 if quick else 500},
-            )
-        ],
-        measures=(
-            "replaced points called outliers",
-            "other points called outliers",
-            "mean number of outliers",
-            "fraction, percent",
-            "regular noise sd",
-            "outlier sd over regular",
-            "R-hat of the number",
-            "ESS of the number",
-            "acceptance",
-        ),
-        draw=draw,
-        remarks=remarks,
-        quick_note="400 draws of 4000.",
-    )
-}
+STUDY = Study(
+    "outlier-indicators",
+    "Posterior samples of outlier indicators on one Friedman set",
+    "thesis figure 5.15 (4000 samples; no numbers in print, the set is random)",
+    lambda quick: [
+        Cell(
+            {"method": "mnMCMC"},
+            sample_indicators,
+            {"seed": 0, "draws": 400 if quick else 4000, "warmup": 100 if quick else 500},
+        )
+    ],
+    measures=(
+        "replaced points called outliers",
+        "other points called outliers",
+        "mean number of outliers",
+        "fraction, percent",
+        "regular noise sd",
+        "outlier sd over regular",
+        "R-hat of the number",
+        "ESS of the number",
+        "acceptance",
+    ),
+    draw=draw,
+    remarks=remarks,
+    quick_note="400 draws of 4000.",
+)

@@ -9,6 +9,7 @@ Means over sets are dominated by the hardest set; the medians are in the remarks
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,25 +58,22 @@ def fit_synthetic(data: str, method: str, seed: int, restarts: int) -> Outcome:
     return Outcome(found, arrays, fitted.note)
 
 
-def _cells(data: str, quick_methods: tuple[str, ...]) -> Callable[[bool], list[Cell]]:
-    def cells(quick: bool) -> list[Cell]:
-        """The competitor and the sampled methods last, so that a stopped run has everything else."""
-        full = (*METHODS, *WITH_PRIOR[data], *robust_methods.competitor(), *robust_methods.SAMPLED)
-        names = quick_methods if quick else full
-        sets = dict.fromkeys(names, 2 if quick else 10)
-        if not quick:
-            sets |= dict.fromkeys(robust_methods.SAMPLED, SAMPLED_SETS[data])
-        return [
-            Cell(
-                {"set": k, "method": m},
-                fit_synthetic,
-                {"data": data, "method": m, "seed": k, "restarts": 1 if quick else RESTARTS},
-            )
-            for m in names
-            for k in range(sets[m])
-        ]
-
-    return cells
+def _cells(data: str, quick_methods: tuple[str, ...], quick: bool) -> list[Cell]:
+    """The competitor and the sampled methods last, so that a stopped run has everything else."""
+    full = (*METHODS, *WITH_PRIOR[data], *robust_methods.competitor(), *robust_methods.SAMPLED)
+    names = quick_methods if quick else full
+    sets = dict.fromkeys(names, 2 if quick else 10)
+    if not quick:
+        sets |= dict.fromkeys(robust_methods.SAMPLED, SAMPLED_SETS[data])
+    return [
+        Cell(
+            {"set": k, "method": m},
+            fit_synthetic,
+            {"data": data, "method": m, "seed": k, "restarts": 1 if quick else RESTARTS},
+        )
+        for m in names
+        for k in range(sets[m])
+    ]
 
 
 def _draw(results: Results, folder: Path) -> list[Path]:
@@ -123,7 +121,7 @@ STUDIES = {
         "sinc",
         "sin(x)/x with five noisy points of 25",
         "technical report, section 5.1 (averages over its own ten random sets)",
-        _cells("sinc", ("OLS", "snMLII", "tVar", "lapEP", "tEP")),
+        partial(_cells, "sinc", ("OLS", "snMLII", "tVar", "lapEP", "tEP")),
         measures=MEASURES,
         published=(
             Published({"method": "OLS"}, "RMSE", 0.39),
@@ -140,7 +138,7 @@ STUDIES = {
         "friedman",
         "Friedman's function with ten replaced outputs of 100",
         "thesis 5.6.1 (no table in print; log evidence ratio 16.64 in the technical report)",
-        _cells("friedman", ("OLS", "snMLII", "tVar", "lapEP")),
+        partial(_cells, "friedman", ("OLS", "snMLII", "tVar", "lapEP")),
         measures=MEASURES,
         targets=tuple(Target({"method": m}, "RMSE", "<=", 1.25) for m in robust_methods.ROBUST),
         draw=_draw,

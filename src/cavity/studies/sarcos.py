@@ -261,28 +261,26 @@ def _published() -> tuple[Published, ...]:
     return tuple(out)
 
 
-STUDIES = {
-    "sarcos": Study(
-        "sarcos",
-        "A robot arm, 40,035 rows: approximations for large data",
-        "book section 2.5 and table 8.1 (44,484 training rows there, the test rows among them)",
-        cells,
-        measures=(
-            SMSE,
-            MSLL,
-            FLOORS,
-            *(f"{name} {measure}" for name in (*BOOK, "gpoe", "rbcm") for measure in (SMSE, MSLL)),
-        ),
-        by=("method", "m"),
-        published=_published(),
-        targets=(
-            Target({"method": "defaults"}, SMSE, "<=", 0.0085),
-            Target({"method": "defaults"}, MSLL, "<=", -2.45),
-            Target({"method": "defaults"}, FLOORS, "<=", 60.0),
-        ),
-        draw=draw,
-        remarks=remarks,
-        quick_note="One subset of 256 rows and linear regression.",
-        needs_arrays=False,
-    )
-}
+STUDY = Study(
+    "sarcos",
+    "A robot arm, 40,035 rows: approximations for large data",
+    "book section 2.5 and table 8.1 (44,484 training rows there, the test rows among them)",
+    cells,
+    measures=(
+        SMSE,
+        MSLL,
+        FLOORS,
+        *(f"{name} {measure}" for name in (*BOOK, "gpoe", "rbcm") for measure in (SMSE, MSLL)),
+    ),
+    by=("method", "m"),
+    published=_published(),
+    targets=(
+        Target({"method": "defaults"}, SMSE, "<=", 0.0085),
+        Target({"method": "defaults"}, MSLL, "<=", -2.45),
+        Target({"method": "defaults"}, FLOORS, "<=", 60.0),
+    ),
+    draw=draw,
+    remarks=remarks,
+    quick_note="One subset of 256 rows and linear regression.",
+    needs_arrays=False,
+)

@@ -65,20 +65,18 @@ def _order(results: Results) -> list[str]:
     ]
 
 
-STUDIES = {
-    "step-misspecification": Study(
-        "step-misspecification",
-        "A step function: stationary covariance functions do not fit it",
-        "book section 5.4.3, figures 5.9 and 5.10",
-        lambda quick: [
-            Cell({"set": k, "method": m}, fit_step, {"method": m, "seed": k, "restarts": 2 if quick else 5})
-            for k in range(2 if quick else 10)
-            for m in KERNELS
-        ],
-        measures=("log evidence", "RMSE of the step"),
-        published=tuple(Published({"method": m}, "log evidence", v) for m, v in BOOK.items()),
-        draw=draw,
-        remarks=_order,
-        quick_note="Two data sets of ten, two restarts of five.",
-    )
-}
+STUDY = Study(
+    "step-misspecification",
+    "A step function: stationary covariance functions do not fit it",
+    "book section 5.4.3, figures 5.9 and 5.10",
+    lambda quick: [
+        Cell({"set": k, "method": m}, fit_step, {"method": m, "seed": k, "restarts": 2 if quick else 5})
+        for k in range(2 if quick else 10)
+        for m in KERNELS
+    ],
+    measures=("log evidence", "RMSE of the step"),
+    published=tuple(Published({"method": m}, "log evidence", v) for m, v in BOOK.items()),
+    draw=draw,
+    remarks=_order,
+    quick_note="Two data sets of ten, two restarts of five.",
+)

@@ -213,29 +213,25 @@ def draw(results: Results, folder: Path) -> list[Path]:
     return [save(figure, folder / "synthetic_classification.png")]
 
 
-STUDIES = {
-    "synthetic-classification": Study(
-        "synthetic-classification",
-        "Three clusters on a line: Laplace's method, EP and the truth",
-        "thesis 6.3.1, figure 6.5 (no numbers in print; the set is random)",
-        lambda quick: [
-            Cell(
-                {"set": k, "method": m}, classify, {"method": m, "seed": k, "seconds": 4.0 if quick else 30.0}
-            )
-            for k in range(1 if quick else 10)
-            for m in METHODS
-        ],
-        measures=(
-            "log evidence",
-            "information, bits",
-            "mean at -6",
-            "sd at -6",
-            "mean - 2 sd at -6",
-            "P(f < 0) at -6",
-            "probability at -6",
-        ),
-        draw=draw,
-        remarks=remarks,
-        quick_note="One random set of ten.",
-    )
-}
+STUDY = Study(
+    "synthetic-classification",
+    "Three clusters on a line: Laplace's method, EP and the truth",
+    "thesis 6.3.1, figure 6.5 (no numbers in print; the set is random)",
+    lambda quick: [
+        Cell({"set": k, "method": m}, classify, {"method": m, "seed": k, "seconds": 4.0 if quick else 30.0})
+        for k in range(1 if quick else 10)
+        for m in METHODS
+    ],
+    measures=(
+        "log evidence",
+        "information, bits",
+        "mean at -6",
+        "sd at -6",
+        "mean - 2 sd at -6",
+        "P(f < 0) at -6",
+        "probability at -6",
+    ),
+    draw=draw,
+    remarks=remarks,
+    quick_note="One random set of ten.",
+)

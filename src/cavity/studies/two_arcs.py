@@ -171,22 +171,20 @@ def draw(results: Results, folder: Path) -> list[Path]:
     return [save(figure, folder / "two_arcs.png")]
 
 
-STUDIES = {
-    "two-arcs": Study(
-        "two-arcs",
-        "Two arcs: a posterior of several modes",
-        "thesis figures 5.3, 5.5, 5.9 and 5.12 (no numbers in print; points after their description)",
-        cells,
-        measures=(
-            "log evidence",
-            "mean at 0",
-            "sd at 0",
-            "share above 1/2 at 0",
-            "share below -1/2 at 0",
-            "converged",
-        ),
-        draw=draw,
-        remarks=remarks,
-        quick_note="Short chains.",
-    )
-}
+STUDY = Study(
+    "two-arcs",
+    "Two arcs: a posterior of several modes",
+    "thesis figures 5.3, 5.5, 5.9 and 5.12 (no numbers in print; points after their description)",
+    cells,
+    measures=(
+        "log evidence",
+        "mean at 0",
+        "sd at 0",
+        "share above 1/2 at 0",
+        "share below -1/2 at 0",
+        "converged",
+    ),
+    draw=draw,
+    remarks=remarks,
+    quick_note="Short chains.",
+)

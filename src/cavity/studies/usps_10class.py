@@ -166,16 +166,14 @@ def draw(results: Results, folder: Path) -> list[Path]:
     return [save(figure, folder / "usps_10class.png")]
 
 
-STUDIES = {
-    "usps-10class": Study(
-        "usps-10class",
-        "Ten handwritten digits: softmax with Laplace's method on subsets",
-        "book section 3.7.4 (4649 training cases there)",
-        cells,
-        measures=("error, percent", "information, bits", "log evidence", "ln l", "ln s"),
-        by=("n", "method"),
-        draw=draw,
-        remarks=remarks,
-        quick_note="150 training cases and 1000 test cases.",
-    )
-}
+STUDY = Study(
+    "usps-10class",
+    "Ten handwritten digits: softmax with Laplace's method on subsets",
+    "book section 3.7.4 (4649 training cases there)",
+    cells,
+    measures=("error, percent", "information, bits", "log evidence", "ln l", "ln s"),
+    by=("n", "method"),
+    draw=draw,
+    remarks=remarks,
+    quick_note="150 training cases and 1000 test cases.",
+)

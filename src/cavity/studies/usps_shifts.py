@@ -163,26 +163,24 @@ def draw(results: Results, folder: Path) -> list[Path]:
     return [save(figure, folder / "shifts.png")]
 
 
-STUDIES = {
-    "usps-shifts": Study(
-        "usps-shifts",
-        "Threes against fives that may be shifted by a pixel",
-        "book section 9.10 (no numbers in print)",
-        cells,
-        measures=(
-            "errors of 773",
-            "information, bits",
-            "log evidence",
-            "change by a shift, sd",
-            "length scale",
-            "slope noise",
-        ),
-        by=("method",),
-        draw=draw,
-        quick_note="One subset of 60 cases.",
-        remarks=lambda results: [
-            "The log evidence of virtual rows is that of five times as many labels, and compares with none; that of "
-            "tangents is the log probability of the labels given the slopes."
-        ],
-    )
-}
+STUDY = Study(
+    "usps-shifts",
+    "Threes against fives that may be shifted by a pixel",
+    "book section 9.10 (no numbers in print)",
+    cells,
+    measures=(
+        "errors of 773",
+        "information, bits",
+        "log evidence",
+        "change by a shift, sd",
+        "length scale",
+        "slope noise",
+    ),
+    by=("method",),
+    draw=draw,
+    quick_note="One subset of 60 cases.",
+    remarks=lambda results: [
+        "The log evidence of virtual rows is that of five times as many labels, and compares with none; that of "
+        "tangents is the log probability of the labels given the slopes."
+    ],
+)
