@@ -63,10 +63,10 @@ def test_hmc_over_two_hyperparameters_agrees_with_quadrature(integrated):
 def test_joint_sampling_of_f_and_hyperparameters_agrees_with_quadrature(integrated):
     """The marginal posterior of the hyperparameters is that with f integrated out."""
     mean, sd = integrated
-    rule = MCMC(n_draws=600, warmup=200, chains=2, rng=3, method="joint", warn=False, progress=False)
+    rule = MCMC(n_draws=100, warmup=50, chains=6, rng=3, method="joint", warn=False, progress=False)
     model = two_parameters()
     x = GP(model.kernel, model.likelihood, inference=rule).condition(X, REAL).trace.positions
-    assert ess_bulk(x).min() > 40
+    assert ess_bulk(x).min() > 80
     assert np.all(np.abs(x.mean((0, 1)) - mean) < 4 * mcse_mean(x))
     assert np.all(np.abs(x.std((0, 1)) - sd) < 5 * mcse_sd(x))
 
@@ -93,8 +93,9 @@ def test_slice_sampling_agrees_with_quadrature(integrated):
 
 @pytest.mark.parametrize("how", ["hmc", "hmc metric", "elliptical"])
 def test_ranks_of_the_truth_among_draws_are_uniform(how):
-    """Talts et al. 2018: draw f from the prior and y given f; the rank of the true f among nearly independent posterior
-    draws is uniform. Pearson's statistic over eight bins, for two latent values, below its 99.9 % point."""
+    """Talts et al. 2018: draw f from the prior and y given f; the rank of the true f among posterior draws, one
+    of each of independent chains, is uniform. Pearson's statistic over eight bins, for two latent values, below its
+    99.9 % point."""
     inputs = np.linspace(-1, 1, 4)[:, None]
     prior = DensePrior(4.0 * SE(0.7), inputs)
     rng = np.random.default_rng(5)
@@ -105,16 +106,15 @@ def test_ranks_of_the_truth_among_draws_are_uniform(how):
         y = Probit().sample(f, rng)
         metric = "laplace" if how == "hmc metric" else None
         target = LatentTarget(prior, Observations(Probit(), y), metric=metric)
-        start = target.draw_prior(5, rng)
+        start = target.draw_prior(kept, rng)
         if how == "elliptical":
             trace = elliptical_slice_sampling(
-                lambda U, t=target: t.log_likelihood(t.latent(U)), start, n_draws=3, warmup=20, rng=rng, thin=10,
-                progress=False,
+                lambda U, t=target: t.log_likelihood(t.latent(U)), start, n_draws=1, warmup=29, rng=rng, progress=False,
             )  # fmt: skip
         else:
             trace = hamiltonian(
-                target, start, HMCOptions(length=1.6), n_draws=12, warmup=30, rng=rng, progress=False
-            ).thin(4)
+                target, start, HMCOptions(length=1.6), n_draws=1, warmup=33, rng=rng, progress=False
+            )
         draws = trace.map(target.latent).pooled
         assert len(draws) == kept
         ranks[r] = (draws[:, [0, 2]] < f[[0, 2]]).sum(axis=0)

@@ -301,7 +301,7 @@ def test_modes_uphill_from_ends_and_chains_that_know_them():
     np.testing.assert_allclose(sorted(map(tuple, found.locations)), truth, atol=0.12)
     assert find_modes(target, ends[1:], unit_steps(target.model, X, y)) is None
 
-    rule = MCMC(n_draws=250, warmup=100, chains=4, rng=0, warn=False, progress=False)
+    rule = MCMC(n_draws=120, warmup=50, chains=8, rng=0, warn=False, progress=False)
     posterior = rule.sample_posterior(model, X, y, ends=ends)
     assert posterior.trace.jumps.modes == 2
     assert posterior.trace.jumps.accepted > 10

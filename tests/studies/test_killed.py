@@ -28,7 +28,7 @@ from cavity.kernels import SE
 from cavity.likelihoods import Gaussian
 from cavity.studies import Cell, Outcome, Study
 
-die_in = os.environ.get("DIE_IN", "")
+log, die_in = None, ""
 
 
 def die():
@@ -36,7 +36,7 @@ def die():
 
 
 def cell(seed, method):
-    Path("log").open("a").write(f"{method}{seed} ")
+    log.open("a").write(f"{method}{seed} ")
     rng = np.random.default_rng(seed)
     X = rng.uniform(0, 5, (15, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(15)
@@ -75,21 +75,36 @@ cavity.studies.load = lambda name: study
 
 from cavity.cli import main
 
-sys.argv = ["cavity", "reproduce", "small", "--out", sys.argv[1]]
-main()
+for number, run in enumerate(sys.argv[1:]):  # each in a process of its own, which has not to import all again
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        out, die_in = run.split(":")
+        log = Path(f"log{number}")
+        log.touch()
+        sys.argv = ["cavity", "reproduce", "small", "--out", out]
+        main()
+        sys.exit(0)
+    status = os.waitpid(child, 0)[1]
+    real(Path(f"code{number}"), str(os.waitstatus_to_exitcode(status)))
 '''
 
 
-def reproduce(folder, out, die_in=""):
-    environment = {**os.environ, "DIE_IN": die_in, "OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, out],
+def reproduce(folder, runs):
+    """Code of the end and cells of each of the runs "folder:where it dies", one after the other."""
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *runs],
         cwd=folder,
-        env=environment,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
+    assert found.returncode == 0, found.stderr
+    return [
+        (int((folder / f"code{k}").read_text()), (folder / f"log{k}").read_text(), found.stderr)
+        for k in range(len(runs))
+    ]
 
 
 def content(folder: Path):
@@ -108,23 +123,18 @@ def content(folder: Path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 def test_a_killed_run_goes_on_and_ends_like_one_that_was_not_stopped(tmp_path):
-    whole = reproduce(tmp_path, "whole")
-    assert whole.returncode == 0, whole.stderr
-    expected = content(tmp_path / "whole")
-    assert len(expected[1]) == 6
-    log = tmp_path / "log"
     # where it dies, and the cells that are run until then and after that
-    for die_in, before, after in (
+    cases = (
         ("cell", "a0 b0 a1 b1 ", "b1 a2 b2 "),
         ("store", "a0 b0 a1 ", "a1 b1 a2 b2 "),
         ("pictures", "a0 b0 a1 b1 a2 b2 ", ""),
-    ):
-        log.write_text("")
-        killed = reproduce(tmp_path, die_in, die_in)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        assert log.read_text() == before
-        log.write_text("")
-        again = reproduce(tmp_path, die_in)
-        assert again.returncode == 0, again.stderr
-        assert log.read_text() == after
-        assert content(tmp_path / die_in) == expected
+    )
+    runs = [f"{name}:{end}" for name, *_ in cases for end in (name, "")]
+    (code, _, errors), *others = reproduce(tmp_path, ["whole:", *runs])
+    assert code == 0, errors
+    expected = content(tmp_path / "whole")
+    assert len(expected[1]) == 6
+    for (name, before, after), killed, again in zip(cases, others[::2], others[1::2], strict=True):
+        assert killed[:2] == (-signal.SIGKILL, before), errors
+        assert again[:2] == (0, after), errors
+        assert content(tmp_path / name) == expected

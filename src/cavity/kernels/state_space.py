@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class FactorKind(IntEnum):
-    """Kinds of factors; compiled loops know them by number."""
+    """Kinds of factors; arrays hold them as numbers."""
 
     MATERN = 0
     ROTATION = 1

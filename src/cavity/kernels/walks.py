@@ -13,41 +13,62 @@ import numpy as np
 from numba import njit
 
 from cavity.numerics.arrays import Array
+from cavity.numerics.compiled_helpers import helper
 
 TOLERANCE = 1e-15
 """Of the residual, relative to the right-hand side."""
 
 
-@njit(cache=True, nogil=True)
-def _step(M: Array, P: Array, R: Array, Q: Array) -> Array:
+@helper()
+def _step(M: Array, P: Array, R: Array, Q: Array, out: Array) -> None:
     """S R: one more step of both walks, to nodes of equal label."""
-    return M * (P @ R @ Q)
+    moved = P @ R @ Q
+    for i in range(M.shape[0]):
+        for j in range(M.shape[1]):
+            out[i, j] = M[i, j] * moved[i, j]
 
 
-@njit(cache=True, nogil=True)
+@helper()
+def _dot(X: Array, Y: Array) -> float:
+    total = 0.0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            total += X[i, j] * Y[i, j]
+    return total
+
+
+@helper()
 def _one(x: Array, P: Array, y: Array, Q: Array, decay: float) -> tuple[float, float]:
     """Weight of the shared walks, and its derivative in the decay."""
-    M = np.zeros((len(x), len(y)))
-    for i in range(len(x)):
-        for j in range(len(y)):
+    n, m = len(x), len(y)
+    room = np.zeros((5, n, m))
+    M, R, residual, direction, image = room[0], room[1], room[2], room[3], room[4]
+    start = 0.0
+    for i in range(n):
+        for j in range(m):
             if x[i] == y[j]:
-                M[i, j] = 1.0
-    start = M.sum()
+                M[i, j], residual[i, j], direction[i, j] = 1.0, 1.0, 1.0
+                start += 1.0
     if start == 0.0:
         return 0.0, 0.0
-    R, residual = np.zeros_like(M), M.copy()
-    direction, square = residual.copy(), start
+    square = start
     for _ in range(2 * M.size + 20):
         if square <= TOLERANCE * TOLERANCE * start:
             break
-        image = direction - decay * _step(M, P, direction, Q)
-        alpha = square / np.sum(direction * image)
-        R += alpha * direction
-        residual -= alpha * image
-        after = np.sum(residual * residual)
-        direction = residual + (after / square) * direction
+        _step(M, P, direction, Q, image)
+        alpha = square / (_dot(direction, direction) - decay * _dot(direction, image))
+        after = 0.0
+        for i in range(n):
+            for j in range(m):
+                R[i, j] += alpha * direction[i, j]
+                residual[i, j] -= alpha * (direction[i, j] - decay * image[i, j])
+                after += residual[i, j] * residual[i, j]
+        for i in range(n):
+            for j in range(m):
+                direction[i, j] = residual[i, j] + (after / square) * direction[i, j]
         square = after
-    return R.sum(), np.sum(R * _step(M, P, R, Q))
+    _step(M, P, R, Q, image)
+    return _dot(M, R), _dot(R, image)
 
 
 @njit(cache=True, nogil=True)

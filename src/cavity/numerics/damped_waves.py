@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from cavity.numerics.arrays import Array
+from cavity.numerics.compiled_helpers import helper
 
 SERIES = 0.25
 """Value of |eta x|^2 below which s and d are power series."""
@@ -23,7 +24,7 @@ TERMS = 8
 """Terms of those series: the next is below 1e-17 of the first."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@helper()
 def damped_waves(x, zeta):
     """(c, s, d) at x >= 0."""
     eta2 = (1.0 - zeta) * (1.0 + zeta)

@@ -17,13 +17,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from cavity.numerics.arrays import Array
+from cavity.numerics.compiled_helpers import helper
+
 compiled = njit(cache=True, nogil=True, error_model="numpy")
+part = helper()
 
 MOST_STEPS = 2.0**62
 """Steps that are told apart."""
 
 
-@compiled
+@part
 def lattice_step(partial, wrt, A, noise, dA, d_noise):
     """A (p, p) and the response to the noise (p,) of one step, and their derivatives in the partial autocorrelation
     `wrt`."""
@@ -67,8 +71,10 @@ def moving_average(partial, moving, wrt, w, dw):
         for j in range(i + 2):
             new[j] = theta[j] + m * theta[i + 1 - j]
             d_new[j] = d_theta[j] + m * d_theta[i + 1 - j] + dm * theta[i + 1 - j]
-        theta[: i + 2], d_theta[: i + 2] = new[: i + 2], d_new[: i + 2]
-    w[:], dw[:] = 0.0, 0.0
+        for j in range(i + 2):
+            theta[j], d_theta[j] = new[j], d_new[j]
+    for i in range(n):
+        w[i], dw[i] = 0.0, 0.0
     for lag in range(q, -1, -1):
         if lag < q:
             ahead, d_ahead = 0.0, 0.0
@@ -86,17 +92,20 @@ def moving_average(partial, moving, wrt, w, dw):
         dw[0] += d_theta[lag]
 
 
-@compiled
+@part
 def _unit(w, dw):
-    """w / |w| and its derivative, in place; returns |w|."""
-    norm = np.sqrt(np.sum(w * w))
-    w /= norm
-    dw -= w * np.sum(w * dw)
-    dw /= norm
-    return norm
+    """w / |w| and its derivative, in place."""
+    square, along = 0.0, 0.0
+    for i in range(len(w)):
+        square += w[i] * w[i]
+        along += w[i] * dw[i]
+    norm = np.sqrt(square)
+    for i in range(len(w)):
+        dw[i] = (dw[i] - w[i] * along / square) / norm
+        w[i] /= norm
 
 
-@compiled
+@part
 def _reflected(w, dw, A, noise, dA, d_noise):
     """A <- U A U, noise <- U noise, and the derivatives, in place, for the reflection U = U' with first row w, |w| = 1.
 
@@ -107,19 +116,24 @@ def _reflected(w, dw, A, noise, dA, d_noise):
     v = w.copy()
     v[0] += s
     scale = 1.0 + abs(w[0])
-    U, dU, first, second = np.empty((n, n)), np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    room = np.empty((5, n, n))
+    U, dU, first, second, third = room[0], room[1], room[2], room[3], room[4]
     for i in range(n):
         for j in range(n):
             U[i, j] = s * v[i] * v[j] / scale - (s if i == j else 0.0)
             dU[i, j] = s * (dw[i] * v[j] + v[i] * dw[j]) / scale - v[i] * v[j] * dw[0] / scale**2
     _product(dU, A, first)
     _product(U, dA, second)
-    first += second
-    _product(U, A, second)
-    _product(second, dU, dA)  # d(U A U) = (dU A + U dA) U + U A dU
-    _product(second, U, A)
+    _product(U, A, third)
+    for i in range(n):
+        for j in range(n):
+            first[i, j] += second[i, j]
     _product(first, U, second)
-    dA += second
+    _product(third, dU, dA)  # d(U A U) = (dU A + U dA) U + U A dU
+    _product(third, U, A)
+    for i in range(n):
+        for j in range(n):
+            dA[i, j] += second[i, j]
     old, d_old = noise.copy(), d_noise.copy()
     for i in range(n):
         noise[i], d_noise[i] = 0.0, 0.0
@@ -128,7 +142,7 @@ def _reflected(w, dw, A, noise, dA, d_noise):
             d_noise[i] += U[i, j] * d_old[j] + dU[i, j] * old[j]
 
 
-@compiled
+@part
 def _product(X, Y, out):
     """out <- X Y."""
     n = len(X)
@@ -140,9 +154,12 @@ def _product(X, Y, out):
             out[i, j] = total
 
 
-@compiled
-def _follow(B, N, dB, dN, A, Q, dA, dQ, room):
-    """A <- B A, Q <- B Q B' + N, a sum of positive terms, and the derivatives; `B` and `A` may be the same arrays."""
+@part
+def _follow(step, out, room):
+    """A <- B A, Q <- B Q B' + N, a sum of positive terms, and the derivatives: of (B, N, dB, dN) and (A, Q, dA, dQ),
+    each (4, n, n), which may be the same."""
+    B, N, dB, dN = step[0], step[1], step[2], step[3]
+    A, Q, dA, dQ = out[0], out[1], out[2], out[3]
     n = len(A)
     new, d_new, spread, d_spread = room[0], room[1], room[2], room[3]
     _product(B, A, new)
@@ -165,10 +182,10 @@ def _follow(B, N, dB, dN, A, Q, dA, dQ, room):
             A[i, j], dA[i, j] = new[i, j], d_new[i, j] + room[4, i, j]
 
 
-@compiled
-def lattice_steps(partial, moving, count, wrt, A, Q, dA, dQ):
-    """A and Q (n, n) of so many steps at once, by doubling, and their derivatives in the number `wrt`: one of the n
-    partial autocorrelations, or of the fewer than n numbers of the moving average after them."""
+@part
+def lattice_steps(partial, moving, count, wrt, out):
+    """A, Q, dA, dQ into `out` (4, n, n): of so many steps at once, by doubling, and their derivatives in the number
+    `wrt`, one of the n partial autocorrelations, or of the fewer than n numbers of the moving average after them."""
     n = len(partial)
     one, room = np.zeros((4, n, n)), np.empty((8, n, n))
     noise, d_noise = np.empty(n), np.empty(n)
@@ -182,15 +199,29 @@ def lattice_steps(partial, moving, count, wrt, A, Q, dA, dQ):
         for j in range(n):
             one[1, i, j] = noise[i] * noise[j]
             one[3, i, j] = d_noise[i] * noise[j] + noise[i] * d_noise[j]
-            A[i, j] = 1.0 if i == j else 0.0
-            Q[i, j], dA[i, j], dQ[i, j] = 0.0, 0.0, 0.0
+            out[0, i, j] = 1.0 if i == j else 0.0
+            out[1, i, j], out[2, i, j], out[3, i, j] = 0.0, 0.0, 0.0
     left = np.int64(min(np.round(count), MOST_STEPS))
     while left > 0:
         if left & 1:
-            _follow(one[0], one[1], one[2], one[3], A, Q, dA, dQ, room)
+            _follow(one, out, room)
         left >>= 1
         if left > 0:
-            _follow(one[0], one[1], one[2], one[3], one[0], one[1], one[2], one[3], room)
+            _follow(one, one, room)
+
+
+@compiled
+def _many_steps(partial, moving, counts, wrt, out):
+    for k in range(len(counts)):
+        lattice_steps(partial, moving, counts[k], wrt, out[k])
+
+
+def lattice_steps_of(partial: Array, moving: Array, counts: Array, wrt: int) -> Array:
+    """A, Q, dA, dQ, each (m, n, n), of so many steps each."""
+    n = len(partial)
+    out = np.empty((len(counts), 4, n, n))
+    _many_steps(partial, moving, counts, wrt, out)
+    return out.transpose(1, 0, 2, 3)
 
 
 @compiled
@@ -210,13 +241,14 @@ def correlations(partial, moving, lags):
         moving_average(partial, moving, wrt, w, dw)
         _unit(w, dw)
         last = np.int64(0)
-        row[:], d_row[:] = w, dw  # w'A^lag
+        for j in range(n):
+            row[j], d_row[j] = w[j], dw[j]  # w'A^lag
         for u in range(len(lags)):
             gap = np.int64(lags[u]) - last
             last += gap
             far = gap > n
             if far:
-                lattice_steps(partial, none, float(gap), wrt, room[0], room[1], room[2], room[3])
+                lattice_steps(partial, none, float(gap), wrt, room)
             for _ in range(1 if far else gap):
                 A, dA = (room[0], room[2]) if far else (one[0], one[1])
                 for j in range(n):
@@ -225,7 +257,8 @@ def correlations(partial, moving, lags):
                         total += row[k] * A[k, j]
                         d_total += d_row[k] * A[k, j] + row[k] * dA[k, j]
                     new[j], d_new[j] = total, d_total
-                row[:], d_row[:] = new, d_new
+                for j in range(n):
+                    row[j], d_row[j] = new[j], d_new[j]
             value[u], slope[u, wrt] = 0.0, 0.0
             for j in range(n):
                 value[u] += row[j] * w[j]

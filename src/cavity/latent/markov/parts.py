@@ -37,33 +37,46 @@ def _means(start, A, Q, which, x, ahead, after, picks, out):
     new, last = np.empty_like(x[0]), len(which) - 1
     for k in range(len(which)):
         for e in range(len(picks)):
-            out[k, e] = passes._dot(picks[e], x[0])
+            out[k, e] = passes.dot(picks[e], x[0])
         if which[k] >= 0:
             follows = after[0] if k == last else ahead[k + 1, 0]
-            passes._move_covariances(start, A[which[k]], Q[which[k]], follows, x[0], new)
+            passes.move_covariances(start, A[which[k]], Q[which[k]], follows, x[0], new)
 
 
 @compiled
 def _variances(A, G, first, picks, begins, ends, var, cov):
     """Variances (n, E) of functionals at each time, and covariances (k, E) of them between pairs of times."""
     n, d = A.shape[:2]
-    S, Y = first @ first.T, np.empty((len(begins), len(picks), d))
+    S, half, new, Y = np.empty((d, d)), np.empty((d, d)), np.empty(d), np.empty((len(begins), len(picks), d))
+    for i in range(d):
+        for j in range(d):
+            S[i, j] = passes.dot(first[i], first[j])
     closed, opened = 0, 0
     for k in range(n):
         while closed < opened and ends[closed] == k:
             for e in range(len(picks)):
-                cov[closed, e] = passes._dot(picks[e], Y[closed, e])
+                cov[closed, e] = passes.dot(picks[e], Y[closed, e])
             closed += 1
-        along = picks @ S
         for e in range(len(picks)):
-            var[k, e] = passes._dot(picks[e], along[e])
+            for i in range(d):
+                new[i] = passes.dot(S[i], picks[e])
+            var[k, e] = passes.dot(picks[e], new)
+            later = opened
+            while later < len(begins) and begins[later] == k:
+                passes.copy(new, Y[later, e])
+                later += 1
         while opened < len(begins) and begins[opened] == k:
-            Y[opened] = along
             opened += 1
         if k + 1 < n:
-            S = A[k] @ S @ A[k].T + G[k] @ G[k].T
+            passes.product(A[k], S, half)
+            for i in range(d):
+                for j in range(d):
+                    S[i, j] = passes.dot(half[i], A[k, j]) + passes.dot(G[k, i], G[k, j])
             for i in range(closed, opened):
-                Y[i] = Y[i] @ A[k].T
+                for e in range(len(picks)):
+                    for j in range(d):
+                        new[j] = passes.dot(A[k, j], Y[i, e])
+                    passes.copy(new, Y[i, e])
 
 
 def part_moments(

@@ -18,7 +18,7 @@ import numpy as np
 
 from cavity.latent.base import ImproperPosteriorError
 from cavity.latent.markov.filtered import CHUNK, Filtered, White
-from cavity.latent.markov.passes import compiled, forward
+from cavity.latent.markov.passes import compiled, dot, forward, product, product_transposed
 from cavity.latent.markov.times import Stretch
 from cavity.latent.markov.transitions import initial_covariance
 from cavity.numerics.arrays import Array
@@ -50,8 +50,9 @@ def _root(n, P, L):
 def _noise_root(L, Z, G):
     """G = L M^-T with M M' = I + L'Z L; False if there is none."""
     d = len(L)
-    inner = L.T @ (Z @ L)
-    M = np.zeros((d, d))
+    ZL, inner, M = np.empty((d, d)), np.empty((d, d)), np.zeros((d, d))
+    product(Z, L, ZL)
+    product_transposed(L, ZL, inner)
     for j in range(d):
         for i in range(j, d):
             total = 0.5 * (inner[i, j] + inner[j, i]) + (1.0 if i == j else 0.0)
@@ -79,23 +80,34 @@ def _posterior_steps(start, A, Q, which, tau, Z, moved, roots):
     Z (d, d) comes from the future and goes to the past.
     """
     d = len(Z)
-    full, L = np.zeros((d, d)), np.zeros((d, d))
+    full, L, moves, said = np.zeros((d, d)), np.zeros((d, d)), np.empty((d, d)), np.empty((d, d))
     for k in range(len(which) - 1, -1, -1):
         u = which[k]
         if u < 0:
-            moved[k] = np.eye(d)
-            roots[k] = 0.0
+            for i in range(d):
+                for j in range(d):
+                    moved[k, i, j], roots[k, i, j] = 1.0 if i == j else 0.0, 0.0
         else:
             for b in range(len(start) - 1):
                 lo, n = start[b], start[b + 1] - start[b]
-                full[lo : lo + n, lo : lo + n] = A[u, b, :n, :n]
-                _root(n, Q[u, b], L[lo : lo + n, lo : lo + n])
+                _root(n, Q[u, b], moves)
+                for i in range(n):
+                    for j in range(n):
+                        full[lo + i, lo + j] = A[u, b, i, j]
+                        L[lo + i, lo + j] = moves[i, j] if j <= i else 0.0
             if not _noise_root(L, Z, roots[k]):
                 return k
-            said = Z @ full
-            moved[k] = full - roots[k] @ (roots[k].T @ said)
-            Z[:] = full.T @ (Z @ moved[k])
-            Z[:] = 0.5 * (Z + Z.T)
+            product(Z, full, said)
+            product_transposed(roots[k], said, moves)
+            product(roots[k], moves, moved[k])
+            for i in range(d):
+                for j in range(d):
+                    moved[k, i, j] = full[i, j] - moved[k, i, j]
+            product(Z, moved[k], said)
+            product_transposed(full, said, moves)
+            for i in range(d):
+                for j in range(d):
+                    Z[i, j] = 0.5 * (moves[i, j] + moves[j, i])
         for b in range(len(start) - 1):
             for e in range(len(start) - 1):
                 Z[start[b], start[e]] += tau[k]
@@ -106,12 +118,16 @@ def _posterior_steps(start, A, Q, which, tau, Z, moved, roots):
 def _simulate(moved, roots, first, normal, out):
     """Draws (n, m) of the first entry of the state from normal numbers (n, m, d); `first` is a root of the start."""
     n, m = out.shape
+    x, new = np.empty(len(first)), np.empty(len(first))
     for j in range(m):
-        x = first @ normal[0, j]
+        for i in range(len(x)):
+            x[i] = dot(first[i], normal[0, j])
         for k in range(n):
             out[k, j] = x[0]
             if k + 1 < n:
-                x = moved[k] @ x + roots[k] @ normal[k + 1, j]
+                for i in range(len(x)):
+                    new[i] = dot(moved[k, i], x) + dot(roots[k, i], normal[k + 1, j])
+                x, new = new, x
 
 
 class PosteriorChain:

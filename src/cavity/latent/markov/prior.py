@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -343,10 +342,7 @@ class Pulled:
         """Add a cotangent of the covariance of the first state."""
         from cavity.latent.markov.transitions import pull_initial
 
-        for unit, (part,) in self._parts((G,)):
-            own = np.zeros(len(self.d_variance)), np.zeros(self.d_rate.shape)
-            pull_initial(self.prior.system, self.prior.t[0], part, *own)
-            self.add_totals(*own, unit)
+        pull_initial(self.prior.system, self.prior.t[0], G, self.d_variance, self.d_rate)
 
     def _pull(self) -> None:
         from cavity.latent.markov.transitions import pull_transitions
@@ -354,16 +350,9 @@ class Pulled:
         if self._waiting is None:
             return
         stretch, Q, GA, GQ = self._waiting
-        for unit, parts in self._parts((GA, GQ)):
-            own = np.zeros(len(self.d_variance)), np.zeros(self.d_rate.shape)
-            pull_transitions(self.prior.system, stretch.gaps, stretch.times, Q, *parts, *own)
-            self.add_totals(*own, unit)
+        totals = self.d_variance, self.d_rate
+        pull_transitions(self.prior.system, stretch.gaps, stretch.times, Q, GA, GQ, *totals)
         self._waiting = None
-
-    def _parts(self, arrays: Sequence[Array]) -> Iterator[tuple[Any, list[Array]]]:
-        yield 1.0, [np.ascontiguousarray(array.real) for array in arrays]
-        if np.iscomplexobj(arrays[0]):
-            yield 1j, [np.ascontiguousarray(array.imag) for array in arrays]
 
     def totals(self) -> tuple[Array, Array]:
         """Derivatives in variances, and in rates and shapes."""

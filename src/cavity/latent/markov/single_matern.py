@@ -28,6 +28,7 @@ from cavity.latent.markov.small_matrices import (
     noise_form,
     noise_product,
     outer_minus,
+    part,
     process_noise,
     read,
     read_matrix,
@@ -46,7 +47,7 @@ from cavity.latent.markov.small_matrices import (
 )
 
 
-@compiled
+@part
 def _step(like, x):
     """A of a step of rate times gap x."""
     if x < FORGOTTEN:
@@ -54,7 +55,7 @@ def _step(like, x):
     return transition(like, 0.0, 0.0)
 
 
-@compiled
+@part
 def _noise(like, x, variance):
     """Q of it, packed."""
     if x < FORGOTTEN:

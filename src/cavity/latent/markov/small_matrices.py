@@ -16,7 +16,10 @@ from math import factorial
 import numpy as np
 from numba import njit
 
+from cavity.numerics.compiled_helpers import helper
+
 compiled = njit(cache=True, nogil=True, error_model="numpy")
+part = helper()
 
 FORGOTTEN = 700.0
 """Value of rate * gap from which nothing of a state is left: exp(-x) underflows."""
@@ -37,7 +40,7 @@ THIRD = 1.0 / 3.0
 # --- transitions ---------------------------------------------------------------------------------------------
 
 
-@compiled
+@part
 def stationary(P, variance):
     """Covariance of the state; the argument P says how many states there are, here and below."""
     if len(P) == 1:
@@ -47,7 +50,7 @@ def stationary(P, variance):
     return (variance, 0.0, -THIRD * variance, THIRD * variance, 0.0, variance)
 
 
-@compiled
+@part
 def transition(P, x, decay):
     """A, with decay = exp(-x)."""
     if len(P) == 1:
@@ -60,7 +63,7 @@ def transition(P, x, decay):
     return one + two + (decay * (h - x), decay * (2.0 * h - 3.0 * x), decay * (1.0 - 2.0 * x + h))
 
 
-@compiled
+@part
 def _series(coefficients, x):
     total = coefficients[0]
     for j in range(1, TERMS):
@@ -68,7 +71,7 @@ def _series(coefficients, x):
     return total
 
 
-@compiled
+@part
 def process_noise(P, x, decay):
     """Q, to full relative accuracy."""
     square = decay * decay
@@ -101,7 +104,7 @@ def process_noise(P, x, decay):
     return one + two + (q * (g0 - 4.0 * g1 + 5.0 * g2 - 2.0 * g3 + r),)
 
 
-@compiled
+@part
 def drift_trace(N, B):
     """tr(N F B): with A' = x F A the derivative of A P A' contracted with N is twice this with B = A P A'."""
     if len(N) == 1:
@@ -114,7 +117,7 @@ def drift_trace(N, B):
     return first + second + N[2] * low[0] + N[4] * low[1] + N[5] * low[2]
 
 
-@compiled
+@part
 def drift_form(P, r, m):
     """r'F m."""
     if len(P) == 1:
@@ -124,7 +127,7 @@ def drift_form(P, r, m):
     return r[0] * m[1] + r[1] * m[2] - r[2] * (m[0] + 3.0 * (m[1] + m[2]))
 
 
-@compiled
+@part
 def noise_form(N, A):
     """strength * a'N a, a the last column of A: the derivative of Q in x, contracted with N."""
     if len(N) == 1:
@@ -136,7 +139,7 @@ def noise_form(N, A):
     return 16.0 * THIRD * (a * a * N[0] + b * b * N[3] + c * c * N[5] + 2.0 * cross)
 
 
-@compiled
+@part
 def noise_product(P, x, y):
     """strength x_d y_d: the noise, which moves the last entry of the state, between two vectors."""
     if len(P) == 1:
@@ -149,7 +152,7 @@ def noise_product(P, x, y):
 # --- products ------------------------------------------------------------------------------------------------
 
 
-@compiled
+@part
 def congruence(P, A):
     """A P A'."""
     if len(P) == 1:
@@ -166,14 +169,14 @@ def congruence(P, A):
     return one + two + (g * A[6] + h * A[7] + i * A[8],)
 
 
-@compiled
+@part
 def _row(P, a, b, c):
     """(a, b, c) P of a symmetric 3 x 3 matrix."""
     first, second = a * P[0] + b * P[1] + c * P[2], a * P[1] + b * P[3] + c * P[4]
     return first, second, a * P[2] + b * P[4] + c * P[5]
 
 
-@compiled
+@part
 def transposed(P, A):
     """A'."""
     if len(P) == 1:
@@ -183,7 +186,7 @@ def transposed(P, A):
     return (A[0], A[3], A[6], A[1], A[4], A[7], A[2], A[5], A[8])
 
 
-@compiled
+@part
 def apply(P, A, x):
     """A x."""
     if len(P) == 1:
@@ -194,7 +197,7 @@ def apply(P, A, x):
     return (A[0] * x[0] + A[1] * x[1] + A[2] * x[2], A[3] * x[0] + A[4] * x[1] + A[5] * x[2], low)
 
 
-@compiled
+@part
 def symmetric_apply(P, x):
     """P x."""
     if len(P) == 1:
@@ -204,7 +207,7 @@ def symmetric_apply(P, x):
     return _row(P, x[0], x[1], x[2])
 
 
-@compiled
+@part
 def dot(P, x, y):
     """x'y."""
     if len(P) == 1:
@@ -214,7 +217,7 @@ def dot(P, x, y):
     return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
 
 
-@compiled
+@part
 def add(P, Q):
     """P + Q of symmetric matrices."""
     if len(P) == 1:
@@ -224,7 +227,7 @@ def add(P, Q):
     return (P[0] + Q[0], P[1] + Q[1], P[2] + Q[2], P[3] + Q[3], P[4] + Q[4], P[5] + Q[5])
 
 
-@compiled
+@part
 def scaled(P, a):
     """a P."""
     if len(P) == 1:
@@ -234,7 +237,7 @@ def scaled(P, a):
     return (a * P[0], a * P[1], a * P[2], a * P[3], a * P[4], a * P[5])
 
 
-@compiled
+@part
 def add_scaled(P, x, w, a):
     """x + a w of vectors."""
     if len(P) == 1:
@@ -244,7 +247,7 @@ def add_scaled(P, x, w, a):
     return (x[0] + a * w[0], x[1] + a * w[1], x[2] + a * w[2])
 
 
-@compiled
+@part
 def add_observed(P, x, a):
     """x + a h."""
     if len(P) == 1:
@@ -257,7 +260,7 @@ def add_observed(P, x, a):
 # --- steps of the filter and the smoother --------------------------------------------------------------------
 
 
-@compiled
+@part
 def updated(P, c, q):
     """The filtered covariance P - c w w', w = P h: q w in the row of the observation, where nothing may cancel."""
     if len(P) == 1:
@@ -268,7 +271,7 @@ def updated(P, c, q):
     return (q * P[0], q * P[1], q * P[2]) + inner
 
 
-@compiled
+@part
 def informed(N, v, c, left):
     """N - c (h v' + v h') + h h' left, with v = N w."""
     if len(N) == 1:
@@ -278,7 +281,7 @@ def informed(N, v, c, left):
     return (N[0] - 2.0 * c * v[0] + left, N[1] - c * v[1], N[2] - c * v[2], N[3], N[4], N[5])
 
 
-@compiled
+@part
 def outer_minus(N, r):
     """r r' - N."""
     if len(N) == 1:
@@ -289,7 +292,7 @@ def outer_minus(N, r):
     return one + (r[1] * r[1] - N[3], r[1] * r[2] - N[4], r[2] * r[2] - N[5])
 
 
-@compiled
+@part
 def inner(N, Q):
     """tr(N Q) of symmetric matrices."""
     if len(N) == 1:
@@ -303,7 +306,7 @@ def inner(N, Q):
 # --- between arrays and tuples -------------------------------------------------------------------------------
 
 
-@compiled
+@part
 def read(P, w, rest):
     """A symmetric matrix from its first row and the rest of its upper triangle."""
     if len(P) == 1:
@@ -313,7 +316,7 @@ def read(P, w, rest):
     return (w[0], w[1], w[2], rest[0], rest[1], rest[2])
 
 
-@compiled
+@part
 def write(P, w, rest):
     """The same the other way."""
     w[0] = P[0]
@@ -323,7 +326,7 @@ def write(P, w, rest):
         w[1], w[2], rest[0], rest[1], rest[2] = P[1], P[2], P[3], P[4], P[5]
 
 
-@compiled
+@part
 def read_vector(P, row):
     """A vector."""
     if len(P) == 1:
@@ -333,7 +336,7 @@ def read_vector(P, row):
     return (row[0], row[1], row[2])
 
 
-@compiled
+@part
 def write_vector(P, x, row):
     """The same the other way."""
     row[0] = x[0]
@@ -343,7 +346,7 @@ def write_vector(P, x, row):
         row[1], row[2] = x[1], x[2]
 
 
-@compiled
+@part
 def read_matrix(P, A):
     """Any matrix (d, d)."""
     if len(P) == 1:
@@ -353,7 +356,7 @@ def read_matrix(P, A):
     return (A[0, 0], A[0, 1], A[0, 2], A[1, 0], A[1, 1], A[1, 2], A[2, 0], A[2, 1], A[2, 2])
 
 
-@compiled
+@part
 def write_matrix(P, values, A):
     """The same the other way."""
     if len(P) == 1:
@@ -365,7 +368,7 @@ def write_matrix(P, values, A):
             A[i, 0], A[i, 1], A[i, 2] = values[3 * i], values[3 * i + 1], values[3 * i + 2]
 
 
-@compiled
+@part
 def full(P):
     """All rows of a symmetric matrix."""
     if len(P) == 1:
@@ -375,7 +378,7 @@ def full(P):
     return (P[0], P[1], P[2], P[1], P[3], P[4], P[2], P[4], P[5])
 
 
-@compiled
+@part
 def upper(P, A):
     """The upper triangle of a symmetric matrix of which all rows are given."""
     if len(P) == 1:
@@ -385,7 +388,7 @@ def upper(P, A):
     return (A[0], A[1], A[2], A[4], A[5], A[8])
 
 
-@compiled
+@part
 def zero_vector(P):
     """Zeros of the type of P's numbers."""
     zero = P[0] * 0.0
