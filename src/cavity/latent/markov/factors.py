@@ -50,10 +50,12 @@ class System(NamedTuple):
     variance: Array
 
 
-def _matrices(*rows: tuple[Any, ...]) -> Array:
-    """Matrices (m, n, n) from their entries, each a number or (m,)."""
-    entries = np.broadcast_arrays(*(entry for row in rows for entry in row))
-    return np.stack(entries, axis=-1).reshape(-1, len(rows), len(rows))
+def _matrices(m: int, *rows: tuple[Any, Any]) -> Array:
+    """Matrices (m, 2, 2) from their entries, each a number or (m,)."""
+    out = np.empty((m, 2, 2))
+    for i, row in enumerate(rows):
+        out[:, i, 0], out[:, i, 1] = row
+    return out
 
 
 # --- steps --------------------------------------------------------------------------------------------------
@@ -86,7 +88,7 @@ def _few_matern_states(n: int, x: Array) -> tuple[Array, Array]:
 
 def _matern(system: System, f: int, gaps: Array) -> tuple[Array, Array]:
     """A and Q of a Matern factor."""
-    n, x = system.size[f], system.rate[f] * gaps
+    n, x = int(system.size[f]), system.rate[f] * gaps
     if n <= 3:
         return _few_matern_states(n, x)
     power, P = system.power[f, :n, :n, :n], system.covariance[f, :n, :n]
@@ -127,13 +129,14 @@ def _integrated(x: Array) -> tuple[Array, Array]:
     forgotten, left = -np.expm1(-x), np.exp(-x)
     by_rule = np.sum(x[:, None] * WEIGHTS * np.expm1(-0.5 * np.outer(x, 1.0 + NODES)) ** 2, axis=1)
     first = np.where(x > SMALL_STEP, 2.0 * x - 3.0 + 4.0 * left - left * left, by_rule)
-    Q = _matrices((first, forgotten * forgotten), (forgotten * forgotten, -np.expm1(-2.0 * x)))
-    return _matrices((1.0, forgotten), (0.0, left)), Q
+    m, cross = len(x), forgotten * forgotten
+    Q = _matrices(m, (first, cross), (cross, -np.expm1(-2.0 * x)))
+    return _matrices(m, (1.0, forgotten), (0.0, left)), Q
 
 
 def factor_prior(system: System, f: int, t: Array) -> Array:
     """Covariance of a factor's state at times t (m,), or one for all."""
-    n, kind = int(system.size[f]), system.kind[f]
+    n, kind = int(system.size[f]), int(system.kind[f])
     if kind in (FactorKind.MATERN, FactorKind.GAUSSIAN):
         return system.covariance[f : f + 1, :n, :n]
     if kind == FactorKind.WIENER:
@@ -176,12 +179,13 @@ def _oscillator(x: Array, zeta: float) -> tuple[Array, Array]:
     first[short] = 2.0 * zeta * x[short] * (p * p @ WEIGHTS)
     second[short] = 2.0 * zeta * x[short] * (q * q @ WEIGHTS)
     cross = 2.0 * zeta * b * b
-    return _matrices((a, b), (c, d)), _matrices((first, cross), (cross, second))
+    return _matrices(len(x), (a, b), (c, d)), _matrices(len(x), (first, cross), (cross, second))
 
 
 def _oscillator_by_damping(x: Array, zeta: float, A: Array) -> tuple[Array, Array]:
     """Derivatives of A and Q in zeta."""
-    dA = _matrices(*np.array(_oscillator_slope(x, zeta)).reshape(2, 2, -1))
+    a, b, c, d = _oscillator_slope(x, zeta)
+    dA = _matrices(len(x), (a, b), (c, d))
     first, second = -2.0 * np.sum(A * dA, axis=2).T
     short = np.flatnonzero(x * (1.0 + zeta) <= SMALL_STEP)
     inner = 0.5 * np.outer(x[short], 1.0 + NODES)
@@ -189,7 +193,7 @@ def _oscillator_by_damping(x: Array, zeta: float, A: Array) -> tuple[Array, Arra
     first[short] = 2.0 * x[short] * (p * (p + 2.0 * zeta * dp) @ WEIGHTS)
     second[short] = 2.0 * x[short] * (q * (q + 2.0 * zeta * dq) @ WEIGHTS)
     cross = 2.0 * A[:, 0, 1] * (A[:, 0, 1] + 2.0 * zeta * dA[:, 0, 1])
-    return dA, _matrices((first, cross), (cross, second))
+    return dA, _matrices(len(x), (first, cross), (cross, second))
 
 
 def _oscillator_slopes(x: Array, gaps: Array, zeta: float, by_shape: bool, A: Array) -> tuple[Array, Array]:
@@ -211,7 +215,7 @@ def _lattice(system: System, f: int, gaps: Array, wrt: int) -> Array:
 
 def shapes_of(system: System, f: int) -> int:
     """Number of a factor's parameters besides its rate."""
-    kind, n = system.kind[f], int(system.size[f])
+    kind, n = int(system.kind[f]), int(system.size[f])
     if kind in AUTOREGRESSIVE:
         return n if kind == FactorKind.AUTOREGRESSION else 2 * n - 1
     return 1 if kind in OSCILLATING else 0
@@ -219,7 +223,7 @@ def shapes_of(system: System, f: int) -> int:
 
 def factor_step(system: System, f: int, gaps: Array) -> tuple[Array, Array]:
     """A and Q of a factor."""
-    n, kind, x = int(system.size[f]), system.kind[f], system.rate[f] * gaps
+    n, kind, x = int(system.size[f]), int(system.kind[f]), system.rate[f] * gaps
     if kind == FactorKind.MATERN:
         return _matern(system, f, gaps)
     if kind == FactorKind.GAUSSIAN:
@@ -238,14 +242,14 @@ def factor_step(system: System, f: int, gaps: Array) -> tuple[Array, Array]:
         return (A, Q) if kind == FactorKind.OSCILLATOR else (A[:, ::-1, ::-1], Q[:, ::-1, ::-1])
     if kind == FactorKind.ROTATION:
         c, s = np.cos(x), np.sin(x)
-        return _matrices((c, s), (-s, c)), np.zeros((len(gaps), 2, 2))
+        return _matrices(len(x), (c, s), (-s, c)), np.zeros((len(x), 2, 2))
     A = _polynomial_step(n, gaps)
     return A, _wiener_covariance(n, gaps) if kind == FactorKind.WIENER else np.zeros(A.shape)
 
 
 def factor_slope(system: System, f: int, gaps: Array, wrt: int, A: Array) -> tuple[Array, Array]:
     """Derivatives of A and Q in the rate of a factor that has one (`wrt` = 0), or in one of its shapes (1, ...)."""
-    n, kind, x = int(system.size[f]), system.kind[f], system.rate[f] * gaps
+    n, kind, x = int(system.size[f]), int(system.kind[f]), system.rate[f] * gaps
     if kind in AUTOREGRESSIVE:
         dA, dQ = _lattice(system, f, gaps, wrt - 1)[2:]
         return dA, dQ

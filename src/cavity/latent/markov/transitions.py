@@ -21,6 +21,9 @@ from cavity.latent.markov.factors import (
 from cavity.numerics.arrays import Array
 
 
+ONE = np.ones((1, 1, 1))
+
+
 def _kron(X: Array, Y: Array) -> Array:
     """Products of matrices (m, n, n) and (m, k, k); either may be one for all."""
     n = X.shape[1] * Y.shape[1]
@@ -62,7 +65,7 @@ class _Steps:
         factors = self.factors(b)
         if len(factors) == 1:
             return self.factor(factors[0])
-        A, Q, P = np.ones((1, 1, 1)), np.zeros((1, 1, 1)), np.ones((1, 1, 1))
+        A, Q, P = ONE, 0.0 * ONE, ONE
         for e in factors:
             own_A, own_Q, own_P = *self.factor(e), self.prior(e)
             A, Q, P = _kron(A, own_A), _kron(Q, own_P) + _kron(P - Q, own_Q), _kron(P, own_P)
@@ -72,7 +75,7 @@ class _Steps:
         """Derivatives of A and Q in a number of one of its factors."""
         if len(self.factors(b)) == 1:
             return self.slope(of, wrt)
-        A, Q, P = np.ones((1, 1, 1)), np.zeros((1, 1, 1)), np.ones((1, 1, 1))
+        A, Q, P = ONE, 0.0 * ONE, ONE
         dA, dQ = Q, Q
         for e in self.factors(b):
             own_A, own_Q, own_P = *self.factor(e), self.prior(e)
@@ -89,11 +92,12 @@ def initial_covariance(system: System, t: float) -> Array:
     d = system.start[-1]
     P, at = np.zeros((d, d)), np.array([t])
     for b, variance in enumerate(system.variance):
-        one = np.full((1, 1, 1), variance)
+        one = ONE
         for f in range(system.first[b], system.first[b + 1]):
-            one = _kron(one, factor_prior(system, f, at))
+            prior = factor_prior(system, f, at)
+            one = prior if one is ONE else _kron(one, prior)
         own = slice(system.start[b], system.start[b + 1])
-        P[own, own] = one[0]
+        P[own, own] = variance * one[0]
     return P
 
 
@@ -123,7 +127,7 @@ def pull_transitions(
     for b, n in enumerate(sizes):
         own_A, own_Q = GA[:, b, :n, :n], system.variance[b] * GQ[:, b, :n, :n]
         for e in steps.factors(b):
-            without_rate = system.kind[e] in (FactorKind.WIENER, FactorKind.POWER, *AUTOREGRESSIVE)
+            without_rate = int(system.kind[e]) in (FactorKind.WIENER, FactorKind.POWER, *AUTOREGRESSIVE)
             for wrt in range(1 if without_rate else 0, 1 + shapes_of(system, e)):
                 dA, dQ = steps.block_slope(b, e, wrt)
                 d_rate[wrt, e] += np.einsum("kij,kij->", own_A, dA) + np.einsum("kij,kij->", own_Q, dQ)
@@ -136,7 +140,7 @@ def pull_initial(system: System, t: float, G: Array, d_variance: Array, d_rate: 
     for b, variance in enumerate(system.variance):
         own, f = slice(system.start[b], system.start[b + 1]), system.first[b]
         d_variance[b] += np.sum(G[own, own] * P[own, own]) / variance
-        if system.first[b + 1] == f + 1 and system.kind[f] == FactorKind.INTEGRATED:
+        if system.first[b + 1] == f + 1 and int(system.kind[f]) == FactorKind.INTEGRATED:
             moved = system.drift[f, :2, :2] @ P[own, own]  # dP = gap (F P + P F' + D)
             change = moved + moved.T
             change[1, 1] += variance * system.strength[f]
