@@ -57,6 +57,10 @@ UNSEEN = 0.5
 """Standard deviations of the noise by which expected improvement asks for better: near the best row, where noise hides
 whatever is gained, a run would measure again and again."""
 
+GREED = 2.0
+"""How many times smaller expected improvement takes standard deviations while most of the box is unknown: it goes down
+where it is, since a second search looks elsewhere (`cavity.design.second_search`)."""
+
 MINIMA, PLACES = 16, 8
 """Draws of the minimum's value and of its place."""
 
@@ -150,15 +154,13 @@ class Where:
 
     def largest(self, acquisition: Acquisition) -> Array:
         """Points (k, D), the best first."""
+        return self.maximized(acquisition, self.centers)[0]
+
+    def maximized(self, acquisition: Acquisition, centers: Array) -> tuple[Array, Array]:
+        """Points (k, D), the best first, and their values (k,), with other good points (c, D) so far."""
         return maximize(
-            acquisition,
-            self.space,
-            self.centers,
-            self.rng,
-            inside=self.inside,
-            fixed=self.fixed,
-            at=self.at,
-        )[0]
+            acquisition, self.space, centers, self.rng, inside=self.inside, fixed=self.fixed, at=self.at
+        )
 
     def candidates(self, extra: Sequence[OfMoments] = ()) -> Array:
         """Points that can be set, (k, D), and probably meet the limits if any does."""
@@ -195,7 +197,8 @@ def best_points(study: Study, best: float | None, waiting: Array, seed: int, whe
         if len(waiting):
             moments, bests = fantasies(moments, waiting, best, seed)
         if name == "ei":
-            found = log_ei(moments, bests - UNSEEN * np.sqrt(noise), noisy=noisy, noise=noise)
+            greed = GREED if study.mostly_unknown else 1.0
+            found = log_ei(moments, bests - UNSEEN * np.sqrt(noise), noisy=noisy, noise=noise, greed=greed)
         else:
             found = OfMoments(
                 moments, partial(log_probability_of_improvement, best=bests, margin=MARGIN), (), not noisy

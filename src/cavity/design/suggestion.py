@@ -8,7 +8,7 @@ otherwise maximizes an acquisition function, in batches given what is pending. I
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any
@@ -23,6 +23,7 @@ from cavity.design.feasibility import Limit, limit_scores, success_score
 from cavity.design.history import History, Status
 from cavity.design.maximize import CENTERS, SAME, maximize
 from cavity.design.policies import ACQUISITIONS, Where, best_points
+from cavity.design.second_search import at_its_end, log_gain, second_search
 from cavity.design.space import Setting, Space
 from cavity.design.surrogate import NOISES, Surrogate, fit_surrogate, lengths_of
 from cavity.numerics.arrays import Array
@@ -39,6 +40,12 @@ CONFIRMATIONS = 2
 
 CERTAIN = 2.0
 """Standard deviations of the bounds that make the gap."""
+
+ELSEWHERE = "a second search: little is left to gain near the best so far, and most of the box is unknown"
+"""Why an experiment is suggested that is beyond the reach of the best row."""
+
+PROBES = 256
+"""Points at which it is looked up whether most of the box is unknown."""
 
 TRUST_REGION_FROM = 20
 """Inputs from which suggestions stay in a box around the recommendation."""
@@ -216,6 +223,17 @@ class Study:
     def _points(self, trials: Sequence[Any]) -> Array:
         return np.array([self.space.to_unit(t.x) for t in trials], dtype=float).reshape(-1, self.space.n)
 
+    @property
+    def waiting(self) -> Array:
+        """Points where no outcome is known, or will be, (p, D)."""
+        return self._points([*self.pending, *self.failed])
+
+    def of_rows(self, kept: NDArray[np.bool_]) -> Study:
+        """The study of some of the rows (n,) with outcomes, with noise of the kind that all of them have."""
+        left_out = {trial.id for trial, keep in zip(self.done, kept) if not keep}
+        history = History(tuple(trial for trial in self.history if trial.id not in left_out))
+        return Study(history, self.space, replace(self.options, noise=self.fit.noise))
+
     @cached_property
     def fit(self) -> Surrogate:
         """The model of what is minimized."""
@@ -234,6 +252,18 @@ class Study:
     def modeled(self) -> bool:
         """Whether there are outcomes to learn from."""
         return len(self.y) >= 2 and bool(np.ptp(self.y) > 0)
+
+    @cached_property
+    def mostly_unknown(self) -> bool:
+        """Whether at most points of the box the outcomes leave over half of the prior variance.
+
+        Then there may be basins that nothing hints at. Never if outcomes may be outliers: too little is known then
+        of the basin that was found.
+        """
+        if self.fit.robust:
+            return False
+        _, variance, prior = self.fit.moments.relative(self.space.sobol(PROBES, np.random.default_rng(0)))
+        return bool(np.mean(variance > 0.5 * prior) > 0.5)
 
     @cached_property
     def extra(self) -> tuple[OfMoments, ...]:
@@ -441,13 +471,26 @@ def _incumbent(study: Study) -> float | None:
 
 def _best_point(study: Study, seed: int, rng: np.random.Generator) -> Suggestion:
     space, best = study.space, _incumbent(study)
-    waiting = study._points([*study.pending, *study.failed])
+    waiting = study.waiting
     held, at = _held(study)
     where = Where(space, study.centers(), rng, _trust_region(study), held if held.any() else None, at)
     points = best_points(study, best, waiting, seed, where)
+    elsewhere = _elsewhere(study, best, points[:1], seed, where)
+    if elsewhere is not None:
+        points = elsewhere
     known = waiting if study.fit.noisy and space.size < np.inf else study._points(study.history.trials)
     point = next((p for p in points if _is_new(p, known)), points[0])
-    return _described(study, point, best)
+    one = _described(study, point, best)
+    return one if elsewhere is None else replace(one, reason=Reason.EXPLORE, why=ELSEWHERE)
+
+
+def _elsewhere(study: Study, best: float | None, first: Array, seed: int, where: Where) -> Array | None:
+    """Points of the second search, the best first, if it has its turn."""
+    improves = study.options.acquisition == "ei" and not study.options.explore
+    if best is None or not improves or where.inside is not None or not study.mostly_unknown:
+        return None
+    gain = float(log_gain(study, first, best)[0])
+    return second_search(study, seed, where) if at_its_end(study, gain) else None
 
 
 def _described(study: Study, point: Array, best: float | None) -> Suggestion:

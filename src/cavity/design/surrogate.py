@@ -62,14 +62,18 @@ outside of them, and from few rows a variance is learned too small."""
 EVERY = 10
 """Rows after which learning begins at the prior again. In between it begins where it ended then, for half the time."""
 
-TWO_STARTS_UP_TO = 20
-"""Rows up to which learning starts twice: with more, a second start brought no gain for its time."""
+FEW = 20
+"""Rows up to which learning starts also from longer length scales; with more, from next to no noise: what one set of
+length scales cannot explain in two basins had been called noise."""
 
 KEPT = 16
 """Fits that are kept because learning from more rows begins where they ended."""
 
 START_LENGTHS = (0.3, 1.0)
 """Length scales, over the square root of the number of inputs, at which learning starts."""
+
+START_NOISES = (1e-3, 1e-6)
+"""Noise variances, of that of the outcomes, at which learning starts."""
 
 LEVEL_SD = 1.0
 """Prior standard deviation of the constant mean. It is learned: outcomes gather where they are good."""
@@ -280,7 +284,7 @@ def _likelihood(noise: str, known: Array | None, scale: float) -> Any:
         inflation = Param(50.0, prior=INFLATION_PRIOR, bounds=(5.0, 1e5))
         return MixtureOfGaussians(Param(0.1, prior=FRACTION_PRIOR), regular, inflation)
     fixed = noise == "none"
-    start = NOISE_FREE if fixed else 1e-3
+    start = NOISE_FREE if fixed else START_NOISES[0]
     variance = Param(start, fixed=fixed, bounds=None if fixed else (LEAST_NOISE, MOST_NOISE))
     return Gaussian(variance) if known is None else KnownNoise(known, variance)
 
@@ -300,12 +304,13 @@ def _learn(model: GP, X: Array, t: Array, starts: list[Array], enough: float) ->
     return best, model.replace(best.theta).condition(X, t, warm=best.warm)
 
 
-def _starts(model: GP) -> list[Array]:
-    """Theta with length scales as they are expected, and longer."""
-    lengths = np.array(["lengthscale" in name for name in model.names])
-    first = model.theta
-    longer = np.where(lengths, first + np.log(START_LENGTHS[1] / START_LENGTHS[0]), first)
-    return [first, longer]
+def _starts(model: GP, rows: int) -> list[Array]:
+    """Theta as it is expected, and with longer length scales or next to no noise."""
+    longer = np.array(["lengthscale" in name for name in model.names])
+    quiet = np.array([name in ("gaussian.variance", "knownnoise.variance") for name in model.names])
+    ratio, changed = (START_LENGTHS, longer) if rows <= FEW else (START_NOISES, quiet)
+    second = model.theta + np.log(ratio[1] / ratio[0]) * changed
+    return [model.theta, second] if changed.any() else [model.theta]
 
 
 def fit_surrogate(
@@ -372,7 +377,7 @@ class _Rows:
         t = units.to_unit(self.y)
         known = None if self.noise_sd is None else (self.noise_sd / units.size) ** 2
         model = _model(self.space, self.noise, known)
-        starts = [start] if start is not None else _starts(model)[: 2 if len(t) <= TWO_STARTS_UP_TO else 1]
+        starts = [start] if start is not None else _starts(model, len(t))
         _, posterior = _learn(model, self.X, t, starts, ENOUGH)
         return Surrogate(posterior, self.X, self.y, units, self.noise)
 

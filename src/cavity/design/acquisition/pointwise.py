@@ -112,16 +112,26 @@ def fantasies(
     return after, np.minimum(best, kept[0].min(axis=1))
 
 
-def log_ei(moments: Moments, best: float | Array, *, noisy: bool = False, noise: float = 0.0) -> OfMoments:
+def log_ei(
+    moments: Moments, best: float | Array, *, noisy: bool = False, noise: float = 0.0, greed: float = 1.0
+) -> OfMoments:
     """log expected improvement on incumbents, one or one for each column of the weights.
 
-    With a noise variance, of what a noisy observation tells (`log_augmented_improvement`).
+    With a noise variance, of what a noisy observation tells (`log_augmented_improvement`). Greed makes standard
+    deviations so many times smaller: then the mean counts for more.
     """
-    if noise > 0:
-        return OfMoments(moments, lambda m, v: log_augmented_improvement(m, v, best, noise), (), not noisy)
-    return OfMoments(
-        moments, lambda mean, variance: log_expected_improvement(mean, variance, best), (), not noisy
-    )
+    share = 1.0 / greed**2
+
+    def score(mean: Array, variance: Array) -> Score:
+        v = share * variance
+        found = (
+            log_augmented_improvement(mean, v, best, share * noise)
+            if noise > 0
+            else log_expected_improvement(mean, v, best)
+        )
+        return Score(found.value, found.d_mean, share * found.d_variance)
+
+    return OfMoments(moments, score, (), not noisy)
 
 
 def log_noisy_ei(
