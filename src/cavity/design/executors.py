@@ -66,9 +66,21 @@ class _Pool:
 
     def __init__(self, executor: Any, n_jobs: int) -> None:
         self.executor, self.n_jobs, self.own = executor, n_jobs, executor is None
+        self.sent_to: dict[Any, Any] = {}
 
     def submit(self, function: Callable[..., Any], x: Mapping[str, Any]) -> Any:
-        """Begin an evaluation."""
+        """Begin an evaluation; processes of ours of which one died since the last one are replaced."""
+        try:
+            future = self._send(function, x)
+        except BrokenExecutor:
+            if not self.own:
+                raise
+            self.close()
+            future = self._send(function, x)
+        self.sent_to[future] = self.executor
+        return future
+
+    def _send(self, function: Callable[..., Any], x: Mapping[str, Any]) -> Any:
         if self.executor is None:  # not the processes that joblib keeps for itself: it does not share them
             from joblib.externals.loky import ProcessPoolExecutor
 
@@ -80,12 +92,14 @@ class _Pool:
 
     def result(self, future: Any) -> Any:
         """What an evaluation gave, None if it failed; processes of ours that died are replaced."""
+        executor = self.sent_to.pop(future)
         try:
             return future.result()
         except BrokenExecutor:
             if not self.own:
                 raise
-            self.close()
+            if executor is self.executor:
+                self.close()
         except FAILURES as error:
             if isinstance(error, InputError):
                 raise
