@@ -257,10 +257,10 @@ class Study:
     def mostly_unknown(self) -> bool:
         """Whether at most points of the box the outcomes leave over half of the prior variance.
 
-        Then there may be basins that nothing hints at. Never if outcomes may be outliers: too little is known then
+        Then there may be basins that nothing hints at. Never if there is noise to speak of: too little is known then
         of the basin that was found.
         """
-        if self.fit.robust:
+        if self.fit.has_noise:
             return False
         _, variance, prior = self.fit.moments.relative(self.space.sobol(PROBES, np.random.default_rng(0)))
         return bool(np.mean(variance > 0.5 * prior) > 0.5)

@@ -246,6 +246,11 @@ class Surrogate:
         return self.robust or (self.noise_sd / self.units.size) ** 2 > 10.0 * LEAST_NOISE
 
     @property
+    def has_noise(self) -> bool:
+        """Whether there is noise to speak of, or a row may be an outlier."""
+        return self.robust or (self.noise_sd / self.units.size) ** 2 > WORTH_A_LOOK
+
+    @property
     def noise_sd(self) -> float:
         """Standard deviation (or scale) of the noise, of outliers apart, in the user's units."""
         likelihood = self.posterior.model.likelihood
@@ -401,7 +406,7 @@ def is_doubtful(fit: Surrogate, space: Space) -> bool:
     It is if there is noise to speak of, if a row is far from what the others predict, or if the function seems to
     change within a small part of the box: a Gaussian model may run through outliers instead of calling them noise.
     """
-    if (fit.noise_sd / fit.units.size) ** 2 > WORTH_A_LOOK or lengths_of(fit, space).min() < SHORT:
+    if fit.has_noise or lengths_of(fit, space).min() < SHORT:
         return True
     data = fit.posterior.data
     loo = fit.posterior.model.leave_one_out(data.X, data.y)
