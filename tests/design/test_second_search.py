@@ -90,6 +90,13 @@ def test_outcomes_that_may_be_outliers_have_one_search(polished):
     assert not Study(polished, SPACE, Options(noise="mixture")).mostly_unknown
 
 
+def test_noise_has_one_search(polished):
+    rng, history = np.random.default_rng(4), History()
+    for trial in polished:
+        history = history.with_outcome(trial.x, trial.y + 0.3 * rng.standard_normal())
+    assert not Study(history, SPACE, Options(noise="gaussian")).mostly_unknown
+
+
 def test_the_reach_is_where_the_correlation_is_above_its_limit(polished):
     study = Study(polished, SPACE)
     center, U = study.X[study.best : study.best + 1], np.random.default_rng(0).random((200, 4))
