@@ -47,13 +47,19 @@ FAINTEST = 0.01
 """Smallest share that a wave of a season has of the strongest one."""
 
 
+AMPLE, STEADY = 4.0, 200.0
+"""Prior variance of a season, in that of its shape, and cycles over which it lasts. A cycle changes an amplitude by a
+fifth, more or less; the prior is wide toward seasons that do not change. Were the variance that of the shape, a season
+that changes would also be one that fades from forecasts. It is not learned: data tell its ratio to the length only."""
+
+
 def around(value: float, width: float) -> Param:
     """A positive parameter whose prior is log-normal with its mode here; `width` is the sd of the logarithm."""
     return Param(value, prior=LogNormal(float(np.log(value)) + width**2, width))
 
 
 def season_kernel(period: float, variances: Array) -> Kernel:
-    """A season of given shape that forgets itself over some twenty cycles."""
+    """A season of given shape whose waves wander slowly: over a forecast next to nothing of it is forgotten."""
     variances = np.maximum(variances, FAINTEST * variances.max())
     total = float(variances.sum())
     if not total > 0:
@@ -65,7 +71,8 @@ def season_kernel(period: float, variances: Array) -> Kernel:
     sum_of_waves = wave[0]
     for one in wave[1:]:
         sum_of_waves = sum_of_waves + one
-    return around(total + 0.1, 1.0) * (Matern(around(20.0 * period, 1.0), nu=0.5) * sum_of_waves)
+    lasts = around(STEADY * period, 2.0)
+    return fixed(AMPLE * (total + 0.1)) * (Matern(lasts, nu=0.5) * sum_of_waves)
 
 
 def trend_kernels(trend: str, t: Array, z: Array) -> list[tuple[str, Kernel]]:
