@@ -20,7 +20,6 @@ from cavity.latent.markov.factors import (
 )
 from cavity.numerics.arrays import Array
 
-
 ONE = np.ones((1, 1, 1))
 
 
