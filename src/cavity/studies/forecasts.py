@@ -3,8 +3,8 @@
 From ten origins in the second half of each series, two seasons (or eight years) are forecast from what was known then.
 With errors, 2 % of the training values are wrong by ten to thirty robust standard deviations; what is forecast is never
 changed. Each competitor is run as its own users run it (benchmarks/peer_forecasts.py). `GPForecaster` has its defaults;
-some series were looked at while these were first chosen, the others are "held out". Damped trends in the
-average were developed on nine other series that statsmodels ships (`DEVELOPED_ON`), and are not among the defaults.
+some series were looked at while these were first chosen, the others are "held out". Damped trends in the average
+were developed on nine other series that statsmodels ships (`DEVELOPED_ON`), and are not among the defaults.
 """
 
 from __future__ import annotations
@@ -126,6 +126,12 @@ def remarks(results: Results) -> list[str]:
             f"{r['series']} {r[RATIO]:.2f} ({r['best competitor']})" for _, r in group.iterrows()
         )
         out.append(f"{data}, by series: {listed}.")
+    out.append(
+        "The prior that lets seasons neither fade nor change fast was chosen on 28 other series (of statsmodels and "
+        "its tests, R and pmdarima) and six simulated ones. Before it, the clean median was 0.96 and that with errors "
+        "0.69. Other forms of it had been run on airline, realgdp, unemp and Mauna Loa, and this one on four seasonal "
+        "series, whose figures are these; nothing was changed after that."
+    )
     out.append(
         f"Damped trends in the average, learned from where normal noise leads, were developed on other series "
         f"({DEVELOPED_ON}). Run here they gave a clean median of 1.01 (coverage .95), and 1.07 on ten of the series "
