@@ -285,24 +285,37 @@ def _solve_back(A: Any, m: Any, inverse: Any, x: Any, y: Any) -> None:
 
 @jit
 def _weighted_moments(z: Any, m: Any, low: Any, high: Any, H: Any, sums: Any, moments: Any) -> None:
-    """moments_c += sum over pairs of H (z_i - z_j)^2, with the sums of rows and columns of H together."""
-    for c in range(low, high):
-        total = load(moments, c * WIDTH)
-        at = c * m
+    """moments_c += sum over pairs of H (z_i - z_j)^2, with the sums of rows and columns of H together.
+
+    Columns come in pairs, because H is larger than the nearest cache; the last one twice, if their number is odd.
+    """
+    for c in range(low, high, 2):
+        d = min(c + 1, high - 1)
+        of_c, of_d = load(moments, c * WIDTH), load(moments, d * WIDTH)
+        at_c, at_d = c * m, d * m
         for i in range(m):
             row = i * (i + 1) // 2
-            q0, q1 = fill(0.0), fill(0.0)
+            c0, c1, d0, d1 = fill(0.0), fill(0.0), fill(0.0), fill(0.0)
             j = 0
             while j + 2 <= i:
-                q0 = q0 + load(H, (row + j) * WIDTH) * load(z, (at + j) * WIDTH)
-                q1 = q1 + load(H, (row + j + 1) * WIDTH) * load(z, (at + j + 1) * WIDTH)
+                h0, h1 = load(H, (row + j) * WIDTH), load(H, (row + j + 1) * WIDTH)
+                c0 = c0 + h0 * load(z, (at_c + j) * WIDTH)
+                c1 = c1 + h1 * load(z, (at_c + j + 1) * WIDTH)
+                d0 = d0 + h0 * load(z, (at_d + j) * WIDTH)
+                d1 = d1 + h1 * load(z, (at_d + j + 1) * WIDTH)
                 j += 2
             if j < i:
-                q0 = q0 + load(H, (row + j) * WIDTH) * load(z, (at + j) * WIDTH)
-            own = load(z, (at + i) * WIDTH)
-            q0 = q0 + q1
-            total = total + own * (own * load(sums, i * WIDTH) - (q0 + q0))
-        store(moments, c * WIDTH, total)
+                h0 = load(H, (row + j) * WIDTH)
+                c0 = c0 + h0 * load(z, (at_c + j) * WIDTH)
+                d0 = d0 + h0 * load(z, (at_d + j) * WIDTH)
+            own, total = load(z, (at_c + i) * WIDTH), load(sums, i * WIDTH)
+            c0 = c0 + c1
+            of_c = of_c + own * (own * total - (c0 + c0))
+            own = load(z, (at_d + i) * WIDTH)
+            d0 = d0 + d1
+            of_d = of_d + own * (own * total - (d0 + d0))
+        store(moments, c * WIDTH, of_c)
+        store(moments, d * WIDTH, of_d)
 
 
 @jit
